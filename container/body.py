@@ -1,0 +1,59 @@
+"""Reads a request's body within its limits: kind, size and time, each with an error that says so."""
+
+from __future__ import annotations
+
+import socket
+from typing import IO
+
+from flask import Request
+
+from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
+
+BODY_SECONDS = 60.0
+# A client that is still sending when its connection is closed sees a reset instead of the reply: as much as this of
+# a body that is too large is read and thrown away, so that it reads its 413.
+MAX_DISCARD = 128 * 1024 * 1024
+
+
+def read_json(request: Request, max_bytes: int) -> bytes:
+    """The body's bytes, of a request that says it is JSON.
+
+    A missing Content-Type is refused too: SageMaker always sends one (boto3's `ContentType`).
+
+    :raises UnsupportedMediaType, BodyTooLarge, InvalidBody, RequestTimedOut: as named.
+    """
+    kind = request.mimetype
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise UnsupportedMediaType(request.headers.get("Content-Type", ""))
+    charset = request.mimetype_params.get("charset", "utf-8").lower()
+    if charset not in {"utf-8", "utf8", "us-ascii"}:
+        raise InvalidBody(f"its charset is '{charset[:40]}'")
+    length = request.content_length
+    connection: socket.socket | None = request.environ.get("gunicorn.socket")
+    if connection is not None:
+        connection.settimeout(BODY_SECONDS)
+    stream = request.environ["wsgi.input"]
+    try:
+        if length is not None and length > max_bytes:
+            _discard(stream, length)
+            raise BodyTooLarge(max_bytes)
+        body: bytes = stream.read(max_bytes + 1 if length is None else length)
+    except TimeoutError:
+        raise RequestTimedOut(BODY_SECONDS) from None
+    finally:
+        if connection is not None:
+            connection.settimeout(None)
+    if len(body) > max_bytes:
+        raise BodyTooLarge(max_bytes)
+    if length is not None and len(body) < length:
+        raise InvalidBody(f"it ended after {len(body)} of {length} bytes")
+    return body
+
+
+def _discard(stream: IO[bytes], length: int) -> None:
+    left = min(length, MAX_DISCARD)
+    while left > 0:
+        read = len(stream.read(min(left, 1 << 16)))
+        if read == 0:
+            return
+        left -= read

@@ -1,0 +1,112 @@
+"""The container's state, as /ping tells it: starting (with its stage), ready, draining or failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from handler.errors import Draining, EngineFailed, NotReady
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is going on now.
+
+    :param stage: the stage of the start.
+    :param done, total: its progress, in bytes; 0 where it is not known.
+    :param since: monotonic seconds at which the stage began.
+    :param reason: why it failed.
+    """
+
+    state: State
+    stage: str
+    since: float
+    done: int = 0
+    total: int = 0
+    reason: str = ""
+
+
+class Lifecycle:
+    """Set by the start, the watch and the signals; read by every request. Thread-safe: a status is replaced whole.
+
+    :param stage_ended: is told of each finished stage and its seconds.
+    :param became_ready: is told once.
+    :param failed: is told the reason, once.
+    :ivar served: it has been ready.
+    """
+
+    __slots__ = ("_became_ready", "_failed", "_lock", "_stage_ended", "_status", "began", "served")
+
+    def __init__(
+        self,
+        stage_ended: Callable[[str, float], None] = lambda stage, seconds: None,
+        became_ready: Callable[[], None] = lambda: None,
+        failed: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self._stage_ended = stage_ended
+        self._became_ready = became_ready
+        self._failed = failed
+        self._lock = threading.Lock()
+        self.began = time.monotonic()
+        self.served = False
+        self._status = Status(State.STARTING, "bind port", self.began)
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    def stage(self, name: str) -> None:
+        """The start goes on with its next stage."""
+        with self._lock:
+            if self._status.state is not State.STARTING:
+                return
+            before, now = self._status, time.monotonic()
+            self._status = Status(State.STARTING, name, now)
+        self._stage_ended(before.stage, now - before.since)
+
+    def progress(self, done: int, total: int) -> None:
+        with self._lock:
+            self._status = replace(self._status, done=done, total=total)
+
+    def ready(self) -> None:
+        with self._lock:
+            if self._status.state is not State.STARTING:
+                return
+            before, now = self._status, time.monotonic()
+            self._status = Status(State.READY, "ready", now)
+            self.served = True
+        self._stage_ended(before.stage, now - before.since)
+        self._became_ready()
+
+    def drain(self) -> None:
+        """SIGTERM: nothing new is taken. A failure is kept: it is the graver news."""
+        with self._lock:
+            if self._status.state is not State.FAILED:
+                self._status = Status(State.DRAINING, "draining", time.monotonic())
+
+    def fail(self, reason: str) -> None:
+        with self._lock:
+            if self._status.state is State.FAILED:
+                return
+            self._status = Status(State.FAILED, self._status.stage, time.monotonic(), reason=reason)
+        self._failed(reason)
+
+    def require_ready(self) -> None:
+        """:raises NotReady, Draining, EngineFailed: when no request can be taken now."""
+        status = self._status
+        if status.state is State.STARTING:
+            raise NotReady(status.stage)
+        if status.state is State.DRAINING:
+            raise Draining
+        if status.state is State.FAILED:
+            raise EngineFailed(status.reason)

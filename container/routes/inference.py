@@ -1,0 +1,40 @@
+"""POST /invocations, /v1/chat/completions and /v1/completions: a body in, tokens out."""
+
+from __future__ import annotations
+
+from flask import Blueprint, Response, request
+
+from container.body import read_json
+from container.service import Service
+from container.token_response import TokenResponse
+from handler.schemas import chat, completion, dispatch
+from handler.schemas.body import decode
+from handler.schemas.dispatch import Parse
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("inference", __name__)
+
+    def respond(parse: Parse) -> Response:
+        engine = service.ready_engine()
+        service.admission.enter()
+        try:
+            document = decode(read_json(request, service.config.max_body))
+            return TokenResponse(engine, parse(document, engine), service.admission)
+        except BaseException:
+            service.admission.leave()
+            raise
+
+    @routes.post("/invocations")
+    def invocations() -> Response:
+        return respond(dispatch.parse)
+
+    @routes.post("/v1/chat/completions")
+    def chat_completions() -> Response:
+        return respond(chat.parse)
+
+    @routes.post("/v1/completions")
+    def completions() -> Response:
+        return respond(completion.parse)
+
+    return routes

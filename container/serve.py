@@ -1,0 +1,81 @@
+"""`serve`: what SageMaker runs. Reads the environment, binds the port, and leaves the rest to the serving process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import MutableMapping
+
+from container.lifecycle import Lifecycle
+from container.server import Server
+from container.service import Service
+from handler.config import environment
+from handler.errors import SettingError
+
+EXIT_SETTING = 2
+# Quiet unless asked: what vLLM says at INFO drowns the stages. And nobody's endpoint phones home.
+DEFAULTS = {
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def main() -> None:
+    """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
+    began = time.monotonic()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        config = environment.read(os.environ)
+    except SettingError as error:
+        print(f"serve: {error.message}", file=sys.stderr, flush=True)
+        sys.exit(EXIT_SETTING)
+    prepare(os.environ)
+    timeline = Timeline(began)
+
+    def make_service() -> Service:
+        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed))
+
+    Server(config, make_service, timeline.bound).run()
+
+
+def prepare(environ: MutableMapping[str, str]) -> None:
+    """Fills in the variables of other software that an endpoint wants otherwise than their defaults."""
+    for name, value in DEFAULTS.items():
+        environ.setdefault(name, value)
+
+
+class Timeline:
+    """Prints one line a stage, with its time and the time since the process began."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.port = 0
+
+    def _line(self, text: str) -> None:
+        print(f"[{time.monotonic() - self.began:6.1f} s] {text}", flush=True)
+
+    def bound(self, port: int) -> None:
+        self.port = port
+        self._line(f"listening on port {port}; GET /ping tells the stage")
+
+    def stage_ended(self, stage: str, seconds: float) -> None:
+        self._line(f"{stage}: {seconds:.1f} s")
+
+    def failed(self, reason: str) -> None:
+        self._line(f"failed: {reason}")
+
+    def ready(self) -> None:
+        self._line("ready. Try:")
+        print(
+            f"curl -s http://127.0.0.1:{self.port}/invocations -H 'Content-Type: application/json' "
+            """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}], "temperature": 0}'""",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

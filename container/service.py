@@ -1,0 +1,31 @@
+"""What the routes share: the configuration, the life, the places, and the engine once there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from container.admission import Admission
+from container.lifecycle import Lifecycle
+from handler.config.endpoint import EndpointConfig
+from handler.engine.engine import Engine
+
+
+@dataclass(slots=True)
+class Service:
+    """One for each serving process. `engine` is set by the start, before the lifecycle turns ready."""
+
+    config: EndpointConfig
+    lifecycle: Lifecycle
+    admission: Admission
+    engine: Engine | None = None
+
+    @classmethod
+    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
+        return cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent))
+
+    def ready_engine(self) -> Engine:
+        """:raises ServerError: starting, draining, failed, or ready in name only."""
+        self.lifecycle.require_ready()
+        engine = self.engine
+        assert engine is not None, "ready without an engine"
+        return engine

@@ -1,0 +1,128 @@
+"""Where the engine's tokens go on the HTTP side. Every method here but the constructors runs on the engine's loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from container.writer import SocketWriter
+from handler.engine.engine import Ticket
+from handler.errors import EndpointError
+from handler.schemas.reply import Reply
+
+Output = tuple[str, Sequence[int], str | None, int | str | None]
+
+
+class Answer:
+    """Waits for the whole text, and wakes its thread once.
+
+    :ivar release: what is done before the thread is woken; with a watched socket, giving it back.
+    """
+
+    __slots__ = ("done", "error", "gone", "output", "release", "ticket")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.output: Output | None = None
+        self.error: EndpointError | None = None
+        self.gone = False
+        self.ticket: Ticket | None = None
+        self.release: Callable[[], None] = self.done.set
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self.output = (text, token_ids, finish_reason, stop_reason)
+        self.release()
+
+    def fail(self, error: EndpointError) -> None:
+        self.error = error
+        self.release()
+
+    def left(self, reason: str) -> None:
+        self.gone = True
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+
+class _Stream:
+    """What both kinds of stream share: a reply's bytes, its opening in front of the first of them."""
+
+    __slots__ = ("_opened", "reply")
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        self._opened = False
+
+    def _event(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        event = self.reply.event(text, token_ids, finish_reason, stop_reason)
+        if not self._opened and (event or finish_reason is not None):
+            self._opened = True
+            event = self.reply.opening() + event
+        return event
+
+
+class DirectStream(_Stream):
+    """Turns each step into bytes on the connection, there and then; its thread is woken once, at the end.
+
+    :ivar whole: the reply ended as it should and the client took all of it.
+    """
+
+    __slots__ = ("done", "error", "ticket", "whole", "writer")
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply)
+        self.writer: SocketWriter
+        self.ticket: Ticket | None = None
+        self.error: EndpointError | None = None
+        self.whole = False
+        self.done = threading.Event()
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        event = self._event(text, token_ids, finish_reason, stop_reason)
+        if finish_reason is None:
+            self.writer.write(event)
+            return
+        self.writer.write(event + self.reply.closing())
+        self.whole = self.writer.open
+        self.writer.finish()
+
+    def fail(self, error: EndpointError) -> None:
+        self.error = error
+        if self.writer.started:
+            self.writer.write(self.reply.broken(error))
+        self.writer.abandon()
+
+    def left(self, reason: str) -> None:
+        self.whole = False
+        if self.ticket is not None:
+            self.ticket.cancel()
+
+
+class QueuedStream(_Stream):
+    """Hands the bytes to a waiting thread: the way under servers that give no socket. None marks the end."""
+
+    __slots__ = ("events",)
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply)
+        self.events: SimpleQueue[bytes | EndpointError | None] = SimpleQueue()
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        event = self._event(text, token_ids, finish_reason, stop_reason)
+        if event:
+            self.events.put(event)
+        if finish_reason is not None:
+            self.events.put(self.reply.closing())
+            self.events.put(None)
+
+    def fail(self, error: EndpointError) -> None:
+        self.events.put(error)
+        self.events.put(None)

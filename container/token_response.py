@@ -1,0 +1,152 @@
+"""One request between gunicorn's thread and the engine's loop: the thread begins it and sleeps until it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from flask import Response
+
+from container.admission import Admission
+from container.connection import GunicornConnection
+from container.errors import error_response
+from container.sinks import Answer, DirectStream, QueuedStream
+from container.writer import SocketWriter
+from handler.engine.engine import Engine, Ticket
+from handler.errors import EndpointError
+from handler.schemas.reply import Call
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
+OK = "200 OK"
+
+
+class TokenResponse(Response):
+    """A WSGI response whose body the engine makes. It holds its admission from the view to its last byte.
+
+    Under gunicorn the loop writes to the connection itself; under any other server the same bytes come out of an
+    ordinary WSGI iterator.
+    """
+
+    def __init__(self, engine: Engine, call: Call, admission: Admission) -> None:
+        super().__init__()
+        self._engine = engine
+        self._call = call
+        self._admission = admission
+        if call.generation.stream:
+            self.headers["Content-Type"] = call.reply.stream_content_type
+            self.headers.extend(STREAM_HEADERS)
+        else:
+            self.headers["Content-Type"] = call.reply.content_type
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        connection = GunicornConnection.of(environ, start_response)
+        body: Iterable[bytes] | None = None
+        try:
+            if not self._call.generation.stream:
+                body = self._answer(connection, environ, start_response)
+            elif connection is not None:
+                body = self._stream(connection, environ, start_response)
+            else:
+                body = self._iterate(environ, start_response)
+        except EndpointError as error:
+            body = _refuse(error, environ, start_response)
+        finally:
+            if not isinstance(body, IteratedStream):
+                self._admission.leave()
+        return body
+
+    def _stream(
+        self, connection: GunicornConnection, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        headers = [*self.headers.items()]
+        stream = DirectStream(self._call.reply)
+        ticket = stream.ticket = self._engine.ticket(self._call.generation, stream)
+        writer = stream.writer = SocketWriter(
+            connection.socket,
+            self._engine.loop.loop,
+            connection.head(OK, headers),
+            connection.chunked,
+            stream.left,
+            stream.done.set,
+        )
+        self._begin(writer, ticket)
+        stream.done.wait()
+        connection.take_back()
+        if stream.error is not None and not writer.started:
+            return _refuse(stream.error, environ, start_response)
+        connection.finished(OK, headers, writer.sent, whole=stream.whole)
+        return ()
+
+    def _answer(
+        self, connection: GunicornConnection | None, environ: Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        answer = Answer()
+        ticket = answer.ticket = self._engine.ticket(self._call.generation, answer)
+        if connection is None:
+            self._engine.loop.call(ticket.begin)
+        else:
+            writer = SocketWriter(connection.socket, self._engine.loop.loop, b"", False, answer.left, answer.done.set)
+            answer.release = writer.abandon
+            self._begin(writer, ticket)
+        answer.done.wait()
+        if connection is not None:
+            connection.take_back()
+            if answer.gone:
+                connection.finished(OK, [], 0, whole=False)
+                return ()
+        if answer.output is None:
+            assert answer.error is not None, "an answer ends with output or with an error"
+            return _refuse(answer.error, environ, start_response)
+        self.set_data(self._call.reply.whole(*answer.output))
+        return super().__call__(environ, start_response)
+
+    def _begin(self, writer: SocketWriter, ticket: Ticket) -> None:
+        def begin() -> None:
+            writer.watch()
+            ticket.begin()
+
+        self._engine.loop.call(begin)
+
+    def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        stream = QueuedStream(self._call.reply)
+        ticket = self._engine.ticket(self._call.generation, stream)
+        self._engine.loop.call(ticket.begin)
+        first = stream.events.get()
+        if isinstance(first, EndpointError):
+            return _refuse(first, environ, start_response)
+        start_response(OK, [*self.headers.items()])
+        return IteratedStream(first, stream, self._engine, ticket, self._admission)
+
+
+def _refuse(error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    return error_response(error)(environ, start_response)
+
+
+class IteratedStream:
+    """The WSGI body over a `QueuedStream`; closing it early frees the engine's slot."""
+
+    def __init__(
+        self, first: bytes | None, stream: QueuedStream, engine: Engine, ticket: Ticket, admission: Admission
+    ) -> None:
+        self._first = first
+        self._stream = stream
+        self._engine = engine
+        self._ticket = ticket
+        self._admission: Admission | None = admission
+
+    def __iter__(self) -> Iterator[bytes]:
+        event: bytes | EndpointError | None = self._first
+        while event is not None:
+            if isinstance(event, EndpointError):
+                yield self._stream.reply.broken(event)
+                return
+            yield event
+            event = self._stream.events.get()
+
+    def close(self) -> None:
+        if self._admission is not None:
+            self._admission.leave()
+            self._admission = None
+            self._engine.loop.call(self._ticket.cancel)

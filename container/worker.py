@@ -1,0 +1,70 @@
+"""gunicorn's threaded worker with an engine in it, and a drain that answers 503 instead of refusing connections.
+
+Seen on gunicorn 23 and 27 (workers/gthread.py, arbiter.py): on SIGTERM the master closes its listeners and signals the
+worker; a worker that leaves its own accept loop running goes on accepting, which is what lets a client that comes
+during the drain read "503, draining" rather than a reset.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from types import FrameType
+
+from gunicorn.workers.gthread import ThreadWorker
+
+from container.lifecycle import State
+from container.service import Service
+from container.startup import start
+from container.watch import watch
+
+# gunicorn's arbiter ends, with this status, when a worker does (Arbiter.WORKER_BOOT_ERROR): no restart can help.
+EXIT_CANNOT_START = 3
+# The engine failed after it had served: the arbiter starts another worker, within the restart budget.
+EXIT_ENGINE_FAILED = 70
+
+
+class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
+    """One serving process: gunicorn's threads, the engine's loop, the start and the watch.
+
+    It leads a process group of its own, so that the master can end the engine's core with it whatever happened, and
+    so that Ctrl-C in a terminal reaches the master alone.
+    """
+
+    service: Service
+
+    def init_process(self) -> None:
+        os.setpgid(0, 0)
+        self.service = self.app.new_service()
+        super().init_process()
+
+    def run(self) -> None:
+        threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
+        threading.Thread(target=watch, args=(self.service, self.end), name="watch", daemon=True).start()
+        try:
+            super().run()
+        finally:
+            if self.service.engine is not None:
+                self.service.engine.stop()
+            _leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
+
+    def end(self) -> None:
+        """The engine has failed: leave without waiting for anything of it."""
+        _leave(EXIT_ENGINE_FAILED if self.service.lifecycle.served else EXIT_CANNOT_START)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM: what runs may finish, what comes is told to go elsewhere, then gunicorn's own way out."""
+        if self.service.lifecycle.status.state is not State.DRAINING:
+            self.service.lifecycle.drain()
+            threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
+
+    def _drain(self, sig: int, frame: FrameType | None) -> None:
+        self.service.admission.wait_empty(self.service.config.drain)
+        super().handle_exit(sig, frame)
+
+
+def _leave(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

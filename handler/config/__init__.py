@@ -1,0 +1,1 @@
+"""The endpoint's configuration: from the environment to one frozen `EndpointConfig`."""

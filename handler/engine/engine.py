@@ -1,0 +1,192 @@
+"""The embedded engine: started once, asked from many threads, watched, and ended without leaving a process behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from handler.config.endpoint import EngineArgument
+from handler.engine.generation import Generation, Sink
+from handler.engine.loop import LoopThread
+from handler.engine.prompt import PromptRenderer
+from handler.engine.pulse import Pulse
+from handler.errors import EndpointError, EngineFailed, GenerationFailed, PromptTooLong
+
+logger = logging.getLogger(__name__)
+
+
+class Engine:
+    """vLLM's AsyncLLM on a loop of its own. Make it with `Engine.start`.
+
+    :ivar prompts: renders prompts for this model.
+    :ivar max_model_len: context, in tokens.
+    :ivar served_names: the names a request may call the model by; the first is the one in replies.
+    """
+
+    def __init__(self, llm: Any, loop: LoopThread, served_names: Sequence[str], stall: float) -> None:
+        from handler.engine import vllm_api
+
+        self._api = vllm_api
+        self._llm = llm
+        self.loop = loop
+        self.served_names = tuple(served_names)
+        self.max_model_len = vllm_api.max_model_len(llm)
+        self._defaults = vllm_api.sampling_defaults(llm)
+        self._max_tokens_cap = vllm_api.default_max_tokens(llm)
+        tokenizer = vllm_api.own_tokenizer(llm)
+        template = vllm_api.chat_template(llm, tokenizer)
+        self.prompts = PromptRenderer(
+            tokenizer, template, vllm_api.content_as_parts(llm, tokenizer, template), vllm_api.vocab_size(llm)
+        )
+        self.pids = vllm_api.core_pids(llm)
+        self._pulse = Pulse(lambda: vllm_api.question(llm), self.pids, stall)
+        self._beat: Future[None] = loop.spawn(self._pulse.beat())
+
+    @classmethod
+    def start(
+        cls,
+        model: str,
+        served_names: Sequence[str],
+        arguments: Sequence[EngineArgument],
+        stall: float,
+        stage: Callable[[str], None] = lambda name: None,
+    ) -> Engine:
+        """Imports vLLM, starts its core and waits until it can be asked. 20 to 60 s on CPU.
+
+        :raises SettingError: an engine argument that vLLM's parser refuses.
+        :raises Exception: whatever vLLM raises when it cannot start.
+        """
+        stage("import vLLM")
+        from handler.engine import vllm_api
+
+        stage("start engine")
+        engine_args = vllm_api.engine_args(model, served_names, arguments)
+        loop = LoopThread.start()
+
+        async def build() -> Any:
+            return vllm_api.build_engine(engine_args)
+
+        try:
+            llm = loop.run(build())
+        except BaseException:
+            loop.stop()
+            raise
+        return cls(llm, loop, engine_args.served_model_name, stall)
+
+    def ticket(self, generation: Generation, sink: Sink) -> Ticket:
+        """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
+
+        :raises PromptTooLong: prompt and answer do not fit the context.
+        :raises InvalidField: a sampling parameter that vLLM refuses.
+        """
+        room = self.max_model_len - len(generation.prompt)
+        sampling = generation.sampling
+        if room < 1 or (sampling.max_tokens or 1) > room:
+            param = "prompt" if room < 1 else sampling.max_tokens_field
+            raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)
+        max_tokens = sampling.max_tokens or min(room, self._max_tokens_cap or room)
+        params = self._api.sampling_params(sampling, max_tokens, self._defaults, generation.stream)
+        return Ticket(self, generation, params, sink)
+
+    async def add(self, generation: Generation, params: Any, ticket: Ticket) -> None:
+        """Queues a ticket's request; on the loop."""
+        try:
+            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket)
+        except Exception as error:
+            ticket.fail(self._api.as_endpoint_error(error))
+            return
+        if ticket.cancelled:
+            await self._api.abort(self._llm, ticket.internal_id)
+
+    def abort(self, internal_id: str) -> None:
+        """Frees a request's slot. Call on the loop."""
+        self.loop.loop.create_task(self._api.abort(self._llm, internal_id))
+
+    def unfinished(self) -> int:
+        """Requests that hold or await a slot."""
+        return self._api.unfinished(self._llm)
+
+    def trouble(self) -> str | None:
+        """Why the engine cannot be trusted now, or None: it died, or no longer turns."""
+        if self._api.is_dead(self._llm):
+            return "its process ended"
+        if self._pulse.stalled():
+            return f"it has made no progress for {self._pulse.late():.0f} s"
+        return None
+
+    def dead(self) -> bool:
+        return self._api.is_dead(self._llm)
+
+    def stalled_for(self) -> float:
+        """Seconds that a stalled engine has been silent; 0 for one that turns."""
+        return self._pulse.late() if self._pulse.stalled() else 0.0
+
+    def fail_requests(self, reason: str) -> None:
+        """Ends every request with `EngineFailed`, so that none hangs."""
+        self.loop.call(self._api.fail_all, self._llm, EngineFailed(reason))
+
+    def stop(self) -> None:
+        """Ends the core's processes, stopped or deaf ones too, and the loop."""
+        self._beat.cancel()
+        for pid in self.pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        try:
+            self._api.shutdown(self._llm)
+        except Exception as error:
+            logger.warning("vLLM's shutdown raised %s", type(error).__name__)
+        self.loop.stop()
+
+
+class Ticket:
+    """One request's life between its sink and the engine; itself the sink that vLLM sees.
+
+    It makes sure that the sink hears nothing after its end, and that a cancelled request's slot is freed, whether the
+    cancel comes before, while or after vLLM takes the request in. All but its making happens on the engine's loop.
+    """
+
+    __slots__ = ("_engine", "_generation", "_params", "_sink", "cancelled", "ended", "internal_id")
+
+    def __init__(self, engine: Engine, generation: Generation, params: object, sink: Sink) -> None:
+        self._engine = engine
+        self._generation = generation
+        self._params = params
+        self._sink = sink
+        self.internal_id: str | None = None
+        self.cancelled = False
+        self.ended = False
+
+    def begin(self) -> None:
+        if not self.ended:
+            self._engine.loop.loop.create_task(self._engine.add(self._generation, self._params, self))
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        if self.ended:
+            return
+        if finish_reason is not None:
+            self.ended = True
+            if finish_reason in {"error", "abort"}:
+                self._sink.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
+                return
+        self._sink.push(text, token_ids, finish_reason, stop_reason)
+
+    def fail(self, error: EndpointError) -> None:
+        if not self.ended:
+            self.ended = True
+            self._sink.fail(error)
+
+    def cancel(self) -> None:
+        """The client is gone, or cut off: free the slot."""
+        if self.ended:
+            return
+        self.ended = self.cancelled = True
+        if self.internal_id is not None:
+            self._engine.abort(self.internal_id)

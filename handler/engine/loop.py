@@ -1,0 +1,51 @@
+"""The engine's asyncio loop, in a thread of its own: gunicorn's threads never run it and never wait on its I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class LoopThread:
+    """A running uvloop event loop in a daemon thread. Make it with `LoopThread.start()`."""
+
+    __slots__ = ("loop", "thread")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        self.loop = loop
+        self.thread = thread
+
+    @classmethod
+    def start(cls, name: str = "engine-loop") -> LoopThread:
+        import uvloop
+
+        loop = uvloop.new_event_loop()
+        thread = threading.Thread(target=_run, args=(loop,), name=name, daemon=True)
+        thread.start()
+        return cls(loop, thread)
+
+    def run(self, coroutine: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
+        """Runs a coroutine on the loop and waits for it. Never from the loop's own thread."""
+        return self.spawn(coroutine).result(timeout)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Calls a function on the loop soon; returns at once."""
+        self.loop.call_soon_threadsafe(function, *arguments)
+
+    def stop(self, timeout: float = 5.0) -> None:
+        if self.thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(timeout)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()

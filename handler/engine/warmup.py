@@ -1,0 +1,68 @@
+"""The first tokens, before anyone may ask for them.
+
+On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM compiles its sampler then; on Neuron the
+first request loads graphs. So a warm-up decodes greedily and samples, alone and in a batch, before /ping says 200.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from handler.engine.engine import Engine
+from handler.engine.generation import Generation, Sampling
+from handler.errors import EndpointError
+
+GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)
+SAMPLED = Sampling(max_tokens=4, temperature=0.8, top_p=0.9, top_k=20, ignore_eos=True)
+PLAIN_SAMPLED = Sampling(max_tokens=4, temperature=1.0, ignore_eos=True)
+ROUNDS: tuple[tuple[Sampling, ...], ...] = (
+    (GREEDY,),
+    (SAMPLED,),
+    (PLAIN_SAMPLED,),
+    (SAMPLED, SAMPLED, PLAIN_SAMPLED, GREEDY),
+)
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """A sink that only waits for the end."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    tokens: int = 0
+    error: EndpointError | None = None
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self.tokens += len(token_ids)
+        if finish_reason is not None:
+            self.done.set()
+
+    def fail(self, error: EndpointError) -> None:
+        self.error = error
+        self.done.set()
+
+
+def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
+    """Generates with every kind of sampling; returns the number of tokens made.
+
+    :param timeout: seconds for each round; the first on Neuron may load large graphs.
+    :raises EndpointError: the engine failed a warm-up request.
+    :raises TimeoutError: it gave no token in time.
+    """
+    prompt = [min(1, engine.prompts.vocab_size - 1)] * 4
+    tokens = 0
+    for number, samplings in enumerate(ROUNDS):
+        outcomes = [_Outcome() for _ in samplings]
+        for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
+            generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False)
+            engine.loop.call(engine.ticket(generation, outcome).begin)
+        for outcome in outcomes:
+            if not outcome.done.wait(timeout):
+                raise TimeoutError(f"no warm-up token within {timeout:g} s")
+            if outcome.error is not None:
+                raise outcome.error
+            tokens += outcome.tokens
+    return tokens

@@ -1,0 +1,143 @@
+"""Fetches a model from S3: many objects at once, into a directory that appears whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from handler.errors import SettingError, StartFailed
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+    from mypy_boto3_s3.client import S3Client
+
+STAGE = "fetch model"
+THREADS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """One object below a prefix. `path` is relative to the prefix, and confined to it."""
+
+    key: str
+    path: PurePosixPath
+    size: int
+
+
+def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[int, int], None]) -> None:
+    """Copies every object below `uri` to `target`; returns at once if it is there already.
+
+    The files are fetched into a neighbouring directory that is renamed at the end, so that nobody ever sees half a
+    model. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
+
+    :raises SettingError: the URI names nothing, or a key that would leave the target.
+    :raises StartFailed: S3 refused or broke off.
+    """
+    if target.is_dir():
+        return
+    bucket, prefix = split(uri, setting)
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client: S3Client = boto3.client("s3", config=_client_config())
+        files = list_files(client, bucket, prefix, setting)
+        if not files:
+            raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
+        _check_room(target, sum(file.size for file in files))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        try:
+            _fetch(client, bucket, files, partial, progress)
+            try:
+                partial.rename(target)
+            except OSError:
+                if not target.is_dir():  # another process was first
+                    raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except (BotoCoreError, ClientError) as error:
+        raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
+
+
+def split(uri: str, setting: str) -> tuple[str, str]:
+    """`s3://bucket/a/b` -> (`bucket`, `a/b/`); the empty prefix stays empty."""
+    parts = urlsplit(uri)
+    prefix = parts.path.strip("/")
+    if not parts.netloc:
+        raise SettingError(setting, f"'{uri}' names no bucket", "Write s3://bucket/prefix.")
+    return parts.netloc, f"{prefix}/" if prefix else ""
+
+
+def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list[RemoteFile]:
+    """The files below a prefix; the console's "folder" objects are passed over.
+
+    :raises SettingError: a key that climbs out of the directory.
+    """
+    files = []
+    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        for item in page.get("Contents", []):
+            key = item["Key"]
+            relative = key.removeprefix(prefix)
+            if not relative or relative.endswith("/"):
+                continue
+            path = PurePosixPath(relative)
+            if path.is_absolute() or ".." in path.parts or "\0" in relative:
+                raise SettingError(setting, f"the key '{key}' leads out of the model's directory", "Remove it.")
+            files.append(RemoteFile(key, path, item["Size"]))
+    return files
+
+
+def _client_config() -> Config:
+    from botocore.config import Config as BotocoreConfig
+
+    return BotocoreConfig(
+        max_pool_connections=THREADS,
+        retries={"mode": "adaptive", "max_attempts": 8},
+        connect_timeout=5,
+        read_timeout=30,
+    )
+
+
+def _check_room(target: Path, needed: int) -> None:
+    existing = next(parent for parent in target.parents if parent.exists())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise SettingError(
+            "ENDPOINT_SCRATCH",
+            f"the model needs {needed / 1e9:.1f} GB and {existing} has {free / 1e9:.1f} GB free",
+            "Give a directory on a larger volume, or a larger volume to the endpoint.",
+        )
+
+
+def _fetch(
+    client: S3Client, bucket: str, files: list[RemoteFile], directory: Path, progress: Callable[[int, int], None]
+) -> None:
+    total = sum(file.size for file in files)
+    done = 0
+    lock = threading.Lock()
+
+    def count(size: int) -> None:
+        nonlocal done
+        with lock:
+            done += size
+            progress(done, total)
+
+    def fetch(file: RemoteFile) -> None:
+        path = directory / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        client.download_file(bucket, file.key, str(path), Callback=count)
+        if path.stat().st_size != file.size:
+            raise StartFailed(STAGE, f"s3://{bucket}/{file.key} ended after {path.stat().st_size} of {file.size} bytes")
+
+    progress(0, total)
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="fetch") as pool:
+        for future in [pool.submit(fetch, file) for file in files]:
+            future.result()

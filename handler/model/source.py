@@ -1,0 +1,60 @@
+"""Decides what a model's name means, and brings it here if it is on S3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from handler.config.endpoint import EndpointConfig
+from handler.errors import SettingError
+from handler.model.s3 import download_prefix
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that the engine can load.
+
+    :param path: a local directory, or a hub id, as vLLM's `--model` takes it.
+    :param name: what requests may call it when no `served_model_name` is set: the name it was configured by.
+    :param size: bytes on disk; 0 for a hub id.
+    """
+
+    path: str
+    name: str
+    size: int
+
+
+def bring(config: EndpointConfig, progress: Progress = lambda done, total: None) -> Model:
+    """The configured model, on this machine.
+
+    :param progress: called with bytes done and bytes in all while something is fetched.
+    :raises SettingError: the model is not there, or is not a model.
+    """
+    name = config.model
+    if name.startswith("s3://"):
+        target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
+        download_prefix(name, target, config.model_setting, progress)
+        return _local(target, name, config.model_setting)
+    if name.startswith(("/", "./", "../")) or Path(name).exists():
+        return _local(Path(name), name, config.model_setting)
+    if "://" in name or name.count("/") > 1:
+        raise SettingError(
+            config.model_setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id."
+        )
+    return Model(path=name, name=name, size=0)
+
+
+def _local(path: Path, name: str, setting: str) -> Model:
+    if not path.is_dir():
+        raise SettingError(setting, f"there is no directory {path}", "Give the model's directory, s3:// URI or hub id.")
+    if not (path / "config.json").is_file() and not (path / "params.json").is_file():
+        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
+        raise SettingError(
+            setting, f"{path} has no config.json (found: {found})", "Put the model's files at the top of it."
+        )
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return Model(path=str(path), name=name, size=size)

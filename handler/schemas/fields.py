@@ -1,0 +1,164 @@
+"""The fields that the OpenAI bodies share, their types and bounds, and what happens to the ones we do not serve."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from handler.engine.generation import Sampling
+from handler.errors import InvalidField, UnknownField, UnsupportedField
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+# Bounds as vLLM checks them (vllm/sampling_params.py, SamplingParams._verify_args).
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+
+
+class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What a chat and a completion body have in common."""
+
+    model: str | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = 0
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
+    frequency_penalty: Penalty | None = 0.0
+    presence_penalty: Penalty | None = 0.0
+    seed: Int64 | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None = None
+    n: Count | None = 1
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    add_special_tokens: bool | None = None
+    user: str | None = None
+
+
+Fields = TypeVar("Fields", bound=msgspec.Struct)
+
+# Fields of the OpenAI API and of vLLM 0.16 that are not served yet, each with the values that ask for nothing.
+UNSERVED: Mapping[str, tuple[object, ...]] = {
+    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
+    "prompt_logprobs": (None,),
+    "logit_bias": (None, {}),
+    "response_format": (None, {"type": "text"}),
+    "structured_outputs": (None,),
+    "guided_json": (None,),
+    "guided_regex": (None,),
+    "guided_choice": (None,),
+    "guided_grammar": (None,),
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "reasoning_effort": (None,),
+    "echo": (None, False),
+    "suffix": (None, ""),
+    "best_of": (None, 1),
+    "use_beam_search": (None, False),
+    "prompt_embeds": (None,),
+    "allowed_token_ids": (None,),
+    "bad_words": (None, []),
+    "truncate_prompt_tokens": (None,),
+    "documents": (None, []),
+    "chat_template": (None,),
+    "mm_processor_kwargs": (None,),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "priority": (None, 0),
+    "logits_processors": (None, []),
+    "return_token_ids": (None, False),
+    "return_tokens_as_token_ids": (None, False),
+    "cache_salt": (None,),
+    "kv_transfer_params": (None,),
+    "vllm_xargs": (None, {}),
+}
+
+
+def convert(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
+    """The typed body. Unknown fields are ignored, as vLLM ignores them, unless they look like a slip.
+
+    :raises InvalidField: a value of the wrong type or out of bounds, naming the field.
+    :raises UnsupportedField: a known field that asks for what is not served.
+    :raises UnknownField: a near miss of a known field.
+    """
+    names = fields.__struct_fields__
+    for name, value in document.items():
+        if name not in names:
+            check_unserved(name, value, names)
+    try:
+        return msgspec.convert(document, fields, strict=True)
+    except msgspec.ValidationError as error:
+        raise _named(str(error)) from None
+
+
+def check_unserved(name: str, value: object, names: Collection[str]) -> None:
+    if name in UNSERVED:
+        neutral = UNSERVED[name]
+        if not any(value == allowed and type(value) is type(allowed) for allowed in neutral):
+            raise UnsupportedField(name, "leave it out")
+        return
+    near = difflib.get_close_matches(name, [*names, *UNSERVED], n=1, cutoff=0.85)
+    if near:
+        raise UnknownField(name, near[0])
+
+
+def _named(message: str) -> InvalidField:
+    """msgspec says "Expected `int`, got `str` - at `$.max_tokens`": the path becomes the field's name."""
+    problem, _, path = message.partition(" - at `$.")
+    return InvalidField(re.sub(r"`$", "", path) or "body", problem[0].lower() + problem[1:])
+
+
+def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: str = "max_tokens") -> Sampling:
+    """The engine's sampling for a body.
+
+    :raises InvalidField: an empty stop string, or more minimum than maximum tokens.
+    :raises UnsupportedField: more than one choice.
+    """
+    if (fields.n or 1) > 1:
+        raise UnsupportedField("n", "send 1, or one request for each choice")
+    if fields.stream_options is not None and not fields.stream:
+        raise InvalidField("stream_options", "it goes with 'stream': true only")
+    stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
+    if "" in stop:
+        raise InvalidField("stop", "a stop string is empty")
+    minimum = fields.min_tokens or 0
+    if max_tokens is not None and minimum > max_tokens:
+        raise InvalidField("min_tokens", f"{minimum} is more than '{max_tokens_field}', {max_tokens}")
+    return Sampling(
+        max_tokens=max_tokens,
+        max_tokens_field=max_tokens_field,
+        min_tokens=minimum,
+        temperature=fields.temperature,
+        top_p=fields.top_p,
+        top_k=fields.top_k,
+        min_p=fields.min_p,
+        repetition_penalty=fields.repetition_penalty,
+        frequency_penalty=fields.frequency_penalty or 0.0,
+        presence_penalty=fields.presence_penalty or 0.0,
+        seed=fields.seed,
+        stop=stop,
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        ignore_eos=fields.ignore_eos,
+        include_stop_str_in_output=fields.include_stop_str_in_output,
+        skip_special_tokens=fields.skip_special_tokens,
+        spaces_between_special_tokens=fields.spaces_between_special_tokens,
+    )

@@ -1,0 +1,73 @@
+"""How tokens become bytes: what every schema's reply can do, and a call that pairs a reply with its generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import msgspec
+
+from handler.engine.generation import Generation
+from handler.errors import EndpointError
+
+encode = msgspec.json.Encoder().encode
+DONE = b"data: [DONE]\n\n"
+
+
+class Reply(Protocol):
+    """One request's reply, whole or as a stream of events. Not shared between requests."""
+
+    content_type: ClassVar[str]
+    stream_content_type: ClassVar[str]
+
+    def opening(self) -> bytes:
+        """What a stream begins with, sent along with the first token."""
+        ...
+
+    def event(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        """What a step of the engine adds to the stream; may be empty."""
+        ...
+
+    def closing(self) -> bytes:
+        """What a stream that succeeded ends with."""
+        ...
+
+    def broken(self, error: EndpointError) -> bytes:
+        """The last event of a stream that failed: well-formed, and without the end mark that means success."""
+        ...
+
+    def whole(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        """The reply of a request that does not stream."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a body asks for and how it is to be answered."""
+
+    generation: Generation
+    reply: Reply
+
+
+def event_of(document: object) -> bytes:
+    """One server-sent event."""
+    return b"data: " + encode(document) + b"\n\n"
+
+
+def error_event(error: EndpointError) -> bytes:
+    return event_of(error.document())
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int | None]:
+    """OpenAI's usage object, as vLLM writes it."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "completion_tokens": completion_tokens,
+        "prompt_tokens_details": None,
+    }

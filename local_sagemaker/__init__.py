@@ -1,0 +1,1 @@
+"""SageMaker's runtime on one machine: plain boto3 in front, a container's process behind."""

@@ -1,0 +1,107 @@
+"""``python -m local_sagemaker``: an endpoint on loopback, in front of a container that already listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from local_sagemaker.gateway import create_app
+from local_sagemaker.parts import Cut, parse_cut
+from local_sagemaker.server import GatewayServer
+from local_sagemaker.settings import ContainerAddress, Endpoint, GatewaySettings, Limits
+
+Value = TypeVar("Value")
+Parsed = TypeVar("Parsed")
+
+SNIPPET = """\
+Endpoint {name} (variant {variant}) listens on http://127.0.0.1:{port}, its container is http://{container}.
+
+    import boto3
+
+    runtime = boto3.client(
+        "sagemaker-runtime", endpoint_url="http://127.0.0.1:{port}", region_name="{region}",
+        aws_access_key_id="local", aws_secret_access_key="local",
+    )
+    reply = runtime.invoke_endpoint_with_response_stream(
+        EndpointName="{name}", ContentType="application/json",
+        Body=b'{{"messages": [{{"role": "user", "content": "Hello"}}], "max_tokens": 32, "stream": true}}',
+    )
+    for event in reply["Body"]:
+        print(event["PayloadPart"]["Bytes"].decode(errors="replace"), end="", flush=True)
+"""
+
+
+def parsed(
+    parse: Callable[[Value], Parsed],
+) -> Callable[[click.Context, click.Parameter, Value], Parsed]:
+    """An option's callback that shows a parser's own message, which click's function types drop."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, value: Value) -> Parsed:
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+def listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except OSError as error:
+        raise click.ClickException(
+            f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}"
+        ) from error
+
+
+@click.command(context_settings={"show_default": True})
+@click.option(
+    "--container", required=True, callback=parsed(ContainerAddress.parse), help="http://HOST:PORT it serves."
+)
+@click.option("--endpoint", required=True, help="The endpoint's name.")
+@click.option("--variant", default="AllTraffic", help="The production variant's name.")
+@click.option(
+    "--port", default=8090, type=click.IntRange(0, 65535), help="Where to listen; 0 finds a free port."
+)
+@click.option(
+    "--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Cut streams at odd places."
+)
+@click.option("--region", default="us-east-1", help="The region named in errors.")
+@click.option("--account", default="123456789012", help="The account named in errors.")
+@click.option("--regular-seconds", default=60.0, help="Limit of a whole, regular response.")
+@click.option("--stream-seconds", default=480.0, help="Limit of a streamed response.")
+@click.option("--max-body-bytes", default=25 * 1024 * 1024, help="Limit of a request's body.")
+def main(
+    container: ContainerAddress,
+    endpoint: str,
+    variant: str,
+    port: int,
+    cut_parts: Cut,
+    region: str,
+    account: str,
+    regular_seconds: float,
+    stream_seconds: float,
+    max_body_bytes: int,
+) -> None:
+    """Serve one SageMaker endpoint to boto3, backed by a container's process on this machine."""
+    try:
+        limits = Limits(
+            regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    identity = Endpoint(endpoint, variant, region, account)
+    app = create_app(GatewaySettings(container, identity, limits, cut_parts))
+    listener = listen(port)
+    ready = SNIPPET.format(
+        name=endpoint, variant=variant, container=container, region=region, port=listener.getsockname()[1]
+    )
+    GatewayServer(app, listener, when_ready=lambda: click.echo(ready)).run()
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m local_sagemaker")

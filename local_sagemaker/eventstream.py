@@ -1,0 +1,64 @@
+"""Encoding of AWS event-stream frames; botocore only decodes them.
+
+A frame is ``u32 total | u32 headers_len | crc32(prelude) | headers | payload | crc32(all before)``, a header
+``u8 len, name, 0x07, u16 len, value``: strings are the only header type SageMaker's runtime uses.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import crc32
+from functools import cache
+from struct import pack
+
+STRING_HEADER = 7
+PRELUDE_AND_CHECKSUMS = 16
+MAX_HEADERS = 128 * 1024
+MAX_PAYLOAD = 24 * 1024 * 1024
+
+PART_HEADERS = (
+    (":event-type", "PayloadPart"),
+    (":content-type", "application/octet-stream"),
+    (":message-type", "event"),
+)
+
+
+def encode(headers: tuple[tuple[str, str], ...], payload: bytes) -> bytes:
+    """One whole frame; sizes that no decoder accepts raise ``ValueError``."""
+    encoded = encode_headers(headers)
+    if len(payload) > MAX_PAYLOAD:
+        raise ValueError(f"a payload of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
+    prelude = pack("!II", PRELUDE_AND_CHECKSUMS + len(encoded) + len(payload), len(encoded))
+    before_checksum = b"".join((prelude, pack("!I", crc32(prelude)), encoded, payload))
+    return before_checksum + pack("!I", crc32(before_checksum))
+
+
+@cache
+def encode_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Cached, because every part of every stream carries the same three."""
+    encoded = bytearray()
+    for name, value in headers:
+        raw_name, raw_value = name.encode(), value.encode()
+        if not 0 < len(raw_name) < 256:
+            raise ValueError(f"a header's name has 1 to 255 bytes, {name!r} has {len(raw_name)}")
+        if len(raw_value) >= 2**15:
+            raise ValueError(f"a header's value has up to 32767 bytes, that of {name!r} has {len(raw_value)}")
+        encoded += pack("!B", len(raw_name)) + raw_name
+        encoded += pack("!BH", STRING_HEADER, len(raw_value)) + raw_value
+    if len(encoded) > MAX_HEADERS:
+        raise ValueError(f"{len(encoded)} bytes of headers are over the limit of {MAX_HEADERS}")
+    return bytes(encoded)
+
+
+def payload_part(part: bytes) -> bytes:
+    return encode(PART_HEADERS, part)
+
+
+def exception(kind: str, fields: dict[str, object]) -> bytes:
+    """The frame that ends a failed stream; ``kind`` is a member of the service model's ``ResponseStream``."""
+    headers = (
+        (":exception-type", kind),
+        (":content-type", "application/json"),
+        (":message-type", "exception"),
+    )
+    return encode(headers, json.dumps(fields).encode())

@@ -1,0 +1,55 @@
+"""gunicorn around the gateway: one process, a thread for each call in flight."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
+
+THREADS = 160
+
+
+class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
+    """Stops at once, and so cuts what is in flight: a stream may last 8 minutes, and gunicorn's own worker
+    waits for its thread until it is killed, with a message that suspects a lack of memory.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        os._exit(0)
+
+    handle_quit = handle_exit
+
+
+class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """The caller binds ``listener``, and so knows its port, and whether it was free, beforehand."""
+
+    def __init__(self, app: Flask, listener: socket.socket, when_ready: Callable[[], None]) -> None:
+        self._app = app
+        self._options = {
+            "bind": f"fd://{listener.detach()}",
+            "worker_class": GatewayWorker,
+            "workers": 1,
+            "threads": THREADS,
+            # Idle connections hold no thread; boto3 keeps its own for long.
+            "keepalive": 75,
+            # Only met by a stop so early that the worker has no signal handlers yet.
+            "graceful_timeout": 2,
+            "loglevel": "warning",
+            "proc_name": "local_sagemaker",
+            "control_socket_disable": True,
+            "when_ready": lambda _arbiter: when_ready(),
+        }
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._options.items():
+            if name in self.cfg.settings:  # There is no control socket to disable before gunicorn 25.1.
+                self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return self._app

@@ -1,0 +1,213 @@
+"""invoke_endpoint_with_response_stream, as a user of plain boto3 meets it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from botocore.exceptions import EventStreamError
+from gateway_process import GatewayProcess
+from scripted_container import Exchange, ScriptedContainer
+
+SECONDS = 5
+TEXT = "Größe 大 🙂 ".encode() * 40
+
+
+def stream(gateway: GatewayProcess, **call: Any) -> Any:
+    return gateway.runtime.invoke_endpoint_with_response_stream(EndpointName="sample", Body=b"{}", **call)
+
+
+def parts(reply: Any) -> Iterator[bytes]:
+    for event in reply["Body"]:
+        yield event["PayloadPart"]["Bytes"]
+
+
+def send_text(exchange: Exchange) -> None:
+    exchange.begin({"Content-Type": "text/event-stream"})
+    for start in range(0, len(TEXT), 100):
+        exchange.send(TEXT[start : start + 100])
+    exchange.end()
+
+
+def test_parts_joined_are_the_containers_bytes(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    container.script = send_text
+    assert b"".join(parts(stream(gateway))) == TEXT
+
+
+def test_headers_cross_in_both_directions(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    seen: list[dict[str, str]] = []
+
+    def script(exchange: Exchange) -> None:
+        seen.append({name.lower(): value for name, value in exchange.headers.items()})
+        headers = {"Content-Type": "text/event-stream", "X-Amzn-SageMaker-Custom-Attributes": "trace=2"}
+        exchange.begin(headers)
+        exchange.end()
+
+    container.script = script
+    reply = stream(
+        gateway, ContentType="application/json", Accept="text/x", CustomAttributes="trace=1", SessionId="s1"
+    )
+    assert list(parts(reply)) == []
+    assert seen[0]["content-type"] == "application/json"
+    assert seen[0]["accept"] == "text/x"
+    assert seen[0]["x-amzn-sagemaker-custom-attributes"] == "trace=1"
+    assert seen[0]["x-amzn-sagemaker-session-id"] == "s1"
+    assert "x-amzn-sagemaker-accept" not in seen[0]
+    assert reply["ContentType"] == "text/event-stream"
+    assert reply["InvokedProductionVariant"] == "AllTraffic"
+    assert reply["CustomAttributes"] == "trace=2"
+
+
+@pytest.mark.parametrize("cut", ["1", "random"])
+def test_cut_parts_split_characters_and_lose_nothing(container: ScriptedContainer, cut: str) -> None:
+    container.script = send_text
+    gateway = GatewayProcess(container.url, "--cut-parts", cut)
+    try:
+        received = list(parts(stream(gateway)))
+    finally:
+        gateway.stop()
+    assert b"".join(received) == TEXT
+    assert any(part[0] & 0xC0 == 0x80 for part in received), "no part begins inside a character"
+
+
+def test_each_part_arrives_while_the_container_still_works(
+    container: ScriptedContainer, gateway: GatewayProcess
+) -> None:
+    head_seen, first_seen, second_seen = threading.Event(), threading.Event(), threading.Event()
+
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        assert head_seen.wait(SECONDS)
+        exchange.send(b"first")
+        assert first_seen.wait(SECONDS)
+        exchange.send(b"second")
+        assert second_seen.wait(SECONDS)
+        exchange.end()
+
+    container.script = script
+    received = parts(stream(gateway))
+    head_seen.set()
+    assert next(received) == b"first"
+    first_seen.set()
+    assert next(received) == b"second"
+    second_seen.set()
+    assert list(received) == []
+
+
+def test_an_error_before_the_stream_is_a_model_error(
+    container: ScriptedContainer, gateway: GatewayProcess
+) -> None:
+    container.script = lambda exchange: exchange.reply(b"not ready", 503)
+    with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
+        stream(gateway)
+    assert caught.value.response["OriginalStatusCode"] == 503
+    assert caught.value.response["OriginalMessage"] == "not ready"
+
+
+def test_a_container_that_breaks_off_is_a_model_stream_error(
+    container: ScriptedContainer, gateway: GatewayProcess
+) -> None:
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        exchange.send(b"half a re")
+        exchange.break_off()
+
+    container.script = script
+    received = parts(stream(gateway))
+    assert next(received) == b"half a re"
+    with pytest.raises(EventStreamError) as caught:
+        next(received)
+    assert caught.value.response["Error"] == {
+        "Code": "ModelStreamError",
+        "Message": "StreamBroken: container primary: the connection closed before the response was complete",
+    }
+
+
+def test_what_arrived_before_nonsense_still_reaches_the_client(
+    container: ScriptedContainer, gateway: GatewayProcess
+) -> None:
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        exchange.send_no_http(b"first")
+        exchange.peer_hung_up(within=SECONDS)
+
+    container.script = script
+    received = parts(stream(gateway))
+    assert next(received) == b"first"
+    with pytest.raises(EventStreamError, match="StreamBroken: container primary: no valid HTTP") as caught:
+        next(received)
+    assert caught.value.response["Error"]["Code"] == "ModelStreamError"
+
+
+def test_a_stream_that_takes_too_long_is_a_model_stream_error(
+    container: ScriptedContainer, strict_gateway: GatewayProcess
+) -> None:
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        exchange.send(b"first")
+        exchange.peer_hung_up(within=SECONDS)
+
+    container.script = script
+    received = parts(stream(strict_gateway))
+    assert next(received) == b"first"
+    with pytest.raises(
+        EventStreamError, match=r"ModelInvocationTimeExceeded: .* within 0\.5 seconds"
+    ) as caught:
+        next(received)
+    assert caught.value.response["Error"]["Code"] == "ModelStreamError"
+
+
+def test_a_stream_that_never_begins_is_a_model_error(
+    container: ScriptedContainer, strict_gateway: GatewayProcess
+) -> None:
+    container.script = lambda exchange: exchange.peer_hung_up(within=SECONDS) and None
+    with pytest.raises(strict_gateway.runtime.exceptions.ModelError, match="Your invocation timed out"):
+        stream(strict_gateway)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_client_that_leaves_frees_the_container(
+    container: ScriptedContainer, gateway: GatewayProcess, begun: bool
+) -> None:
+    """The container is silent meanwhile, so that no failing write can be what tells it."""
+    freed: list[bool] = []
+    noticed = threading.Event()
+
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        if begun:
+            exchange.send(b"first")
+        freed.append(exchange.peer_hung_up(within=SECONDS))
+        noticed.set()
+
+    container.script = script
+    reply = stream(gateway)
+    if begun:
+        assert next(parts(reply)) == b"first"
+    reply["Body"].close()
+    assert noticed.wait(SECONDS + 1)
+    assert freed == [True]
+
+
+def test_a_session_cannot_be_created_by_a_stream(gateway: GatewayProcess) -> None:
+    with pytest.raises(gateway.runtime.exceptions.ValidationError, match="stateful session"):
+        stream(gateway, SessionId="NEW_SESSION")
+
+
+def test_64_streams_run_at_once(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    all_here = threading.Barrier(64)
+
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        exchange.send(b"first")
+        all_here.wait(SECONDS)
+        exchange.send(b", second")
+        exchange.end()
+
+    container.script = script
+    with ThreadPoolExecutor(64) as pool:
+        texts = list(pool.map(lambda _: b"".join(parts(stream(gateway))), range(64)))
+    assert texts == [b"first, second"] * 64
