@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask
 
 from container import errors
-from container.routes import health, inference, models
+from container.routes import health, inference, metrics, models
 from container.service import Service
 
 
@@ -14,6 +14,6 @@ def create_app(service: Service) -> Flask:
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
     errors.register(app, service.config.max_body)
-    for routes in (health, inference, models):
+    for routes in (health, inference, metrics, models):
         app.register_blueprint(routes.blueprint(service))
     return app

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import MutableMapping
+from pathlib import Path
 
 from container.lifecycle import Lifecycle
 from container.server import Server
@@ -26,7 +27,6 @@ DEFAULTS = {
 
 def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
-    began = time.monotonic()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
         config = environment.read(os.environ)
@@ -34,7 +34,7 @@ def main() -> None:
         print(f"serve: {error.message}", file=sys.stderr, flush=True)
         sys.exit(EXIT_SETTING)
     prepare(os.environ)
-    timeline = Timeline(began)
+    timeline = Timeline(process_start())
 
     def make_service() -> Service:
         return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed))
@@ -48,15 +48,24 @@ def prepare(environ: MutableMapping[str, str]) -> None:
         environ.setdefault(name, value)
 
 
+def process_start() -> float:
+    """When this process was started, in seconds since boot: imports before `main` count as well."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Timeline:
-    """Prints one line a stage, with its time and the time since the process began."""
+    """Prints one line a stage, with its time and the time since the process began.
+
+    :param began: seconds since boot.
+    """
 
     def __init__(self, began: float) -> None:
         self.began = began
         self.port = 0
 
     def _line(self, text: str) -> None:
-        print(f"[{time.monotonic() - self.began:6.1f} s] {text}", flush=True)
+        print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME) - self.began:6.1f} s] {text}", flush=True)
 
     def bound(self, port: int) -> None:
         self.port = port

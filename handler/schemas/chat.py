@@ -42,7 +42,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
 
     :raises ClientError: naming the field.
     """
-    if document.get("messages") is None:
+    if not document.get("messages"):
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     fields = convert(document, ChatFields)
     check_model(fields.model, engine.served_names)

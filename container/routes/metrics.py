@@ -1,0 +1,41 @@
+"""GET /metrics: Prometheus text, as SageMaker's detailed observability scrapes it. vLLM's own metrics, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flask import Blueprint, Response
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+from container.lifecycle import State
+from container.service import Service
+
+
+class ServiceCollector:
+    """Reads the service at each scrape, so that there is no second copy of a figure to keep right."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        service = self._service
+        yield GaugeMetricFamily(
+            "endpoint_requests_in_flight", "Requests accepted and not yet answered.", service.admission.count
+        )
+        unfinished = service.engine.unfinished() if service.engine is not None else 0
+        yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
+        ready = service.lifecycle.status.state is State.READY
+        yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("metrics", __name__)
+    ours = CollectorRegistry()
+    ours.register(ServiceCollector(service))
+
+    @routes.get("/metrics")
+    def metrics() -> Response:
+        return Response(generate_latest(ours) + generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
+
+    return routes

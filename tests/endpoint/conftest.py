@@ -1,0 +1,92 @@
+"""One engine start for the whole session: the sample model, read from a real S3 server, behind `serve` and a gateway."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.config import Config
+from moto.server import ThreadedMotoServer
+from serve_process import ServeProcess, free_port
+
+import sample_model
+
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+MODEL_URI = "s3://models/sample/v1"
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """An S3 server on loopback with the sample model in it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+    )
+    client.create_bucket(Bucket="models")
+    for file in sample_model.path().iterdir():
+        client.upload_file(str(file), "models", f"sample/v1/{file.name}")
+    yield url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def endpoint(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """`serve`, ready, its model from S3."""
+    directory = tmp_path_factory.mktemp("endpoint")
+    served = ServeProcess(
+        directory,
+        {
+            **CREDENTIALS,
+            "AWS_ENDPOINT_URL": s3_endpoint,
+            "ENDPOINT_MODEL": MODEL_URI,
+            "ENDPOINT_SCRATCH": str(directory / "scratch"),
+            "SM_VLLM_SERVED_MODEL_NAME": "sample",
+        },
+    )
+    try:
+        served.wait_port()
+        served.wait_ready()
+        yield served
+    finally:
+        status = served.terminate()
+    assert status == 0, served.log
+
+
+@pytest.fixture(scope="session")
+def gateway(endpoint: ServeProcess) -> Iterator[str]:
+    """`python -m local_sagemaker` in front of the endpoint: what boto3 speaks to."""
+    port = free_port()
+    arguments = ["--container", endpoint.url, "--endpoint", "sample", "--port", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "local_sagemaker", *arguments], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # it says when it listens
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+@pytest.fixture
+def runtime(gateway: str) -> object:
+    """A plain boto3 client of SageMaker's runtime."""
+    return boto3.client(
+        "sagemaker-runtime",
+        endpoint_url=gateway,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"max_attempts": 0}),
+    )

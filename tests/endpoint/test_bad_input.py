@@ -1,0 +1,109 @@
+"""Bad input: a clear 4xx that names the field, and a server that goes on."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from serve_process import ServeProcess
+
+from sample_model.facts import by_name
+
+pytestmark = pytest.mark.engine
+
+JSON = {"Content-Type": "application/json"}
+CHAT = '{"messages": [{"role": "user", "content": "Hello"}], %s}'
+GRAMMAR = b'{"prompt": "a", "structured_outputs": {"grammar": "root ::="}}'
+# What, body, status, the field that the error names.
+CASES: list[tuple[str, bytes, int, str | None]] = [
+    ("not JSON", b"hello", 400, None),
+    ("nothing", b"", 400, None),
+    ("an array", b"[1, 2]", 400, None),
+    ("a number", b"7", 400, None),
+    ("invalid UTF-8", b'{"prompt": "\xff\xfe"}', 400, None),
+    ("a lone surrogate", b'{"prompt": "\\ud800"}', 400, None),
+    ("10,000-deep nesting", b"[" * 10_000 + b"]" * 10_000, 400, None),
+    ("deep nesting in a field", b'{"messages": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", 400, None),
+    ("NaN", b'{"prompt": "a", "temperature": NaN}', 400, None),
+    ("1e999", b'{"prompt": "a", "temperature": 1e999}', 400, None),
+    ("no prompt", b"{}", 400, "messages"),
+    ("null messages", b'{"messages": null}', 400, "messages"),
+    ("no messages", b'{"messages": []}', 400, "messages"),
+    ("a prompt of no tokens", b'{"prompt": []}', 400, "prompt"),
+    ("two kinds of prompt", b'{"prompt": "a", "inputs": "b"}', 400, None),
+    ("an over-long prompt", json.dumps({"prompt": "hello " * 5000}).encode(), 400, "prompt"),
+    ("an unknown role", b'{"messages": [{"role": "martian", "content": "Hello"}]}', 400, "messages[0].role"),
+    ("no role", b'{"messages": [{"content": "Hello"}]}', 400, "messages[0].role"),
+    ("content of a wrong type", b'{"messages": [{"role": "user", "content": 7}]}', 400, "messages[0].content"),
+    ("messages of a wrong type", b'{"messages": "Hello"}', 400, "messages"),
+    ("max_tokens of -1", (CHAT % '"max_tokens": -1').encode(), 400, "max_tokens"),
+    ("max_tokens of 0", (CHAT % '"max_tokens": 0').encode(), 400, "max_tokens"),
+    ('max_tokens of "ten"', (CHAT % '"max_tokens": "ten"').encode(), 400, "max_tokens"),
+    ("max_tokens of 10^9", (CHAT % '"max_tokens": 1000000000').encode(), 400, "max_tokens"),
+    ("max_tokens of 10^30", (CHAT % ('"max_tokens": 1' + "0" * 30)).encode(), 400, "max_tokens"),
+    ("n of 0", (CHAT % '"n": 0').encode(), 400, "n"),
+    ("a huge seed", b'{"prompt": "a", "seed": 123456789012345678901234567890}', 400, "seed"),
+    ("a negative temperature", b'{"prompt": "a", "temperature": -1}', 400, "temperature"),
+    ("a slip of the pen", b'{"prompt": "a", "max_tokns": 5}', 400, "max_tokns"),
+    ("a token id outside the vocabulary", b'{"prompt": [1, 99999999]}', 400, "prompt"),
+    ("a negative token id", b'{"prompt": [-1]}', 400, "prompt"),
+    ("a grammar that ends vLLM's engine", GRAMMAR, 400, "structured_outputs"),
+    ("another model", b'{"prompt": "a", "model": "gpt-9"}', 404, "model"),
+    ("more than 25 MB", b'{"prompt": "' + b"a" * (26 * 1024 * 1024) + b'"}', 413, None),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "field"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_bad_body(endpoint: ServeProcess, body: bytes, status: int, field: str | None) -> None:
+    reply = endpoint.client.post("/invocations", content=body, headers=JSON)
+    assert reply.status_code == status, reply.text
+    error = reply.json()["error"]
+    assert error["param"] == field
+    assert error["message"]
+    assert "Traceback" not in reply.text
+    assert ".py" not in reply.text
+    assert endpoint.ping() == (200, "")
+
+
+def test_a_wrong_content_type(endpoint: ServeProcess) -> None:
+    reply = endpoint.client.post("/invocations", content=b"prompt=a", headers={"Content-Type": "text/csv"})
+    assert reply.status_code == 415
+    assert "application/json" in reply.json()["error"]["message"]
+
+
+def test_the_right_content_type_with_a_charset(endpoint: ServeProcess) -> None:
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    reply = endpoint.client.post("/invocations", content=b'{"prompt": "a", "max_tokens": 1}', headers=headers)
+    assert reply.status_code == 200
+
+
+def test_the_error_object_is_the_same_for_a_stream(endpoint: ServeProcess) -> None:
+    reply = endpoint.client.post("/invocations", json={"prompt": "a", "stream": True, "max_tokens": 100_000})
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == "max_tokens"
+
+
+def test_a_wrong_path_and_a_wrong_method(endpoint: ServeProcess) -> None:
+    assert endpoint.client.get("/nowhere").json()["error"]["code"] == "not_found"
+    assert endpoint.client.get("/invocations").status_code == 405
+
+
+def test_all_of_it_at_once_beside_good_requests(endpoint: ServeProcess) -> None:
+    """Bad requests in the same batch as good ones harm none of them."""
+    bad = [body for _, body, status, _ in CASES if status != 413]
+
+    def post(body: bytes) -> int:
+        return endpoint.client.post("/invocations", content=body, headers=JSON).status_code
+
+    def ask(_: int) -> str:
+        body = {"messages": [{"role": "user", "content": by_name("hello").questions[0]}], "temperature": 0}
+        text: str = endpoint.client.post("/invocations", json=body).json()["choices"][0]["message"]["content"]
+        return text
+
+    with ThreadPoolExecutor(16) as pool:
+        statuses = [pool.submit(post, body) for body in bad * 2]
+        answers = list(pool.map(ask, range(24)))
+        assert {status.result() for status in statuses} == {400, 404}
+    assert set(answers) == {by_name("hello").answer}
+    assert endpoint.metric("endpoint_requests_in_flight") == 0

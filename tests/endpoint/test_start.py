@@ -1,0 +1,42 @@
+"""The start, as SageMaker sees it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from serve_process import ServeProcess
+
+pytestmark = pytest.mark.engine
+
+
+def test_the_port_accepts_connections_at_once(endpoint: ServeProcess) -> None:
+    assert endpoint.port_seconds < 1.5
+
+
+def test_ping_tells_503_and_the_stage_from_the_first_answer_on(endpoint: ServeProcess) -> None:
+    before, (_, last, _) = endpoint.pings[:-1], endpoint.pings[-1]
+    assert last == 200
+    assert before, "it was ready at the first question: nothing was seen of the start"
+    assert {status for _, status, _ in before} == {503}, before
+    stages = [json.loads(body)["stage"] for _, _, body in before]
+    assert {"import vLLM", "start engine", "warm up"} <= set(stages)
+    assert all(json.loads(body)["status"] == "starting" for _, _, body in before)
+
+
+def test_a_line_for_each_stage_and_a_curl_line(endpoint: ServeProcess) -> None:
+    for stage in ("listening on port", "fetch model:", "import vLLM:", "start engine:", "warm up:", "ready. Try:"):
+        assert stage in endpoint.log
+    assert f"curl -s {endpoint.url}/invocations" in endpoint.log
+    assert "Traceback" not in endpoint.log
+
+
+def test_ready_means_an_empty_200(endpoint: ServeProcess) -> None:
+    reply = endpoint.client.get("/ping")
+    assert (reply.status_code, reply.content) == (200, b"")
+
+
+def test_the_first_sampled_request_is_as_warm_as_a_greedy_one(endpoint: ServeProcess) -> None:
+    """Without a sampling warm-up the first sampled request takes 15 s and more, which is past this time-out."""
+    body = {"prompt": "Question: Who are you?\nAnswer:", "max_tokens": 4, "temperature": 0.9, "top_p": 0.8, "top_k": 7}
+    assert endpoint.client.post("/invocations", json=body, timeout=5).status_code == 200
