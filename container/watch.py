@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from container.lifecycle import State
 from container.service import Service
+from handler.errors import EngineFailed
 
 INTERVAL = 0.25
 # A stalled engine that comes back within this many stall times goes on; after them it is replaced.
@@ -34,7 +35,7 @@ def watch(service: Service, end: Callable[[], None]) -> None:
         elif engine.stalled_for() > service.config.stall * PATIENCE:
             service.lifecycle.fail(f"the engine made no progress for {engine.stalled_for():.0f} s")
     if service.engine is not None:
-        service.engine.fail_requests(service.lifecycle.status.reason)
+        service.engine.fail_requests(EngineFailed(service.lifecycle.status.reason))
     service.admission.wait_empty(LINGER)
     time.sleep(LINGER if service.lifecycle.served else START_LINGER)
     if service.engine is not None:

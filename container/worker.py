@@ -18,6 +18,7 @@ from container.lifecycle import State
 from container.service import Service
 from container.startup import start
 from container.watch import watch
+from handler.errors import Draining
 
 # gunicorn's arbiter ends, with this status, when a worker does (Arbiter.WORKER_BOOT_ERROR): no restart can help.
 EXIT_CANNOT_START = 3
@@ -60,7 +61,10 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
-        self.service.admission.wait_empty(self.service.config.drain)
+        service = self.service
+        if not service.admission.wait_empty(service.config.drain) and service.engine is not None:
+            service.engine.fail_requests(Draining())  # a stream that is cut off says so in its last event
+            service.admission.wait_empty(1.0)
         super().handle_exit(sig, frame)
 
 

@@ -14,7 +14,7 @@ from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
-from handler.errors import EndpointError, EngineFailed, GenerationFailed, PromptTooLong
+from handler.errors import EndpointError, GenerationFailed, PromptTooLong
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +125,9 @@ class Engine:
         """Seconds that a stalled engine has been silent; 0 for one that turns."""
         return self._pulse.late() if self._pulse.stalled() else 0.0
 
-    def fail_requests(self, reason: str) -> None:
-        """Ends every request with `EngineFailed`, so that none hangs."""
-        self.loop.call(self._api.fail_all, self._llm, EngineFailed(reason))
+    def fail_requests(self, error: EndpointError) -> None:
+        """Ends every request with one error, so that none hangs."""
+        self.loop.call(self._api.fail_all, self._llm, error)
 
     def stop(self) -> None:
         """Ends the core's processes, stopped or deaf ones too, and the loop."""

@@ -1,4 +1,4 @@
-"""One engine start for the whole session: the sample model, read from a real S3 server, behind `serve` and a gateway."""
+"""One engine start for the session: the sample model, read from a real S3 server, behind `serve` and a gateway."""
 
 from __future__ import annotations
 
