@@ -23,11 +23,15 @@ export HF_HUB_OFFLINE ?= 1
 MODEL ?= sample_model/weights
 PORT ?= 8080
 BASE_DIR ?= build/opt-ml
+S3_PORT ?= 9000
+GATEWAY_PORT ?= 8090
 
-.PHONY: help serve test lint bench lock clean
+.PHONY: help serve s3 gateway test lint bench lock clean
 
 help:
 	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
+	echo "make s3                                              an S3 server on loopback with the sample model in it"
+	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
 	echo "make test                                            all tests"
 	echo "make lint                                            ruff and mypy"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
@@ -53,6 +57,16 @@ serve: $(READY)
 		case '$(MODEL)' in s3://*) ;; *) export HF_HUB_OFFLINE=0 ;; esac
 	fi
 	exec $(BIN)/serve
+
+s3: $(READY)
+	@mkdir -p build/s3/models/sample
+	cp -R sample_model/weights/. build/s3/models/sample/
+	echo "export AWS_ENDPOINT_URL=http://127.0.0.1:$(S3_PORT) AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local-secret AWS_DEFAULT_REGION=us-east-1"
+	echo "make serve MODEL=s3://models/sample"
+	exec $(BIN)/rclone serve s3 --config /dev/null --log-level ERROR --addr 127.0.0.1:$(S3_PORT) --auth-key local,local-secret build/s3
+
+gateway: $(READY)
+	@exec $(BIN)/python -m local_sagemaker --container http://127.0.0.1:$(PORT) --endpoint sample --port $(GATEWAY_PORT)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
