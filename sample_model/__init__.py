@@ -1,0 +1,10 @@
+"""A very small Llama that ships with the project, so that tests and notebooks chat with a model offline."""
+
+from pathlib import Path
+
+__all__ = ["path"]
+
+
+def path() -> Path:
+    """The directory of the shipped weights, in the layout of a Hugging Face checkpoint."""
+    return Path(__file__).parent / "weights"
