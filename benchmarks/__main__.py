@@ -1,0 +1,136 @@
+"""`python -m benchmarks`: see README.md here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import cast
+
+import click
+
+from benchmarks.block import Block
+from benchmarks.comparison import comparisons
+from benchmarks.contestant import ENVIRONMENT, KINDS
+from benchmarks.random_model import write_random_model
+from benchmarks.report import Report
+from benchmarks.server import ServerFailed
+from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, workloads
+from benchmarks.workload import Api
+
+SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
+QUICK_LIMIT_S = 440.0
+FULL_LIMIT_S = 2 * 3600.0
+BUSY = 0.5  # processes that want to run, in the mean of the last minute
+
+
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Numbers separated by commas."""
+
+    name = "N,N,..."
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        try:
+            numbers = tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers", param, ctx)
+        if min(numbers) < 1:
+            self.fail("must be positive", param, ctx)
+        return numbers
+
+
+@click.group()
+def main() -> None:
+    """Benchmarks, side by side with what others do."""
+
+
+@main.command()
+@click.option("--quick", is_flag=True, help="Smaller blocks, chat only; within 8 minutes.")
+@click.option(
+    "--pairs", default=12, show_default=True, type=click.IntRange(1), help="Blocks of each side per workload."
+)
+@click.option("--concurrency", default="1,32,64", show_default=True, type=Numbers(), help="Concurrent requests.")
+@click.option("--restarts", is_flag=True, help="Start both servers afresh for every pair.")
+@click.option("--model", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Model directory.")
+@click.option("--ours", default="container", show_default=True, type=click.Choice(list(KINDS)))
+@click.option("--theirs", default="vllm", show_default=True, type=click.Choice(list(KINDS)))
+@click.option("--limit", "limit_s", type=float, help="Seconds after which no further pair is begun.")
+@click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
+def serving(
+    quick: bool,
+    pairs: int,
+    concurrency: tuple[int, ...],
+    restarts: bool,
+    model: Path | None,
+    ours: str,
+    theirs: str,
+    limit_s: float | None,
+    out: Path,
+) -> None:
+    """Our container and `vllm serve` under the same load, in turn: ratios."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    apis: tuple[Api, ...] = ("chat",) if quick else ("chat", "completion")
+    limit = limit_s or (QUICK_LIMIT_S if quick else FULL_LIMIT_S)
+    plan = Plan(workloads(concurrency, apis, quick=quick), pairs, restarts, limit)
+    report = Report(out)
+    measured = Run()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        directory = model or (
+            SAMPLE_MODEL if any(SAMPLE_MODEL.glob("*.safetensors")) else write_random_model(Path(scratch) / "random")
+        )
+        report.line(_circumstances(ours, theirs, directory, plan))
+        if (load := os.getloadavg()[0]) > BUSY:
+            report.alarm(f"the machine is busy with something else (load average {load:.1f}): wide spreads ahead")
+        try:
+            run(plan, contestants(ours, theirs, directory, Path(scratch)), report, measured)
+        except (ServerFailed, WarmUpFailed, OSError) as error:
+            report.alarm(str(error))
+            sys.exit(1)
+        except KeyboardInterrupt:
+            report.alarm("interrupted; the servers have been ended")
+            sys.exit(130)
+    report.finish(comparisons(measured.starts, measured.blocks), f"ours: {ours}, theirs: {theirs}")
+    report.say(f"{time.monotonic() - began:.0f} s in all; {report.out}, {report.lines}")
+    if invalid := [block for block in measured.blocks if not block.valid]:
+        _condemn(report, invalid)
+        sys.exit(1)
+
+
+def _condemn(report: Report, invalid: list[Block]) -> None:
+    report.alarm(f"{len(invalid)} invalid blocks; their workloads have no figures:")
+    for block in invalid:
+        report.alarm(f"  pair {block.pair} {block.side} {block.workload.label}: {block.failures}")
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Once: what follows is the ending of the servers, which is bounded in time and must not be cut short."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _circumstances(ours: str, theirs: str, model: Path, plan: Plan) -> dict[str, object]:
+    return {
+        "record": "run",
+        "ours": ours,
+        "theirs": theirs,
+        "model": str(model),
+        "vllm": metadata.version("vllm"),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg(),
+        "environment": ENVIRONMENT,
+        "plan": cast(object, plan),
+        "began_unix": time.time(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Which figures a run has: the ids of `bench.json`, each with the measurement behind it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.block import Block
+from benchmarks.figures import Comparison, compare
+from benchmarks.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    name: str  # {api} is empty for chat, {c} the concurrency
+    measurement: str
+    unit: str
+    better: str = "less"
+    worst: bool = False
+
+
+_STREAMED = (
+    _Figure("{api}stream_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
+    _Figure("{api}stream_rps_c{c}", "requests_per_s", "requests/s", "more"),
+    _Figure("{api}ttft_p50_c{c}", "ttft_p50_ms", "ms"),
+    _Figure("{api}ttft_p95_c{c}", "ttft_p95_ms", "ms"),
+    _Figure("{api}itl_p50_c{c}", "itl_p50_ms", "ms"),
+    _Figure("{api}itl_p99_c{c}", "itl_p99_ms", "ms"),
+    _Figure("{api}cpu_per_token_stream_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+)
+_WHOLE = (
+    _Figure("{api}tps_c{c}", "tokens_per_s", "tokens/s", "more"),
+    _Figure("{api}rps_c{c}", "requests_per_s", "requests/s", "more"),
+    _Figure("{api}latency_p50_c{c}", "latency_p50_ms", "ms"),
+    _Figure("{api}cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+)
+_PROBED = (
+    _Figure("ping_p50_ms", "ping_p50_ms", "ms"),
+    _Figure("ping_p99_ms", "ping_p99_ms", "ms"),
+    _Figure("ping_max_ms", "ping_max_ms", "ms", worst=True),
+    _Figure("rss", "rss_mb", "MB"),
+    _Figure("tree_rss", "tree_rss_mb", "MB"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """One start of one side, in seconds since its process was begun."""
+
+    side: str
+    pair: int
+    port_s: float
+    ping_s: float
+    ready_s: float
+    first_sampled_s: float  # to the end of the first reply that was sampled; with vLLM that one compiles
+    record: str = "start"
+
+
+_STARTED = (
+    _Figure("start_port_s", "port_s", "s"),
+    _Figure("start_ping_s", "ping_s", "s"),
+    _Figure("start_ready_s", "ready_s", "s"),
+    _Figure("start_first_sampled_s", "first_sampled_s", "s"),
+)
+
+
+def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comparison]:
+    """Every figure that was measured; a workload with an invalid block has none: no failure is averaged."""
+    found: list[Comparison | None] = []
+    by_workload: dict[Workload, list[Block]] = defaultdict(list)
+    for block in blocks:
+        by_workload[block.workload].append(block)
+    for workload, mine in by_workload.items():
+        if all(block.valid for block in mine):
+            places = {(block.side, block.pair): block.measurements for block in mine}
+            found += (_compare(figure, places, workload) for figure in _figures(workload))
+    by_start = {(start.side, start.pair): start for start in starts}
+    found += (_compare(figure, by_start, None) for figure in _STARTED)
+    return [comparison for comparison in found if comparison]
+
+
+def _figures(workload: Workload) -> tuple[_Figure, ...]:
+    if workload.probed:
+        return _PROBED  # no others: the questions themselves cost the server something
+    return _STREAMED if workload.streamed else _WHOLE
+
+
+def _compare(figure: _Figure, places: Mapping[tuple[str, int], object], workload: Workload | None) -> Comparison | None:
+    name = figure.name
+    if workload:
+        api = "" if workload.api == "chat" else f"{workload.api}_"
+        name = name.format(api=api, c=workload.concurrency)
+    pairs = []
+    for (side, pair), ours in places.items():
+        if side != "ours" or ("theirs", pair) not in places:
+            continue
+        values = (getattr(ours, figure.measurement), getattr(places["theirs", pair], figure.measurement))
+        if None in values:
+            return None
+        pairs.append(values)
+    return compare(name, pairs, figure.unit, better=figure.better, worst=figure.worst)

@@ -1,0 +1,57 @@
+"""What is asked of a server in one block of requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+Api = Literal["chat", "completion"]
+
+PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "completion": "/v1/completions"}
+
+# The number makes prompts differ, so that neither side lives on one cached prefix; both get the same ones.
+PROMPT = "Question {index}: how does a program read numbers from a file, add them up, and print the result?"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A closed loop: `concurrency` slots, each sending its next request when the last one has ended."""
+
+    api: Api = "chat"
+    streamed: bool = True
+    concurrency: int = 32
+    requests: int = 192
+    tokens: int = 64
+    temperature: float = 0.0
+    seconds: float | None = None  # after which no further request is begun, be there any left
+    probed: bool = False  # /ping is asked 20 times a second meanwhile
+    deadline_s: float = 180.0
+
+    @property
+    def path(self) -> str:
+        return PATHS[self.api]
+
+    @property
+    def label(self) -> str:
+        words = [self.api, "streamed" if self.streamed else "whole", f"c{self.concurrency}"]
+        return " ".join([*words, "with /ping"] if self.probed else words)
+
+    def body(self, index: int) -> bytes:
+        """The JSON of request number `index`: exactly `tokens` tokens, whatever the model would like."""
+        prompt = PROMPT.format(index=index)
+        document: dict[str, object] = {
+            "model": "model",
+            "max_tokens": self.tokens,
+            "temperature": self.temperature,
+            "ignore_eos": True,
+            "stream": self.streamed,
+        }
+        if self.api == "chat":
+            document["messages"] = [{"role": "user", "content": prompt}]
+        else:
+            document["prompt"] = prompt
+        if self.streamed:
+            document["stream_options"] = {"include_usage": True}
+        return msgspec.json.encode(document)
