@@ -14,7 +14,7 @@ from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
-from handler.errors import EndpointError, GenerationFailed, PromptTooLong
+from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +85,9 @@ class Engine:
         """
         room = self.max_model_len - len(generation.prompt)
         sampling = generation.sampling
+        for token in sampling.stop_token_ids:  # with min_tokens, one past the vocabulary ends vLLM's engine (0.16.0)
+            if token >= self.prompts.vocab_size:
+                raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.prompts.vocab_size - 1}")
         if room < 1 or (sampling.max_tokens or 1) > room:
             param = "prompt" if room < 1 else sampling.max_tokens_field
             raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)
