@@ -1,11 +1,23 @@
-"""What an endpoint was asked to be: one frozen value, made once, passed to whoever needs it."""
+"""What an endpoint was asked to be: one frozen, typed value in which every value knows its source.
+
+A field's name is vLLM's argument name where vLLM has one. `None` means: not asked for, the line or the instance decides.
+Each field's metadata says what it is; the configuration reference is generated from it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from handler.config.source import DEFAULT, Source
+from handler.json_value import Json
+
 MIB = 1024 * 1024
+
+
+def doc(text: str, *, secret: bool = False) -> dict[str, object]:
+    return {"doc": text, "secret": secret}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,29 +36,102 @@ class EngineArgument:
         return (f"--{self.name.replace('_', '-')}", *self.values)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointConfig:
-    """The endpoint's settings. Lengths of time in seconds, sizes in bytes.
+    """The settings of one endpoint. Times in seconds, sizes in bytes, lengths in tokens."""
 
-    :param model: a local directory, `s3://bucket/prefix`, or a hub id.
-    :param model_setting: where `model` was read from, for messages.
-    :param scratch: a writable directory; `/opt/ml/model` is read-only on SageMaker.
-    :param port: 8080 unless SAGEMAKER_BIND_TO_PORT says otherwise.
-    :param max_concurrent: requests in flight at once; one more gets 429.
-    :param max_body: 25 MB is SageMaker's own limit for a regular invocation.
-    :param drain: how long running requests may go on after SIGTERM; SIGKILL comes 30 s after it.
-    :param stall: how long an engine may take to answer a health question before /ping turns to 500.
-    :param engine_restarts: how many times a failed engine is replaced before the process gives up.
-    """
+    # The model and the ground it runs on.
+    model: str = field(default="/opt/ml/model", metadata=doc("a directory, s3://bucket/prefix or a hub id"))
+    hf_token: str | None = field(default=None, metadata=doc("token for gated hub models", secret=True))
+    trust_remote_code: bool = field(default=False, metadata=doc("run Python code that comes with the model"))
+    served_model_name: tuple[str, ...] = field(default=(), metadata=doc("names a request may call the model by"))
+    line: str | None = field(default=None, metadata=doc("the line of vLLM and Neuron; default: what is installed"))
+    instance: str | None = field(default=None, metadata=doc("instance type; default: what this machine is"))
+    compiled_artifacts: str | None = field(default=None, metadata=doc("compiled artifacts: a directory or s3://"))
 
-    model: str
-    model_setting: str
+    # The serving process.
+    scratch: Path = field(default=Path("/tmp/neuron-endpoint"), metadata=doc("a writable directory"))  # noqa: S108
+    port: int = field(default=8080, metadata=doc("port to serve"))
+    max_concurrent: int = field(default=1024, metadata=doc("requests in flight; one more gets 429"))
+    max_body: int = field(default=25 * MIB, metadata=doc("largest request body, bytes"))
+    drain: float = field(default=25.0, metadata=doc("how long requests may go on after SIGTERM"))
+    stall: float = field(default=6.0, metadata=doc("silence of the engine after which /ping says 500"))
+    engine_restarts: int = field(default=3, metadata=doc("failed engines replaced within an hour"))
+    log_requests: bool = field(default=False, metadata=doc("log each request, without its prompt"))
+
+    # Shape and batching.
+    tensor_parallel_size: int | None = field(default=None, metadata=doc("tensor parallel degree, in logical cores"))
+    logical_nc_config: int | None = field(default=None, metadata=doc("LNC: physical cores to a logical one, 1 or 2"))
+    dtype: str | None = field(default=None, metadata=doc("bfloat16, float16 or float32"))
+    max_model_len: int | None = field(default=None, metadata=doc("context: prompt and answer together"))
+    max_num_seqs: int | None = field(default=None, metadata=doc("sequences decoded at once (continuous batching)"))
+    ctx_batch_size: int | None = field(default=None, metadata=doc("prompts prefilled at once"))
+    max_context_length: int | None = field(default=None, metadata=doc("longest prompt; default: max_model_len"))
+    block_size: int | None = field(default=None, metadata=doc("KV cache block"))
+    num_gpu_blocks_override: int | None = field(default=None, metadata=doc("KV cache blocks"))
+    enable_bucketing: bool | None = field(default=None, metadata=doc("compile for several lengths"))
+    context_encoding_buckets: tuple[int, ...] | None = field(default=None, metadata=doc("prefill lengths"))
+    token_generation_buckets: tuple[int, ...] | None = field(default=None, metadata=doc("decode lengths"))
+    enable_prefix_caching: bool | None = field(default=None, metadata=doc("reuse the KV cache of shared prefixes"))
+    enable_chunked_prefill: bool | None = field(default=None, metadata=doc("prefill long prompts in pieces"))
+
+    # Quantization.
+    quantization: str | None = field(default=None, metadata=doc("weights: int8 or fp8"))
+    quantization_type: str | None = field(default=None, metadata=doc("per_tensor_symmetric or per_channel_symmetric"))
+    quantized_checkpoints_path: str | None = field(default=None, metadata=doc("where the quantized weights are"))
+    modules_to_not_convert: tuple[str, ...] | None = field(default=None, metadata=doc("modules left unquantized"))
+    kv_cache_quant: bool | None = field(default=None, metadata=doc("KV cache in FP8"))
+
+    # Sampling.
+    on_device_sampling: bool | None = field(default=None, metadata=doc("sample on the device; false: on the CPU"))
+    global_topk: int | None = field(default=None, metadata=doc("largest top_k that on-device sampling allows"))
+
+    # Speculation.
+    speculative_model: str | None = field(default=None, metadata=doc("the draft: directory, s3:// or hub id"))
+    speculation: str | None = field(default=None, metadata=doc("draft_model, eagle, eagle3 or medusa"))
+    num_speculative_tokens: int | None = field(default=None, metadata=doc("speculation length"))
+    fused_speculation: bool | None = field(default=None, metadata=doc("draft and target in one graph"))
+
+    # Kernels and graph options.
+    attn_kernel_enabled: bool | None = field(default=None, metadata=doc("flash attention kernel"))
+    qkv_kernel_enabled: bool | None = field(default=None, metadata=doc("QKV kernel"))
+    mlp_kernel_enabled: bool | None = field(default=None, metadata=doc("MLP kernel"))
+    quantized_mlp_kernel_enabled: bool | None = field(default=None, metadata=doc("quantized MLP kernel"))
+    fused_qkv: bool | None = field(default=None, metadata=doc("one QKV projection"))
+    sequence_parallel_enabled: bool | None = field(default=None, metadata=doc("sequence parallelism"))
+    async_mode: bool | None = field(default=None, metadata=doc("overlap host and device"))
+    skip_warmup: bool | None = field(default=None, metadata=doc("do not run each graph once after loading"))
+    save_sharded_checkpoint: bool | None = field(default=None, metadata=doc("store one weights file for each rank"))
+
+    # LoRA, multimodal, distributed.
+    enable_lora: bool | None = field(default=None, metadata=doc("serve LoRA adapters"))
+    lora_modules: Mapping[str, str] = field(default_factory=dict, metadata=doc("adapters: name -> directory or s3://"))
+    max_loras: int | None = field(default=None, metadata=doc("adapters in memory"))
+    max_lora_rank: int | None = field(default=None, metadata=doc("largest adapter rank"))
+    lora_target_modules: tuple[str, ...] | None = field(default=None, metadata=doc("modules that adapters change"))
+    text_neuron_config: Mapping[str, Json] | None = field(default=None, metadata=doc("multimodal: the text model's"))
+    vision_neuron_config: Mapping[str, Json] | None = field(
+        default=None, metadata=doc("multimodal: the vision model's")
+    )
+    disaggregation: str | None = field(default=None, metadata=doc("prefill or decode, in disaggregated inference"))
+    nodes: int | None = field(default=None, metadata=doc("instances under one model"))
+
+    # Whatever has no plain name.
+    neuron_config: Mapping[str, Json] = field(
+        default_factory=dict, metadata=doc("raw NeuronConfig, laid over the rest")
+    )
+    engine_args: Mapping[str, Json] = field(default_factory=dict, metadata=doc("further vLLM engine arguments by name"))
+    neuron_env: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=doc("variables of the Neuron software that are passed on as they are (NEURON_CC_FLAGS ...)"),
+    )
+
+    # The first slice's way of passing engine arguments on; goes when plans do.
+    model_setting: str = ""
     engine_arguments: tuple[EngineArgument, ...] = ()
-    scratch: Path = field(default=Path("/tmp/neuron-endpoint"))  # noqa: S108  SageMaker's instance store
-    port: int = 8080
-    max_concurrent: int = 1024
-    max_body: int = 25 * MIB
-    drain: float = 25.0
-    stall: float = 6.0
-    engine_restarts: int = 3
-    log_requests: bool = False
+
+    sources: Mapping[str, Source] = field(default_factory=dict, repr=False, metadata=doc("where each value is from"))
+
+    def source(self, name: str) -> Source:
+        """Where a field's value came from; `engine_args.<name>` and `neuron_config.<key>` have their own."""
+        return self.sources.get(name, DEFAULT)

@@ -9,7 +9,6 @@ from handler.json_value import Json
 from handler.neuron.finding import Finding, Severity
 
 
-
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
     """Everything the engine is started with.
