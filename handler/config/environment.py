@@ -106,8 +106,10 @@ def _values(setting: str, value: str) -> tuple[str, ...]:
         return (value,)
     try:
         items = json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingError(setting, f"starts like a JSON list but is none ({error})", "Mend the JSON.") from None
+    if not items:
+        raise SettingError(setting, "is an empty list", "Leave it out, or name something.")
     return tuple(item if isinstance(item, str) else json.dumps(item) for item in items)
 
 
