@@ -7,6 +7,7 @@ from typing import IO
 
 from flask import Request
 
+from container.deadlines import ReadDeadlines
 from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
 
 BODY_SECONDS = 60.0
@@ -15,7 +16,7 @@ BODY_SECONDS = 60.0
 MAX_DISCARD = 128 * 1024 * 1024
 
 
-def read_json(request: Request, max_bytes: int) -> bytes:
+def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> bytes:
     """The body's bytes, of a request that says it is JSON.
 
     A missing Content-Type is refused too: SageMaker always sends one (boto3's `ContentType`).
@@ -30,8 +31,7 @@ def read_json(request: Request, max_bytes: int) -> bytes:
         raise InvalidBody(f"its charset is '{charset[:40]}'")
     length = request.content_length
     connection: socket.socket | None = request.environ.get("gunicorn.socket")
-    if connection is not None:
-        connection.settimeout(BODY_SECONDS)
+    reading = None if connection is None else deadlines.begin(connection, BODY_SECONDS)
     stream = request.environ["wsgi.input"]
     try:
         if length is not None and length > max_bytes:
@@ -40,9 +40,15 @@ def read_json(request: Request, max_bytes: int) -> bytes:
         body: bytes = stream.read(max_bytes + 1 if length is None else length)
     except TimeoutError:
         raise RequestTimedOut(BODY_SECONDS) from None
+    except Exception:  # a chunked body that ends in the middle raises what gunicorn's parser likes
+        if reading is not None and reading.late:
+            raise RequestTimedOut(BODY_SECONDS) from None
+        raise
     finally:
-        if connection is not None:
-            connection.settimeout(None)
+        if reading is not None:
+            deadlines.end(reading)
+    if reading is not None and reading.late:
+        raise RequestTimedOut(BODY_SECONDS)
     if len(body) > max_bytes:
         raise BodyTooLarge(max_bytes)
     if length is not None and len(body) < length:

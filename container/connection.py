@@ -3,7 +3,7 @@
 Measured: a queue and a thread wake for each token loses to `vllm serve`; the engine's loop writing straight to the
 socket, while the worker thread sleeps until the end, beats it. gunicorn gives a WSGI application its socket
 (`environ["gunicorn.socket"]`), and its response object is what `start_response` is bound to.
-Seen on gunicorn 23 and 27 (http/wsgi.py, workers/gthread.py).
+Seen on gunicorn 27 (http/wsgi.py, workers/gthread.py).
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class GunicornConnection:
         scratch.start_response(status, list(headers))
         lines = scratch.default_headers() + [f"{name}: {value}\r\n" for name, value in scratch.headers]
         return ("".join(lines) + "\r\n").encode("latin-1")
+
+    def close_afterwards(self) -> None:
+        """This reply is the connection's last one, and says so."""
+        self._response.force_close()
 
     def take_back(self) -> None:
         """The loop has let go of the socket: libuv made it non-blocking, gunicorn's thread wants it blocking."""

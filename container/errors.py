@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, RequestEntityTooLarge
 
-from handler.errors import BodyTooLarge, EndpointError, InvalidBody, RouteNotFound, ServerError
+from container.connection import GunicornConnection
+from handler.errors import (
+    BodyTooLarge,
+    EndpointError,
+    InvalidBody,
+    RequestTimedOut,
+    RouteNotFound,
+    ServerError,
+)
 from handler.errors import MethodNotAllowed as WrongMethod
 from handler.schemas.reply import encode
 
@@ -16,13 +26,30 @@ logger = logging.getLogger(__name__)
 
 def error_response(error: EndpointError) -> Response:
     """The reply for an error of the tree."""
-    response = Response(encode(error.document()), status=error.status, content_type="application/json")
+    kind = ClosingResponse if isinstance(error, RequestTimedOut) else Response
+    response = kind(encode(error.document()), status=error.status, content_type="application/json")
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
-    if error.status in {408, 413}:  # the rest of the body is not worth reading
-        response.headers["Connection"] = "close"
+    if isinstance(error, WrongMethod):
+        response.headers["Allow"] = ", ".join(error.allowed)
     return response
+
+
+class ClosingResponse(Response):
+    """The last response on its connection: what is left of the request will never come."""
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        connection = GunicornConnection.of(environ, start_response)
+        if connection is not None:
+            connection.close_afterwards()
+        return super().__call__(environ, start_response)
+
+
+def unexpected(error: Exception) -> ServerError:
+    """For the client a sentence, for the log all of it."""
+    logger.error("an unexpected error", exc_info=error)
+    return ServerError("An unexpected error happened here; it is in the container's log.")
 
 
 def register(app: Flask, max_body: int) -> None:
@@ -42,8 +69,7 @@ def register(app: Flask, max_body: int) -> None:
         return error_response(InvalidBody(error.description or error.name))
 
     def unknown(error: Exception) -> Response:
-        logger.exception("a view raised %s", type(error).__name__)
-        return error_response(ServerError("An unexpected error happened here; it is in the container's log."))
+        return error_response(unexpected(error))
 
     app.register_error_handler(EndpointError, known)
     app.register_error_handler(HTTPException, http)

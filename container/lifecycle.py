@@ -109,4 +109,5 @@ class Lifecycle:
         if status.state is State.DRAINING:
             raise Draining
         if status.state is State.FAILED:
-            raise EngineFailed(status.reason)
+            # Why is for the operator, in /ping and in the log: it may name paths of this machine.
+            raise EngineFailed("its process ended" if self.served else "it could not start")

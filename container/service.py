@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from container.admission import Admission
+from container.deadlines import ReadDeadlines
 from container.lifecycle import Lifecycle
 from handler.config.endpoint import EndpointConfig
 from handler.engine.engine import Engine
@@ -17,11 +18,12 @@ class Service:
     config: EndpointConfig
     lifecycle: Lifecycle
     admission: Admission
+    deadlines: ReadDeadlines
     engine: Engine | None = None
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
-        return cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent))
+        return cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent), ReadDeadlines())
 
     def ready_engine(self) -> Engine:
         """:raises ServerError: starting, draining, failed, or ready in name only."""

@@ -9,7 +9,7 @@ from flask import Response
 
 from container.admission import Admission
 from container.connection import GunicornConnection
-from container.errors import error_response
+from container.errors import error_response, unexpected
 from container.sinks import Answer, DirectStream, QueuedStream
 from container.writer import SocketWriter
 from handler.engine.engine import Engine, Ticket
@@ -52,6 +52,8 @@ class TokenResponse(Response):
                 body = self._iterate(environ, start_response)
         except EndpointError as error:
             body = _refuse(error, environ, start_response)
+        except Exception as error:  # Flask's handlers are behind us here
+            body = _refuse(unexpected(error), environ, start_response)
         finally:
             if not isinstance(body, IteratedStream):
                 self._admission.leave()
@@ -104,8 +106,11 @@ class TokenResponse(Response):
 
     def _begin(self, writer: SocketWriter, ticket: Ticket) -> None:
         def begin() -> None:
-            writer.watch()
-            ticket.begin()
+            try:
+                writer.watch()
+                ticket.begin()
+            except Exception as error:  # or the thread would wait for ever
+                ticket.fail(unexpected(error))
 
         self._engine.loop.call(begin)
 

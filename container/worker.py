@@ -1,6 +1,6 @@
 """gunicorn's threaded worker with an engine in it, and a drain that answers 503 instead of refusing connections.
 
-Seen on gunicorn 23 and 27 (workers/gthread.py, arbiter.py): on SIGTERM the master closes its listeners and signals the
+Seen on gunicorn 27 (workers/gthread.py, arbiter.py): on SIGTERM the master closes its listeners and signals the
 worker; a worker that leaves its own accept loop running goes on accepting, which is what lets a client that comes
 during the drain read "503, draining" rather than a reset.
 """
@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from concurrent.futures import Future
 from types import FrameType
 
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from container import body
 from container.lifecycle import State
 from container.service import Service
 from container.startup import start
@@ -43,6 +45,27 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.service = self.app.new_service()
         super().init_process()
+
+    def handle(self, conn: TConn) -> object:
+        """In a pool thread: headers that trickle in hold a thread no longer than a body may."""
+        conn.reading = self.service.deadlines.begin(conn.sock, body.BODY_SECONDS)
+        try:
+            return super().handle(conn)
+        finally:
+            self.service.deadlines.end(conn.reading)
+
+    def handle_request(self, req: object, conn: TConn) -> object:
+        self.service.deadlines.end(conn.reading)  # the headers are here; what reads the body sets its own
+        return super().handle_request(req, conn)
+
+    def finish_request(self, conn: TConn, fs: Future[object]) -> None:
+        """In the main thread, which also accepts: it must not wait, as gunicorn's does, 2 s for each client that
+        does not close its end."""
+        if fs.cancelled() or fs.exception() is not None or fs.result():
+            super().finish_request(conn, fs)
+        else:
+            self.nr_conns -= 1
+            self.tpool.submit(conn.close, graceful=True)
 
     def run(self) -> None:
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()

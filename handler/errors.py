@@ -146,6 +146,7 @@ class MethodNotAllowed(ClientError):
     code = "method_not_allowed"
 
     def __init__(self, method: str, path: str, allowed: tuple[str, ...]) -> None:
+        self.allowed = allowed
         super().__init__(f"{path[:200]} takes {' or '.join(allowed)}, not {method}.")
 
 

@@ -19,7 +19,7 @@ def blueprint(service: Service) -> Blueprint:
         engine = service.ready_engine()
         service.admission.enter()
         try:
-            document = decode(read_json(request, service.config.max_body))
+            document = decode(read_json(request, service.config.max_body, service.deadlines))
             return TokenResponse(engine, parse(document, engine), service.admission)
         except BaseException:
             service.admission.leave()

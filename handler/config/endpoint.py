@@ -1,7 +1,7 @@
 """What an endpoint was asked to be: one frozen, typed value in which every value knows its source.
 
-A field's name is vLLM's argument name where vLLM has one. `None` means: not asked for, the line or the instance decides.
-Each field's metadata says what it is; the configuration reference is generated from it.
+A field's name is vLLM's argument name where vLLM has one. `None` means: not asked for, the line or the instance
+decides. Each field's metadata says what it is; the configuration reference is generated from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handler.config.source import DEFAULT, Source
+from handler.config.source import DEFAULT, Overridden, Source
 from handler.json_value import Json
 
 MIB = 1024 * 1024
@@ -131,6 +131,12 @@ class EndpointConfig:
     engine_arguments: tuple[EngineArgument, ...] = ()
 
     sources: Mapping[str, Source] = field(default_factory=dict, repr=False, metadata=doc("where each value is from"))
+    overridden: Mapping[str, tuple[Overridden, ...]] = field(
+        default_factory=dict, repr=False, metadata=doc("values put aside for a stronger source's, by field")
+    )
+    unused: Mapping[str, str] = field(
+        default_factory=dict, repr=False, metadata=doc("settings that have no effect here, each with the reason")
+    )
 
     def source(self, name: str) -> Source:
         """Where a field's value came from; `engine_args.<name>` and `neuron_config.<key>` have their own."""

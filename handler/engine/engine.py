@@ -107,7 +107,7 @@ class Engine:
 
     def abort(self, internal_id: str) -> None:
         """Frees a request's slot. Call on the loop."""
-        self.loop.loop.create_task(self._api.abort(self._llm, internal_id))
+        self.loop.task(self._api.abort(self._llm, internal_id))
 
     def unfinished(self) -> int:
         """Requests that hold or await a slot."""
@@ -167,7 +167,7 @@ class Ticket:
 
     def begin(self) -> None:
         if not self.ended:
-            self._engine.loop.loop.create_task(self._engine.add(self._generation, self._params, self))
+            self._engine.loop.task(self._engine.add(self._generation, self._params, self))
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None

@@ -14,11 +14,12 @@ Result = TypeVar("Result")
 class LoopThread:
     """A running uvloop event loop in a daemon thread. Make it with `LoopThread.start()`."""
 
-    __slots__ = ("loop", "thread")
+    __slots__ = ("_tasks", "loop", "thread")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self.loop = loop
         self.thread = thread
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
     def start(cls, name: str = "engine-loop") -> LoopThread:
@@ -39,6 +40,12 @@ class LoopThread:
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Calls a function on the loop soon; returns at once."""
         self.loop.call_soon_threadsafe(function, *arguments)
+
+    def task(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Runs a coroutine, and keeps it from being collected meanwhile. From the loop's own thread."""
+        task = self.loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def stop(self, timeout: float = 5.0) -> None:
         if self.thread.is_alive():

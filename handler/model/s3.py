@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from handler.errors import SettingError, StartFailed
 
@@ -44,6 +43,7 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
         return
     bucket, prefix = split(uri, setting)
     import boto3
+    from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -63,17 +63,17 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
                     raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, Boto3Error) as error:
         raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
 
 
 def split(uri: str, setting: str) -> tuple[str, str]:
     """`s3://bucket/a/b` -> (`bucket`, `a/b/`); the empty prefix stays empty."""
-    parts = urlsplit(uri)
-    prefix = parts.path.strip("/")
-    if not parts.netloc:
+    bucket, _, path = uri.removeprefix("s3://").partition("/")  # a key may hold "?" and "#": no URL parser
+    prefix = path.strip("/")
+    if not bucket:
         raise SettingError(setting, f"'{uri}' names no bucket", "Write s3://bucket/prefix.")
-    return parts.netloc, f"{prefix}/" if prefix else ""
+    return bucket, f"{prefix}/" if prefix else ""
 
 
 def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list[RemoteFile]:
@@ -92,6 +92,10 @@ def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list
             if path.is_absolute() or ".." in path.parts or "\0" in relative:
                 raise SettingError(setting, f"the key '{key}' leads out of the model's directory", "Remove it.")
             files.append(RemoteFile(key, path, item["Size"]))
+    paths = {file.path for file in files}
+    for file in files:
+        if not paths.isdisjoint(file.path.parents):
+            raise SettingError(setting, f"the key '{file.key}' lies below another that is a file", "Remove one.")
     return files
 
 
@@ -139,5 +143,10 @@ def _fetch(
 
     progress(0, total)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="fetch") as pool:
-        for future in [pool.submit(fetch, file) for file in files]:
-            future.result()
+        futures = [pool.submit(fetch, file) for file in files]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

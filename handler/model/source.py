@@ -39,13 +39,20 @@ def bring(config: EndpointConfig, progress: Progress = lambda done, total: None)
         target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
         download_prefix(name, target, config.model_setting, progress)
         return _local(target, name, config.model_setting)
-    if name.startswith(("/", "./", "../")) or Path(name).exists():
+    if name.startswith(("/", "./", "../")) or _exists(Path(name)):
         return _local(Path(name), name, config.model_setting)
     if "://" in name or name.count("/") > 1:
         raise SettingError(
             config.model_setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id."
         )
     return Model(path=name, name=name, size=0)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file system takes
+        return False
 
 
 def _local(path: Path, name: str, setting: str) -> Model:

@@ -26,13 +26,22 @@ def decode(body: bytes) -> Document:
         document = msgspec.json.decode(body)
     except RecursionError:
         raise InvalidBody("it is nested too deeply") from None
-    except UnicodeDecodeError as error:
-        raise InvalidBody(f"byte {error.start} is not valid UTF-8") from None
+    except UnicodeDecodeError:
+        raise InvalidBody(f"byte {_invalid_byte(body)} is not valid UTF-8") from None
     except msgspec.DecodeError as error:
         raise InvalidBody(f"it is not valid JSON ({error})") from None
     if not isinstance(document, dict):
         raise InvalidBody(f"it is a JSON {_kind(document)}, not an object")
     return document
+
+
+def _invalid_byte(body: bytes) -> int:
+    """msgspec counts from the string's beginning; a user looks for it in the body."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return 0
 
 
 def _kind(value: object) -> str:

@@ -18,6 +18,24 @@ from handler.schemas.models import check_model
 from handler.schemas.reply import DONE, Call, encode, error_event, event_of, usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
+# What apply_chat_template takes for itself (transformers).
+RESERVED_TEMPLATE_ARGUMENTS = frozenset(
+    (
+        "conversation",
+        "messages",
+        "chat_template",
+        "tokenize",
+        "add_generation_prompt",
+        "continue_final_message",
+        "padding",
+        "truncation",
+        "max_length",
+        "return_tensors",
+        "return_dict",
+        "return_assistant_tokens_mask",
+        "tokenizer_kwargs",
+    )
+)
 
 
 class ChatFields(SamplingFields, frozen=True, kw_only=True):
@@ -48,6 +66,9 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     check_model(fields.model, engine.served_names)
     if fields.add_generation_prompt and fields.continue_final_message:
         raise InvalidField("continue_final_message", "it cannot be true while 'add_generation_prompt' is")
+    for name in fields.chat_template_kwargs or ():
+        if name in RESERVED_TEMPLATE_ARGUMENTS:
+            raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
     ids = engine.prompts.chat(
         [_message(index, message) for index, message in enumerate(fields.messages)],
         add_generation_prompt=fields.add_generation_prompt,

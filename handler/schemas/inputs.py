@@ -14,8 +14,9 @@ from msgspec import Meta
 
 from handler.engine.engine import Engine
 from handler.engine.generation import Generation, Sampling
-from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
+from handler.errors import EndpointError, InvalidField, MissingField, UnknownField, UnsupportedField
 from handler.schemas.fields import Count, Int64, Penalty, convert
+from handler.schemas.models import check_model
 from handler.schemas.reply import Call, encode, error_event, event_of
 
 # Defaults of text-generation-inference's GenerateParameters (router/src/lib.rs).
@@ -67,7 +68,10 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     if document.get("inputs") is None:
         raise MissingField("inputs", "send a string")
     fields = convert(document, InputsFields)
+    check_model(fields.model, engine.served_names)
     given = fields.parameters or {}
+    if "max_tokens" in given:
+        raise UnknownField("parameters.max_tokens", "parameters.max_new_tokens")
     for name, neutral in UNSERVED.items():
         if name in given and given[name] not in neutral:
             raise UnsupportedField(f"parameters.{name}", "leave it out")
@@ -75,6 +79,10 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
         parameters = convert({key: value for key, value in given.items() if key not in UNSERVED}, Parameters)
     except InvalidField as error:
         raise InvalidField(f"parameters.{error.field}", error.problem) from None
+    except UnsupportedField as error:
+        raise UnsupportedField(f"parameters.{error.field}", "leave it out") from None
+    except UnknownField as error:
+        raise UnknownField(f"parameters.{error.field}", error.meant) from None
     ids = engine.prompts.text(fields.inputs, "inputs")
     request_id = f"gen-{uuid.uuid4().hex}"
     prefix = fields.inputs if parameters.return_full_text else ""

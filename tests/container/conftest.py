@@ -1,0 +1,42 @@
+"""What the tests of `container` share. The helpers of tests/handler are importable here too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "handler"))
+
+from loops import end_loop
+from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+
+from container.service import Service
+from handler.config.endpoint import EndpointConfig
+from handler.engine.loop import LoopThread
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    loop = LoopThread.start("test-loop")
+    yield loop
+    end_loop(loop)
+
+
+@pytest.fixture
+def engine() -> Iterator[ScriptedEngine]:
+    engine = ScriptedEngine()
+    yield engine
+    end_loop(engine.loop)
+
+
+@pytest.fixture
+def service(engine: ScriptedEngine) -> Service:
+    """A service that is ready, with few places and small bodies."""
+    config = EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY)
+    service = Service.of(config)
+    service.engine = engine  # type: ignore[assignment]  # a stand-in
+    service.lifecycle.ready()
+    return service

@@ -1,0 +1,138 @@
+"""A stand-in for `handler.engine.engine.Engine`, as far as routes and watch use it: the prompt is its script.
+
+A script is pieces between `|`. A piece is text, made as one token, or a command:
+
+- `<hold>` makes nothing until the request is cancelled or failed;
+- `<gate:NAME>` waits until `open(NAME)`;
+- `<big:N>` makes a text of N letters;
+- `<fail>` fails this request; `<abort>` ends it as vLLM ends an aborted one; `<refuse>` is refused by vLLM;
+- `<length>` ends with that reason. Otherwise the end is "stop".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+
+from scripted_tokenizer import scripted_prompts, text_of
+
+from handler.engine.engine import Ticket
+from handler.engine.generation import Generation, Sink
+from handler.engine.loop import LoopThread
+from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
+
+# Small, so that a test can meet them: tokens, bytes, requests at once.
+CONTEXT = 2000
+MAX_BODY = 4000
+PLACES = 4
+
+
+class ScriptedEngine:
+    """Real loop, real tickets, scripted tokens.
+
+    :ivar begun: requests taken in.
+    :ivar cancelled: requests whose slot was freed before their end.
+    :ivar is_dead, silent: what the engine is to seem; `silent` in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.loop = LoopThread.start("scripted-engine")
+        self.served_names = ("scripted",)
+        self.max_model_len = CONTEXT
+        self.prompts = scripted_prompts()
+        self.begun = 0
+        self.cancelled = 0
+        self.is_dead = False
+        self.silent = 0.0
+        self.stopped = False
+        self.failures: list[EndpointError] = []
+        self._running: dict[str, tuple[asyncio.Task[None], Ticket]] = {}
+        self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    def ticket(self, generation: Generation, sink: Sink) -> Ticket:
+        room = self.max_model_len - len(generation.prompt)
+        if room < 1 or (generation.sampling.max_tokens or 1) > room:
+            raise PromptTooLong(len(generation.prompt), generation.sampling.max_tokens, self.max_model_len, "prompt")
+        return Ticket(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
+
+    async def add(self, generation: Generation, params: object, ticket: Ticket) -> None:
+        script = text_of(generation.prompt)
+        if script == "<refuse>":
+            ticket.fail(InvalidField("prompt", "vLLM refuses it"))
+            return
+        self.begun += 1
+        ticket.internal_id = generation.request_id
+        self._running[generation.request_id] = (asyncio.ensure_future(self._play(generation, script, ticket)), ticket)
+        if ticket.cancelled:
+            self.abort(generation.request_id)
+
+    async def _play(self, generation: Generation, script: str, ticket: Ticket) -> None:
+        text, ids, finish = "", [], "stop"
+        try:
+            async for piece in self._pieces(script):
+                await asyncio.sleep(0)
+                if piece == "<length>":
+                    finish = "length"
+                elif generation.stream:
+                    ticket.push(piece, [1], None, None)
+                else:
+                    text, ids = text + piece, [*ids, 1]
+            ticket.push(text, [*ids, 0], finish, None)
+        except GenerationFailed as error:
+            ticket.fail(error)
+        except InterruptedError:
+            ticket.push("", [], "abort", None)
+        finally:
+            self._running.pop(generation.request_id, None)
+
+    async def _pieces(self, script: str) -> AsyncIterator[str]:
+        for piece in script.split("|"):
+            name, _, value = piece.strip("<>").partition(":")
+            if not piece.startswith("<") or name == "length":
+                yield piece
+            elif name == "hold":
+                await asyncio.Event().wait()
+            elif name == "gate":
+                await self._gates[value].wait()
+            elif name == "big":
+                yield "x" * int(value)
+            elif name == "fail":
+                raise GenerationFailed("scripted")
+            elif name == "abort":
+                raise InterruptedError
+
+    def abort(self, internal_id: str) -> None:
+        task, _ = self._running.pop(internal_id, (None, None))
+        if task is not None:
+            self.cancelled += 1
+            task.cancel()
+
+    def open(self, gate: str) -> None:
+        self.loop.call(lambda: self._gates[gate].set())
+
+    def unfinished(self) -> int:
+        return len(self._running)
+
+    def trouble(self) -> str | None:
+        if self.is_dead:
+            return "its process ended"
+        return f"it has made no progress for {self.silent:.0f} s" if self.silent else None
+
+    def dead(self) -> bool:
+        return self.is_dead
+
+    def stalled_for(self) -> float:
+        return self.silent
+
+    def fail_requests(self, error: EndpointError) -> None:
+        def fail() -> None:
+            self.failures.append(error)
+            for task, ticket in list(self._running.values()):
+                task.cancel()
+                ticket.fail(error)
+
+        self.loop.call(fail)
+
+    def stop(self) -> None:
+        self.stopped = True

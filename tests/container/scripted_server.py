@@ -1,0 +1,81 @@
+"""A real gunicorn with our own worker around the application, and a scripted engine in it. Prints its port.
+
+Started by tests as a process. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+
+from container import body, worker, writer
+from container.application import create_app
+from container.service import Service
+from handler.config.endpoint import EndpointConfig
+
+# Small, so that a test can meet them.
+BODY_SECONDS = 0.3
+MAX_BACKLOG = 100_000
+MAX_SILENCE = 0.3
+
+
+class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """What `EngineWorker` asks of `container.server.Server`, with a configuration for tests."""
+
+    service: Service
+
+    def load_config(self) -> None:
+        settings: dict[str, Any] = {
+            "bind": "127.0.0.1:0",
+            "worker_class": "container.worker.EngineWorker",
+            "threads": 12,
+            "keepalive": 30,
+            "graceful_timeout": 1,
+            "loglevel": "warning",
+            "control_socket_disable": True,
+            "when_ready": lambda arbiter: print(arbiter.LISTENERS[0].sock.getsockname()[1], flush=True),
+        }
+        for name, value in settings.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def new_service(self) -> Service:
+        self.service = Service.of(EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY))
+        return self.service
+
+    def load(self) -> Flask:
+        app = create_app(self.service)
+
+        @app.get("/scripted")
+        def seen() -> dict[str, int]:
+            engine: Any = self.service.engine
+            return {
+                "begun": engine.begun,
+                "cancelled": engine.cancelled,
+                "in_engine": engine.unfinished(),
+                "in_flight": self.service.admission.count,
+            }
+
+        @app.post("/scripted/<gate>")
+        def open_gate(gate: str) -> dict[str, str]:
+            engine: Any = self.service.engine
+            engine.open(gate)
+            return {}
+
+        return app
+
+
+def start(service: Service) -> None:
+    """Instead of bringing a model and starting vLLM."""
+    service.engine = ScriptedEngine()  # type: ignore[assignment]  # a stand-in
+    service.lifecycle.ready()
+
+
+if __name__ == "__main__":
+    body.BODY_SECONDS = BODY_SECONDS
+    writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
+    worker.start = start  # type: ignore[attr-defined]
+    ScriptedServer().run()

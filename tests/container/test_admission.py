@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from waiting import WITHIN, eventually
+
+from container.admission import Admission
+from handler.errors import TooManyRequests
+
+
+def test_one_more_than_the_limit_is_refused_until_a_place_is_left() -> None:
+    admission = Admission(2)
+    admission.enter()
+    admission.enter()
+    with pytest.raises(TooManyRequests) as caught:
+        admission.enter()
+    assert caught.value.status == 429
+    assert "2 requests" in caught.value.message
+    assert admission.count == 2
+    admission.leave()
+    admission.enter()
+
+
+def test_a_place_is_left_whatever_happens_inside() -> None:
+    admission = Admission(1)
+    counts: list[int] = []
+
+    def request() -> None:
+        with admission:
+            counts.append(admission.count)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        request()
+    assert counts == [1]
+    assert admission.count == 0
+
+
+def test_waiting_for_nobody_is_over_at_once() -> None:
+    assert Admission(1).wait_empty(0) is True
+
+
+def test_waiting_gives_up_while_someone_is_there() -> None:
+    admission = Admission(1)
+    admission.enter()
+    assert admission.wait_empty(0.01) is False
+
+
+def test_waiting_ends_with_the_last_one_and_not_before() -> None:
+    admission = Admission(2)
+    admission.enter()
+    admission.enter()
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(admission.wait_empty, WITHIN) for _ in range(2)]
+        admission.leave()
+        assert not any(future.done() for future in waiting)
+        admission.leave()
+        assert [future.result(WITHIN) for future in waiting] == [True, True]
+
+
+def test_under_threads_the_limit_holds_and_the_count_comes_back_to_nothing() -> None:
+    admission = Admission(3)
+    inside, most, refused = 0, 0, 0
+    lock = threading.Lock()
+
+    def request(_: int) -> None:
+        nonlocal inside, most, refused
+        try:
+            with admission:
+                with lock:
+                    inside += 1
+                    most = max(most, inside)
+                threading.Event().wait(0.0001)
+                with lock:
+                    inside -= 1
+        except TooManyRequests:
+            with lock:
+                refused += 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(request, range(300)))
+    assert most <= 3
+    assert refused < 300
+    eventually(lambda: admission.count == 0)
+    assert admission.wait_empty(0)

@@ -1,0 +1,191 @@
+"""Tokens through the routes, under a server that gives no socket (Flask's own test client)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from scripted_engine import PLACES, ScriptedEngine
+from waiting import WITHIN, eventually
+from werkzeug.test import TestResponse
+
+from container.application import create_app
+from container.service import Service
+from handler.errors import EngineFailed
+
+
+@pytest.fixture
+def client(service: Service) -> FlaskClient:
+    return create_app(service).test_client()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(service: Service, engine: ScriptedEngine) -> Iterator[None]:
+    """Whatever a test did: no place is kept, and no slot."""
+    yield
+    eventually(lambda: service.admission.count == 0)
+    eventually(lambda: engine.unfinished() == 0)
+
+
+def post(client: FlaskClient, path: str, body: dict[str, Any]) -> TestResponse:
+    """Reads the reply to its end and closes it, as a server does."""
+    return client.post(path, json=body, buffered=True)
+
+
+def events_in(data: bytes) -> list[Any]:
+    lines = data.decode().split("\n\n")
+    assert lines.pop() == ""
+    return [line if "[DONE]" in line else json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/v1/completions", {"prompt": "a|b|c"}, lambda reply: reply["choices"][0]["text"]),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": "a|b|c"}]},
+            lambda reply: reply["choices"][0]["message"]["content"],
+        ),
+        ("/invocations", {"inputs": "a|b|c"}, lambda reply: reply["generated_text"]),
+        ("/invocations", {"prompt": "a|b|c"}, lambda reply: reply["choices"][0]["text"]),
+    ],
+)
+def test_a_whole_reply(client: FlaskClient, path: str, body: dict[str, Any], text: Any) -> None:
+    reply = post(client, path, body)
+    assert reply.status_code == 200
+    assert reply.content_type == "application/json"
+    assert int(reply.headers["Content-Length"]) == len(reply.data)
+    assert text(json.loads(reply.data)) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "a|b|c"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a|b|c"}]}),
+        ("/invocations", {"inputs": "a|b|c"}),
+    ],
+)
+def test_a_stream(client: FlaskClient, path: str, body: dict[str, Any]) -> None:
+    reply = post(client, path, {**body, "stream": True})
+    assert reply.status_code == 200
+    assert reply.content_type.startswith("text/event-stream")
+    assert reply.headers["Cache-Control"] == "no-cache"
+    assert "Content-Length" not in reply.headers
+    *_, last = events_in(reply.data)
+    if path == "/invocations":
+        assert last["generated_text"] == "abc"
+    else:
+        assert last == "data: [DONE]"
+        assert reply.data.count(b"[DONE]") == 1
+
+
+def test_a_stream_comes_as_it_is_made(client: FlaskClient, engine: ScriptedEngine, service: Service) -> None:
+    reply = client.post("/v1/completions", json={"prompt": "a|<gate:next>|b", "stream": True}, buffered=False)
+    parts = iter(reply.response)
+    assert b'"a"' in next(parts)
+    assert service.admission.count == 1, "its place is held until its last byte"
+    engine.open("next")
+    rest = b"".join(parts)
+    assert b'"b"' in rest
+    assert rest.endswith(b"data: [DONE]\n\n")
+    reply.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("script", "status"), [("<fail>", 500), ("<abort>", 500), ("<refuse>", 400)])
+def test_an_error_before_the_first_token_has_a_real_status(
+    client: FlaskClient, script: str, status: int, stream: bool
+) -> None:
+    reply = post(client, "/v1/completions", {"prompt": script, "stream": stream})
+    assert reply.status_code == status
+    assert reply.content_type == "application/json"
+    assert json.loads(reply.data)["error"]["message"]
+
+
+def test_a_whole_reply_that_fails_midway_is_an_error_and_no_half_answer(client: FlaskClient) -> None:
+    reply = post(client, "/v1/completions", {"prompt": "a|b|<fail>"})
+    assert reply.status_code == 500
+    assert "choices" not in json.loads(reply.data)
+
+
+@pytest.mark.parametrize("command", ["<fail>", "<abort>"])
+@pytest.mark.parametrize("body", [{"prompt": "a|b|"}, {"inputs": "a|b|"}])
+def test_an_error_midway_is_a_last_event_and_no_end_mark(
+    client: FlaskClient, body: dict[str, str], command: str
+) -> None:
+    (key, script), *_ = body.items()
+    reply = post(client, "/invocations", {key: script + command, "stream": True})
+    assert reply.status_code == 200
+    *tokens, last = events_in(reply.data)
+    assert len(tokens) == 2
+    assert last["error"]["code"] == "generation_failed"
+    assert b"[DONE]" not in reply.data
+
+
+def test_closing_early_cancels(client: FlaskClient, engine: ScriptedEngine) -> None:
+    reply = client.post("/v1/completions", json={"prompt": "a|<hold>", "stream": True}, buffered=False)
+    assert b'"a"' in next(iter(reply.response))
+    assert engine.cancelled == 0
+    reply.close()
+    eventually(lambda: engine.cancelled == 1)
+
+
+def test_closing_before_reading_cancels(client: FlaskClient, engine: ScriptedEngine, service: Service) -> None:
+    reply = client.post("/v1/completions", json={"prompt": "a|<hold>", "stream": True}, buffered=False)
+    reply.close()
+    reply.close()
+    eventually(lambda: engine.cancelled == 1)
+    assert service.admission.count == 0, "a place is left once"
+
+
+def test_a_stream_read_to_its_end_cancels_nothing(client: FlaskClient, engine: ScriptedEngine) -> None:
+    reply = post(client, "/v1/completions", {"prompt": "a|b", "stream": True})
+    assert reply.data
+    assert (engine.begun, engine.cancelled) == (1, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_engine_that_dies_ends_what_runs(client: FlaskClient, engine: ScriptedEngine, stream: bool) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, client, "/v1/completions", {"prompt": "a|<hold>", "stream": stream})
+        eventually(lambda: engine.unfinished() == 1)
+        engine.fail_requests(EngineFailed("its process ended"))
+        reply = running.result(WITHIN)
+    if stream:
+        assert events_in(reply.data)[-1]["error"]["code"] == "engine_failed"
+    else:
+        assert reply.status_code == 503
+        assert "Retry-After" in reply.headers
+
+
+def test_the_reason_of_the_end_is_passed_on(client: FlaskClient) -> None:
+    reply = post(client, "/v1/completions", {"prompt": "a|<length>"})
+    assert json.loads(reply.data)["choices"][0]["finish_reason"] == "length"
+
+
+def test_as_many_at_once_as_there_are_places_and_one_more_is_told_to_wait(
+    service: Service, engine: ScriptedEngine
+) -> None:
+    app = create_app(service)
+    statuses: list[int] = []
+    lock = threading.Lock()
+
+    def request(_: int) -> None:
+        status = app.test_client().post("/v1/completions", json={"prompt": "<gate:all>|a"}).status_code
+        with lock:
+            statuses.append(status)
+
+    with ThreadPoolExecutor(PLACES + 3) as pool:
+        running = [pool.submit(request, number) for number in range(PLACES + 3)]
+        eventually(lambda: statuses.count(429) == 3 and service.admission.count == PLACES)
+        engine.open("all")
+        for future in running:
+            future.result(WITHIN)
+    assert sorted(statuses) == [200] * PLACES + [429] * 3

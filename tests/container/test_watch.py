@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from scripted_engine import ScriptedEngine
+from waiting import WITHIN, eventually
+
+from container import watch as module
+from container.application import create_app
+from container.lifecycle import State
+from container.service import Service
+from container.watch import watch
+from handler.errors import EngineFailed
+
+
+class Watched:
+    """A watch in its thread."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=watch, args=(service, self.ended.set), daemon=True)
+        self.thread.start()
+
+
+@pytest.fixture
+def watched(service: Service, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    for name in ("LINGER", "START_LINGER"):
+        monkeypatch.setattr(module, name, 0.02)
+    monkeypatch.setattr(module, "INTERVAL", 0.005)
+    watched = Watched(service)
+    yield watched
+    service.lifecycle.fail("the test is over")
+    watched.thread.join(WITHIN)
+    assert not watched.thread.is_alive()
+
+
+def turns(watched: Watched, count: int = 5) -> None:
+    """Returns after the watch has looked several times."""
+    seen = 0
+    original = watched.service.engine.stalled_for  # type: ignore[union-attr]
+
+    def looked() -> float:
+        nonlocal seen
+        seen += 1
+        return original()
+
+    watched.service.engine.stalled_for = looked  # type: ignore[union-attr, method-assign]
+    eventually(lambda: seen >= count)
+
+
+def test_a_dead_engine_fails_the_service_ends_its_requests_and_then_the_process(
+    watched: Watched, engine: ScriptedEngine, service: Service
+) -> None:
+    replies: list[Any] = []
+    request = threading.Thread(
+        target=lambda: replies.append(create_app(service).test_client().post("/invocations", json={"prompt": "<hold>"}))
+    )
+    request.start()
+    eventually(lambda: engine.unfinished() == 1)
+    engine.is_dead = True
+    assert watched.ended.wait(WITHIN)
+    request.join(WITHIN)
+    assert service.lifecycle.status.state is State.FAILED
+    assert replies[0].status_code == 503, "nobody hangs"
+    assert engine.stopped
+    assert [type(error) for error in engine.failures] == [EngineFailed]
+
+
+def test_a_stall_that_is_short_is_let_pass_and_one_that_stays_is_not(
+    watched: Watched, engine: ScriptedEngine, service: Service
+) -> None:
+    engine.silent = service.config.stall * 2
+    turns(watched)
+    assert service.lifecycle.status.state is State.READY
+    engine.silent = service.config.stall * module.PATIENCE + 1
+    assert watched.ended.wait(WITHIN)
+    assert "no progress" in service.lifecycle.status.reason
+    assert engine.stopped
+
+
+def test_a_start_that_failed_ends_the_process_without_an_engine(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "START_LINGER", 0.0)
+    monkeypatch.setattr(module, "INTERVAL", 0.005)
+    starting = Service.of(service.config)
+    watched = Watched(starting)
+    starting.lifecycle.stage("fetch model")
+    starting.lifecycle.fail("no bucket")
+    assert watched.ended.wait(WITHIN)
+
+
+def test_ping_can_be_seen_to_fail_before_the_process_ends(
+    service: Service, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lingering = threading.Event()
+    go_on = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        if seconds == module.LINGER:
+            lingering.set()
+            assert go_on.wait(WITHIN)
+
+    monkeypatch.setattr(module.time, "sleep", sleep)
+    engine.is_dead = True
+    watched = Watched(service)
+    assert lingering.wait(WITHIN)
+    assert create_app(service).test_client().get("/ping").status_code == 500
+    assert not watched.ended.is_set()
+    assert not engine.stopped
+    go_on.set()
+    assert watched.ended.wait(WITHIN)
+
+
+def test_while_it_drains_a_dead_engine_is_still_seen(
+    watched: Watched, engine: ScriptedEngine, service: Service
+) -> None:
+    service.lifecycle.drain()
+    engine.is_dead = True
+    assert watched.ended.wait(WITHIN)
+    assert service.lifecycle.status.state is State.FAILED

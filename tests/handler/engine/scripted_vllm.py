@@ -1,0 +1,103 @@
+"""A stand-in for `handler.engine.vllm_api` and the vLLM below it: the engine above is the real one."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from scripted_tokenizer import PLAIN_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer
+
+from handler.engine.generation import Generation, Sampling, Sink
+from handler.errors import EndpointError, GenerationFailed, InvalidField
+
+CONTEXT = 20
+
+
+class ScriptedVllm:
+    """What vLLM's AsyncLLM is to `vllm_api`, told by a test what to do.
+
+    :ivar admitted: cleared, requests wait in `add_request`; on the loop.
+    :ivar sinks: by internal id, of the requests that are taken in.
+    :ivar aborted: internal ids, in order.
+    """
+
+    def __init__(self, pids: tuple[int, ...] = (), cap: int | None = None) -> None:
+        self.pids = pids
+        self.cap = cap
+        self.admitted = asyncio.Event()
+        self.admitted.set()
+        self.asked: list[tuple[Generation, SimpleNamespace]] = []
+        self.sinks: dict[str, Sink] = {}
+        self.aborted: list[str] = []
+        self.refusal: Exception | None = None
+        self.earlier: tuple[str, tuple[int, ...], str | None, str | None] | None = None
+        self.dead = False
+        self.stopped = False
+
+
+class ScriptedApi:
+    """The functions of `handler.engine.vllm_api`, over a `ScriptedVllm`."""
+
+    def max_model_len(self, llm: ScriptedVllm) -> int:
+        return CONTEXT
+
+    def vocab_size(self, llm: ScriptedVllm) -> int:
+        return VOCAB_SIZE
+
+    def sampling_defaults(self, llm: ScriptedVllm) -> dict[str, float]:
+        return {"temperature": 0.6}
+
+    def default_max_tokens(self, llm: ScriptedVllm) -> int | None:
+        return llm.cap
+
+    def own_tokenizer(self, llm: ScriptedVllm) -> ScriptedTokenizer:
+        return ScriptedTokenizer()
+
+    def chat_template(self, llm: ScriptedVllm, tokenizer: object) -> str:
+        return PLAIN_TEMPLATE
+
+    def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object) -> bool:
+        return False
+
+    def core_pids(self, llm: ScriptedVllm) -> tuple[int, ...]:
+        return llm.pids
+
+    async def question(self, llm: ScriptedVllm) -> None:
+        pass
+
+    def sampling_params(self, sampling: Sampling, max_tokens: int, defaults: Any, stream: bool) -> SimpleNamespace:
+        if sampling.top_k == -99:
+            raise InvalidField("top_k", "vLLM refuses it")
+        return SimpleNamespace(max_tokens=max_tokens, defaults=defaults, stream=stream)
+
+    async def add_request(self, llm: ScriptedVllm, generation: Generation, params: Any, sink: Sink) -> str:
+        llm.asked.append((generation, params))
+        await llm.admitted.wait()
+        if llm.refusal is not None:
+            raise llm.refusal
+        internal_id = f"{generation.request_id}-internal"
+        llm.sinks[internal_id] = sink
+        if llm.earlier is not None:
+            sink.push(*llm.earlier)
+        return internal_id
+
+    async def abort(self, llm: ScriptedVllm, internal_id: str) -> None:
+        llm.sinks.pop(internal_id, None)
+        llm.aborted.append(internal_id)
+
+    def unfinished(self, llm: ScriptedVllm) -> int:
+        return len(llm.sinks)
+
+    def is_dead(self, llm: ScriptedVllm) -> bool:
+        return llm.dead
+
+    def fail_all(self, llm: ScriptedVllm, error: EndpointError) -> None:
+        for sink in list(llm.sinks.values()):
+            sink.fail(error)
+
+    def shutdown(self, llm: ScriptedVllm) -> None:
+        llm.stopped = True
+
+    def as_endpoint_error(self, error: Exception) -> EndpointError:
+        return error if isinstance(error, EndpointError) else GenerationFailed(type(error).__name__)

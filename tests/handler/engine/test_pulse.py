@@ -1,0 +1,127 @@
+"""Stalled or only busy: told apart by the CPU time of real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import WITHIN, eventually
+
+from handler.engine import pulse as module
+from handler.engine.loop import LoopThread
+from handler.engine.pulse import Pulse, cpu_seconds
+
+STALL = 0.2
+
+
+class Core:
+    """A child that burns CPU, and a question that it answers or not."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self.loop = loop
+        self.process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        self.answers = asyncio.Event()
+        self.answered = 0
+
+    async def question(self) -> None:
+        await self.answers.wait()
+        self.answered += 1
+
+    def watched(self, stall: float = STALL) -> Pulse:
+        """A pulse whose first question is asked and not yet answered."""
+        pulse = Pulse(self.question, [self.process.pid], stall)
+        self.loop.spawn(pulse.beat())
+        eventually(lambda: pulse.late() > 0)
+        return pulse
+
+    def stop(self) -> None:
+        os.kill(self.process.pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+
+    def burn(self) -> None:
+        """Returns when it does compute."""
+        eventually(lambda: cpu_seconds([self.process.pid]) > 0.1)
+
+    def answer(self) -> None:
+        self.loop.call(self.answers.set)
+
+
+@pytest.fixture
+def core(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> Iterator[Core]:
+    monkeypatch.setattr(module, "INTERVAL", 0.01)
+    monkeypatch.setattr(module, "BUSY_FACTOR", 10_000)
+    core = Core(loop)
+    yield core
+    core.process.kill()
+    core.process.wait(WITHIN)
+
+
+def test_a_stopped_core_is_stalled_once_it_is_late_and_no_earlier(core: Core) -> None:
+    core.stop()
+    pulse = core.watched()
+    eventually(pulse.stalled)
+    assert pulse.late() >= STALL
+
+
+def test_a_stopped_core_that_is_not_late_yet_is_no_stall(core: Core) -> None:
+    core.stop()
+    pulse = core.watched(stall=3600)
+    eventually(lambda: pulse.late() > 0.05)
+    assert not pulse.stalled()
+
+
+def test_a_core_that_computes_is_late_but_not_stalled(core: Core) -> None:
+    core.burn()
+    pulse = core.watched()
+    eventually(lambda: pulse.late() > 3 * STALL)
+    assert not pulse.stalled()
+
+
+def test_a_core_that_computes_for_ever_is_stalled_in_the_end(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_FACTOR", 2)
+    core.burn()
+    pulse = core.watched()
+    eventually(pulse.stalled)
+    assert pulse.late() >= 2 * STALL
+
+
+def test_a_core_that_answers_again_is_stalled_no_more(core: Core) -> None:
+    core.stop()
+    pulse = core.watched()
+    eventually(pulse.stalled)
+    core.answer()
+    eventually(lambda: core.answered > 3)
+    assert not pulse.stalled()
+
+
+def test_a_core_that_is_gone_is_stalled(core: Core) -> None:
+    core.burn()
+    pulse = core.watched()
+    core.process.kill()
+    core.process.wait(WITHIN)
+    eventually(pulse.stalled)
+
+
+def test_before_the_first_question_nothing_is_late() -> None:
+    async def question() -> None:
+        raise AssertionError
+
+    pulse = Pulse(question, [], STALL)
+    assert pulse.late() == 0.0
+    assert not pulse.stalled()
+
+
+def test_an_engine_that_can_no_longer_be_asked_becomes_stalled(core: Core) -> None:
+    async def question() -> None:
+        raise ConnectionError
+
+    pulse = Pulse(question, [], STALL)
+    core.loop.spawn(pulse.beat())
+    eventually(pulse.stalled)

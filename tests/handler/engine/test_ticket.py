@@ -1,0 +1,257 @@
+"""The real `Engine` and its tickets, over a scripted vLLM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from loops import on_loop
+from scripted_tokenizer import VOCAB_SIZE
+from scripted_vllm import CONTEXT, ScriptedApi, ScriptedVllm
+from waiting import WITHIN, eventually
+
+import handler.engine
+from handler.engine.engine import Engine, Ticket
+from handler.engine.generation import Generation, Sampling
+from handler.engine.loop import LoopThread
+from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
+
+
+class RecordingSink:
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, ...] | EndpointError] = []
+        self.ended = threading.Event()
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self.heard.append((text, tuple(token_ids), finish_reason, stop_reason))
+        if finish_reason is not None:
+            self.ended.set()
+
+    def fail(self, error: EndpointError) -> None:
+        self.heard.append(error)
+        self.ended.set()
+
+
+class Bench:
+    """An engine, its vLLM, and one request."""
+
+    def __init__(self, loop: LoopThread, **vllm: Any) -> None:
+        self.loop = loop
+        self.vllm = self.on_loop(lambda: ScriptedVllm(**vllm))
+        self.engine = Engine(self.vllm, loop, ["sample"], stall=5.0)
+        self.sink = RecordingSink()
+
+    def on_loop(self, function: Callable[[], Any]) -> Any:
+        return on_loop(self.loop, function)
+
+    def ticket(self, prompt: int = 3, stream: bool = True, **sampling: Any) -> Ticket:
+        return self.engine.ticket(Generation("r", [1] * prompt, Sampling(**sampling), stream), self.sink)
+
+    def begun(self) -> Ticket:
+        """A ticket that vLLM has taken in."""
+        ticket = self.ticket()
+        self.on_loop(ticket.begin)
+        eventually(lambda: ticket.internal_id is not None)
+        return ticket
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted = ScriptedApi()
+    monkeypatch.setitem(sys.modules, "handler.engine.vllm_api", scripted)  # type: ignore[arg-type]
+    monkeypatch.setattr(handler.engine, "vllm_api", scripted, raising=False)
+
+
+@pytest.fixture
+def bench(api: None, loop: LoopThread) -> Bench:
+    return Bench(loop)
+
+
+def test_tokens_reach_the_sink_in_order(bench: Bench) -> None:
+    ticket = bench.begun()
+    for step in (("a", [1], None, None), ("b", [2, 3], None, None), ("c", [4], "stop", "END")):
+        bench.on_loop(lambda step=step: ticket.push(*step))
+    assert bench.sink.heard == [("a", (1,), None, None), ("b", (2, 3), None, None), ("c", (4,), "stop", "END")]
+
+
+def test_nothing_reaches_the_sink_after_its_end(bench: Bench) -> None:
+    ticket = bench.begun()
+    bench.on_loop(lambda: ticket.push("a", [1], "length", None))
+    bench.on_loop(lambda: ticket.push("b", [2], None, None))
+    bench.on_loop(lambda: ticket.push("c", [3], "stop", None))
+    bench.on_loop(lambda: ticket.fail(EngineFailed("late")))
+    bench.on_loop(ticket.cancel)
+    assert bench.sink.heard == [("a", (1,), "length", None)]
+    assert bench.vllm.aborted == [], "a request that has ended needs no abort"
+
+
+@pytest.mark.parametrize("reason", ["error", "abort"])
+def test_an_end_that_is_no_answer_is_a_failure(bench: Bench, reason: str) -> None:
+    ticket = bench.begun()
+    bench.on_loop(lambda: ticket.push("half", [1], reason, None))
+    (heard,) = bench.sink.heard
+    assert isinstance(heard, GenerationFailed)
+    assert heard.status == 500
+    assert reason in heard.message
+
+
+def test_only_the_first_failure_is_told(bench: Bench) -> None:
+    ticket = bench.begun()
+    first = EngineFailed("first")
+    for error in (first, EngineFailed("second")):
+        bench.on_loop(lambda error=error: ticket.fail(error))
+    bench.on_loop(lambda: ticket.push("x", [1], "stop", None))
+    assert bench.sink.heard == [first]
+
+
+def test_cancelled_before_it_begins_it_never_reaches_vllm(bench: Bench) -> None:
+    ticket = bench.ticket()
+    bench.on_loop(ticket.cancel)
+    bench.on_loop(ticket.begin)
+    bench.begun()  # a later one is in: the loop has done what it had to do
+    assert len(bench.vllm.asked) == 1
+    assert bench.engine.unfinished() == 1
+
+
+def test_cancelled_while_vllm_takes_it_in_its_slot_is_freed(bench: Bench) -> None:
+    bench.on_loop(bench.vllm.admitted.clear)
+    ticket = bench.ticket()
+    bench.on_loop(ticket.begin)
+    eventually(lambda: bench.vllm.asked)
+    bench.on_loop(ticket.cancel)
+    assert bench.vllm.aborted == []
+    bench.on_loop(bench.vllm.admitted.set)
+    eventually(lambda: bench.vllm.aborted == ["r-internal"])
+    assert bench.engine.unfinished() == 0
+    assert bench.sink.heard == []
+
+
+def test_cancelled_while_it_runs_its_slot_is_freed_once(bench: Bench) -> None:
+    ticket = bench.begun()
+    bench.on_loop(lambda: ticket.push("a", [1], None, None))
+    bench.on_loop(ticket.cancel)
+    bench.on_loop(ticket.cancel)
+    eventually(lambda: bench.vllm.aborted)
+    bench.on_loop(lambda: ticket.push("b", [2], "abort", None))
+    assert bench.sink.heard == [("a", (1,), None, None)]
+    assert bench.vllm.aborted == ["r-internal"]
+    assert bench.engine.unfinished() == 0
+
+
+def test_an_output_that_comes_with_the_taking_in_is_not_lost(bench: Bench) -> None:
+    bench.vllm.earlier = ("all", (1, 2), "stop", None)
+    bench.on_loop(bench.ticket().begin)
+    assert bench.sink.ended.wait(WITHIN)
+    assert bench.sink.heard == [("all", (1, 2), "stop", None)]
+    assert bench.vllm.aborted == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "heard"),
+    [(InvalidField("prompt", "x"), InvalidField), (EngineFailed("x"), EngineFailed), (KeyError("x"), GenerationFailed)],
+)
+def test_what_vllm_refuses_reaches_the_sink(bench: Bench, raised: Exception, heard: type[EndpointError]) -> None:
+    bench.vllm.refusal = raised
+    bench.on_loop(bench.ticket().begin)
+    assert bench.sink.ended.wait(WITHIN)
+    assert [type(error) for error in bench.sink.heard] == [heard]
+
+
+def test_a_request_that_fails_after_it_was_cancelled_tells_nobody(bench: Bench) -> None:
+    bench.on_loop(bench.vllm.admitted.clear)
+    bench.vllm.refusal = KeyError("x")
+    ticket = bench.ticket()
+    bench.on_loop(ticket.begin)
+    eventually(lambda: bench.vllm.asked)
+    bench.on_loop(ticket.cancel)
+    bench.on_loop(bench.vllm.admitted.set)
+    bench.vllm.refusal = None
+    bench.begun()
+    assert bench.sink.heard == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "asked", "given"),
+    [(3, None, CONTEXT - 3), (3, 5, 5), (3, CONTEXT - 3, CONTEXT - 3), (CONTEXT - 1, None, 1)],
+)
+def test_the_answer_fits_the_context(bench: Bench, prompt: int, asked: int | None, given: int) -> None:
+    bench.on_loop(bench.ticket(prompt, max_tokens=asked).begin)
+    eventually(lambda: bench.vllm.asked)
+    assert bench.vllm.asked[0][1].max_tokens == given
+
+
+def test_the_models_own_cap_holds_where_the_request_sets_none(api: None, loop: LoopThread) -> None:
+    bench = Bench(loop, cap=4)
+    bench.on_loop(bench.ticket().begin)
+    bench.on_loop(bench.ticket(max_tokens=9).begin)
+    eventually(lambda: len(bench.vllm.asked) == 2)
+    assert [params.max_tokens for _, params in bench.vllm.asked] == [4, 9]
+
+
+@pytest.mark.parametrize("prompt", [CONTEXT, CONTEXT + 1, 10 * CONTEXT])
+def test_a_prompt_that_fills_the_context(bench: Bench, prompt: int) -> None:
+    with pytest.raises(PromptTooLong) as caught:
+        bench.ticket(prompt)
+    assert f"{prompt} tokens" in caught.value.message
+    assert str(CONTEXT) in caught.value.message
+
+
+def test_an_answer_that_does_not_fit_names_the_clients_own_field(bench: Bench) -> None:
+    with pytest.raises(PromptTooLong) as caught:
+        bench.ticket(3, max_tokens=CONTEXT - 2, max_tokens_field="parameters.max_new_tokens")
+    assert caught.value.param == "parameters.max_new_tokens"
+    assert f"to {CONTEXT - 3} or less" in caught.value.message
+
+
+def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench) -> None:
+    with pytest.raises(InvalidField) as caught:
+        bench.ticket(top_k=-99)
+    assert caught.value.param == "top_k"
+    assert bench.vllm.asked == []
+
+
+def test_a_stop_token_past_the_vocabulary_would_end_the_engine(bench: Bench) -> None:
+    assert bench.ticket(stop_token_ids=(0, VOCAB_SIZE - 1))
+    with pytest.raises(InvalidField) as caught:
+        bench.ticket(stop_token_ids=(0, VOCAB_SIZE))
+    assert caught.value.param == "stop_token_ids"
+    assert str(VOCAB_SIZE) in caught.value.message
+
+
+def test_a_dead_engine_ends_every_request(bench: Bench) -> None:
+    assert bench.engine.trouble() is None
+    ticket = bench.begun()
+    bench.vllm.dead = True
+    assert bench.engine.dead()
+    assert bench.engine.trouble() == "its process ended"
+    bench.engine.fail_requests(EngineFailed("its process ended"))
+    assert bench.sink.ended.wait(WITHIN)
+    (heard,) = bench.sink.heard
+    assert isinstance(heard, EngineFailed)
+    assert ticket.ended
+
+
+def test_stopping_ends_cores_that_are_deaf(api: None, loop: LoopThread) -> None:
+    core = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    os.kill(core.pid, signal.SIGSTOP)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(WITHIN)
+    try:
+        bench = Bench(loop, pids=(gone.pid, core.pid))
+        bench.engine.stop()
+        assert core.wait(WITHIN) == -signal.SIGKILL
+        assert bench.vllm.stopped
+        assert not loop.thread.is_alive()
+    finally:
+        core.kill()
+        core.wait(WITHIN)

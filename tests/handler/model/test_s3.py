@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import namedtuple
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
+from scripted_s3 import ScriptedS3
+
+from handler.errors import SettingError, StartFailed
+from handler.model.s3 import download_prefix, split
+
+SETTING = "ENDPOINT_MODEL"
+BIG = bytes(range(256)) * 4096 * 9  # 9 MiB: past the size from which boto3 fetches in parts
+MODEL = {
+    "config.json": b'{"model_type": "llama"}',
+    "weights/model-00001.safetensors": BIG,
+    "weights/deep/er/notes \u00e9 #1?.txt": b"nested",
+    "empty.txt": b"",
+    **{f"shards/{number}.bin": bytes([number]) * (1000 + number) for number in range(20)},
+}
+
+
+@pytest.fixture(scope="module")
+def s3_url() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Credentials that no service but ours takes, and none of this machine's own."""
+    settings = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "NO_PROXY": "127.0.0.1",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+@pytest.fixture
+def s3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the server that `download_prefix` will find."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
+    return boto3.client("s3")
+
+
+@pytest.fixture
+def bucket(s3: Any, request: pytest.FixtureRequest) -> str:
+    """An empty bucket of this test's own."""
+    name = f"bucket-{abs(hash(request.node.nodeid))}"
+    s3.create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture(scope="module")
+def model_uri(s3_url: str) -> str:
+    client = boto3.client(
+        "s3", endpoint_url=s3_url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+    )
+    client.create_bucket(Bucket="models")
+    put(client, "models", {f"llama/v1/{path}": content for path, content in MODEL.items()})
+    put(client, "models", {"llama/v1/": b"", "llama/v1/weights/": b"", "llama/v10/other": b"x", "llama/v1": b"x"})
+    return "s3://models/llama/v1"
+
+
+def put(client: Any, bucket: str, objects: dict[str, bytes]) -> None:
+    for key, content in objects.items():
+        client.put_object(Bucket=bucket, Key=key, Body=content)
+
+
+def fetch(uri: str, target: Path) -> list[tuple[int, int]]:
+    """Downloads; returns the progress that was told."""
+    told: list[tuple[int, int]] = []
+    download_prefix(uri, target, SETTING, lambda done, total: told.append((done, total)))
+    return told
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def everything_below(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "bucket", "prefix"),
+    [
+        ("s3://bucket/a/b", "bucket", "a/b/"),
+        ("s3://bucket/a/b/", "bucket", "a/b/"),
+        ("s3://bucket", "bucket", ""),
+        ("s3://bucket/", "bucket", ""),
+        ("s3://bucket/with space/é", "bucket", "with space/é/"),
+    ],
+)
+def test_a_uri_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: str) -> None:
+    assert split(uri, SETTING) == (bucket, prefix)
+
+
+@pytest.mark.parametrize("prefix", ["run#3/model", "run?3/model"])
+def test_a_prefix_may_hold_what_means_something_in_other_urls(prefix: str) -> None:
+    assert split(f"s3://bucket/{prefix}", SETTING) == ("bucket", f"{prefix}/")
+
+
+@pytest.mark.parametrize("uri", ["s3://", "s3:///a/b"])
+def test_a_uri_without_a_bucket(uri: str) -> None:
+    with pytest.raises(SettingError, match="names no bucket") as caught:
+        split(uri, SETTING)
+    assert caught.value.setting == SETTING
+
+
+@settings(max_examples=200, deadline=None, report_multiple_bugs=False)
+@given(st.text(alphabet="ab/[]#?@:%. ", max_size=12))
+def test_any_uri_is_split_or_refused(rest: str) -> None:
+    try:
+        found = split(f"s3://{rest}", SETTING)
+    except SettingError:
+        return
+    assert found[0]
+
+
+def test_a_model_arrives_to_the_byte_and_nothing_else_does(s3: Any, model_uri: str, tmp_path: Path) -> None:
+    told = fetch(model_uri, tmp_path / "models" / "one")
+    assert files_of(tmp_path / "models" / "one") == MODEL
+    assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["one"], "something was left beside it"
+    total = sum(map(len, MODEL.values()))
+    assert told[0] == (0, total)
+    assert told[-1] == (total, total)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_a_whole_bucket(s3: Any, bucket: str, tmp_path: Path) -> None:
+    put(s3, bucket, {"config.json": b"{}", "a/b": b"x"})
+    fetch(f"s3://{bucket}", tmp_path / "model")
+    assert files_of(tmp_path / "model") == {"config.json": b"{}", "a/b": b"x"}
+
+
+def test_a_listing_of_several_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = {f"{number:02d}.bin": b"%d" % number for number in range(11)}
+    with ScriptedS3(objects, page=3) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        fetch("s3://bucket/m", tmp_path / "model")
+    assert files_of(tmp_path / "model") == objects
+
+
+def test_a_second_call_does_not_fetch_again(
+    s3: Any, model_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch(model_uri, tmp_path / "model")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert fetch(model_uri, tmp_path / "model") == []
+
+
+def test_two_at_once_end_with_one_whole_model(s3: Any, model_uri: str, tmp_path: Path) -> None:
+    both_listed = threading.Barrier(2, timeout=20)
+
+    def download() -> None:
+        met = False
+
+        def progress(done: int, total: int) -> None:
+            nonlocal met
+            if not met:  # neither begins before both have found nothing there
+                met = True
+                both_listed.wait()
+
+        download_prefix(model_uri, tmp_path / "models" / "one", SETTING, progress)
+
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(download) for _ in range(2)]:
+            future.result(30)
+    assert files_of(tmp_path / "models" / "one") == MODEL
+    assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["one"]
+
+
+@pytest.mark.parametrize("key", ["../outside", "a/../../outside", "/outside", "a/.."])
+def test_a_key_that_leads_out_is_refused_and_nothing_is_written(s3: Any, bucket: str, tmp_path: Path, key: str) -> None:
+    put(s3, bucket, {"m/config.json": b"{}", f"m/{key}": b"x"})
+    with pytest.raises(SettingError) as caught:
+        fetch(f"s3://{bucket}/m", tmp_path / "scratch" / "model")
+    assert key in caught.value.message
+    assert everything_below(tmp_path) == []
+
+
+def test_a_key_that_is_a_file_and_a_folder_is_refused(s3: Any, bucket: str, tmp_path: Path) -> None:
+    put(s3, bucket, {"m/config.json": b"{}", "m/a": b"x", "m/a/b": b"y"})
+    with pytest.raises((SettingError, StartFailed), match="m/a"):
+        fetch(f"s3://{bucket}/m", tmp_path / "model")
+
+
+def test_a_missing_bucket_names_the_bucket_and_the_permissions(s3: Any, tmp_path: Path) -> None:
+    with pytest.raises(StartFailed) as caught:
+        fetch("s3://no-such-bucket/m", tmp_path / "model")
+    for part in ("no-such-bucket", "NoSuchBucket", "s3:ListBucket", "s3:GetObject"):
+        assert part in caught.value.message
+    assert everything_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("key", ["other/config.json", "m/", "m", "mm/config.json"])
+def test_a_prefix_without_files(s3: Any, bucket: str, tmp_path: Path, key: str) -> None:
+    put(s3, bucket, {key: b"x"})
+    with pytest.raises(SettingError, match="no objects") as caught:
+        fetch(f"s3://{bucket}/m", tmp_path / "model")
+    assert caught.value.setting == SETTING
+
+
+def test_a_model_that_does_not_fit_is_refused_before_a_byte_is_fetched(
+    s3: Any, model_uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1000))
+    with pytest.raises(SettingError) as caught:
+        fetch(model_uri, tmp_path / "scratch" / "model")
+    assert caught.value.setting == "ENDPOINT_SCRATCH"
+    assert "GB" in caught.value.message
+    assert everything_below(tmp_path) == []
+
+
+def test_a_refused_object_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedS3({"config.json": b"{}", "weights": b"0123456789"}, denied="weights") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        with pytest.raises(StartFailed) as caught:
+            fetch("s3://bucket/m", tmp_path / "models" / "one")
+    assert "403" in caught.value.message
+    assert "s3:GetObject" in caught.value.message
+    assert everything_below(tmp_path) == ["models"]
+
+
+def test_an_object_that_breaks_off_every_time_fails_the_start_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedS3({"config.json": b"{}", "weights": b"0123456789"}, broken="weights") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        try:
+            with pytest.raises(StartFailed, match="s3://bucket/m"):
+                fetch("s3://bucket/m", tmp_path / "models" / "one")
+        finally:
+            assert everything_below(tmp_path) == ["models"], "half a model was left"
+
+
+def test_an_object_that_changes_size_while_it_is_fetched_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedS3({"config.json": b"{}", "weights": b"0123456789"}, shrunk="weights") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        with pytest.raises(StartFailed, match="of 10 bytes"):
+            fetch("s3://bucket/m", tmp_path / "models" / "one")
+    assert everything_below(tmp_path) == ["models"]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handler.config.endpoint import EndpointConfig
+from handler.errors import SettingError
+from handler.model import source
+from handler.model.source import Model, bring
+
+
+def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
+    return EndpointConfig(model=model, model_setting="HF_MODEL_ID", scratch=scratch)
+
+
+def refused(model: str) -> SettingError:
+    with pytest.raises(SettingError) as caught:
+        bring(config_of(model))
+    assert caught.value.setting == "HF_MODEL_ID"
+    return caught.value
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "model" / "nested").mkdir(parents=True)
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "model" / "nested" / "weights").write_bytes(b"x" * 100)
+    return tmp_path / "model"
+
+
+def test_a_local_directory_is_taken_where_it_is(directory: Path) -> None:
+    assert bring(config_of(str(directory))) == Model(path=str(directory), name=str(directory), size=102)
+
+
+def test_a_relative_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory.parent)
+    for name in ("model", "./model", "model/"):
+        assert bring(config_of(name)).size == 102
+
+
+def test_mistrals_own_format(directory: Path) -> None:
+    (directory / "config.json").rename(directory / "params.json")
+    assert bring(config_of(str(directory))).size == 102
+
+
+def test_a_missing_directory_is_not_taken_for_a_hub_id(tmp_path: Path) -> None:
+    for name in (str(tmp_path / "gone"), "./gone", "../gone/deeper"):
+        assert "no directory" in refused(name).message
+
+
+def test_a_file_is_no_directory(directory: Path) -> None:
+    assert "no directory" in refused(str(directory / "config.json")).message
+
+
+def test_a_directory_without_a_config_says_what_it_found(directory: Path) -> None:
+    (directory / "config.json").unlink()
+    message = refused(str(directory)).message
+    assert "config.json" in message
+    assert "nested" in message
+    (directory / "nested" / "weights").unlink()
+    (directory / "nested").rmdir()
+    assert "nothing" in refused(str(directory)).message
+
+
+@pytest.mark.parametrize("name", ["meta-llama/Llama-3.2-1B", "gpt2"])
+def test_a_hub_id_is_left_to_vllm(name: str) -> None:
+    assert bring(config_of(name)) == Model(path=name, name=name, size=0)
+
+
+@pytest.mark.parametrize("name", ["https://huggingface.co/gpt2", "S3://bucket/model", "gs://bucket/model", "a/b/c"])
+def test_nonsense_names_what_would_do(name: str) -> None:
+    assert "s3://bucket/prefix" in refused(name).mend
+
+
+def test_a_name_too_long_for_a_file_system() -> None:
+    refused("x" * 300 + "/" + "y" * 300 + "/z")
+
+
+def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[tuple[str, Path, str]] = []
+
+    def download(uri: str, target: Path, setting: str, progress: source.Progress) -> None:
+        fetched.append((uri, target, setting))
+        target.mkdir(parents=True)
+        (target / "config.json").write_text("{}")
+        progress(2, 2)
+
+    monkeypatch.setattr(source, "download_prefix", download)
+    told: list[tuple[int, int]] = []
+    one = bring(config_of("s3://bucket/one", tmp_path), lambda done, total: told.append((done, total)))
+    two = bring(config_of("s3://bucket/two", tmp_path))
+    assert one.name == "s3://bucket/one"
+    assert one.size == 2
+    assert told == [(2, 2)]
+    assert one.path != two.path, "two models share a directory"
+    for uri, target, setting in fetched:
+        assert tmp_path in target.parents
+        assert setting == "HF_MODEL_ID"
+        assert uri.startswith("s3://bucket/")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab./:~ -_", max_size=12))
+def test_any_name_is_a_model_or_a_setting_error(name: str) -> None:
+    if name.startswith("s3://"):
+        return
+    try:
+        model = bring(config_of(name))
+    except SettingError:
+        return
+    assert model.path == name

@@ -1,0 +1,342 @@
+"""From a body's document to a call: each schema, and which of them a body of /invocations is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from parsing_engine import CONTEXT, ParsingEngine
+from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, text_of
+
+from handler.errors import ClientError, InvalidBody, InvalidField, MissingField, ModelNotFound, UnsupportedField
+from handler.schemas import chat, completion, dispatch, inputs
+from handler.schemas.chat import ChatReply
+from handler.schemas.completion import CompletionReply
+from handler.schemas.inputs import InputsReply
+from handler.schemas.models import model_list
+from handler.schemas.reply import Call
+
+ENGINE: Any = ParsingEngine()
+STRICT: Any = ParsingEngine(STRICT_TEMPLATE)
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def chat_prompt(messages: list[Any], engine: Any = STRICT, **fields: Any) -> str:
+    return text_of(chat.parse({"messages": messages, **fields}, engine).generation.prompt)
+
+
+def refused(document: dict[str, Any], parse: Any = dispatch.parse, engine: Any = ENGINE) -> ClientError:
+    with pytest.raises(ClientError) as caught:
+        parse(document, engine)
+    return caught.value
+
+
+# Which schema
+
+
+@pytest.mark.parametrize(
+    ("document", "reply"),
+    [({"messages": HELLO}, ChatReply), ({"prompt": "a"}, CompletionReply), ({"inputs": "a"}, InputsReply)],
+)
+def test_one_key_decides_the_schema(document: dict[str, Any], reply: type) -> None:
+    assert isinstance(dispatch.parse(document, ENGINE).reply, reply)
+
+
+def test_no_prompt_names_all_three_ways_to_give_one() -> None:
+    error = refused({"temperature": 1})
+    assert isinstance(error, MissingField)
+    assert all(f"'{key}'" in error.message for key in ("messages", "prompt", "inputs"))
+
+
+@pytest.mark.parametrize("keys", [("messages", "prompt"), ("prompt", "inputs"), ("messages", "inputs")])
+def test_two_prompts_are_refused_naming_both(keys: tuple[str, str]) -> None:
+    error = refused(dict.fromkeys(keys, "a"))
+    assert isinstance(error, InvalidBody)
+    assert all(f"'{key}'" in error.message for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("parse", "key"), [(chat.parse, "messages"), (completion.parse, "prompt"), (inputs.parse, "inputs")]
+)
+def test_a_route_of_its_own_asks_for_its_own_key(parse: Any, key: str) -> None:
+    for document in ({}, {key: None}):
+        error = refused(document, parse)
+        assert isinstance(error, MissingField)
+        assert error.param == key
+
+
+# Chat
+
+
+def test_a_chat_is_rendered_by_the_models_template() -> None:
+    conversation = [*HELLO, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": "More"}]
+    assert chat_prompt(conversation) == "[user] Hello\n[assistant] Hi\n[user] More\n[assistant] "
+    assert chat_prompt(HELLO, add_generation_prompt=False) == "[user] Hello\n"
+    assert chat_prompt(HELLO, chat_template_kwargs={"shout": True}) == "[user] Hello\n[assistant] !"
+
+
+def test_special_tokens_are_the_templates_business_unless_asked_for() -> None:
+    assert BOS not in chat.parse({"messages": HELLO}, ENGINE).generation.prompt
+    assert chat.parse({"messages": HELLO, "add_special_tokens": True}, ENGINE).generation.prompt[0] == BOS
+
+
+def test_content_in_parts() -> None:
+    parts = [{"type": "text", "text": "one"}, {"text": "two"}]
+    assert chat_prompt([{"role": "user", "content": parts}], ENGINE) == "one\ntwo"
+
+
+def test_a_template_that_wants_parts_gets_them() -> None:
+    template = "{% for m in messages %}{% for part in m['content'] %}<{{ part['text'] }}>{% endfor %}{% endfor %}"
+    engine: Any = ParsingEngine(template, parts=True)
+    assert chat_prompt(HELLO, engine) == "<Hello>"
+
+
+def test_an_assistant_turn_may_have_no_content() -> None:
+    conversation = [*HELLO, {"role": "assistant", "content": None}]
+    assert chat_prompt(conversation, add_generation_prompt=False) == "[user] Hello\n[assistant] \n"
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ("Hello", "messages"),
+        (["Hello"], "messages[0]"),
+        ([{"content": "x"}], "messages[0].role"),
+        ([{"role": "robot", "content": "x"}], "messages[0].role"),
+        ([{"role": ["user"], "content": "x"}], "messages[0].role"),
+        ([*HELLO, {"role": "user"}], "messages[1].content"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([{"role": "user", "content": ["x"]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}], "messages[0].content[0]"),
+        ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        ([], "messages"),
+    ],
+)
+def test_a_message_that_cannot_be_used_is_named(messages: Any, param: str) -> None:
+    assert refused({"messages": messages}).param == param
+
+
+def test_what_the_template_refuses_is_the_callers_error_with_the_templates_words() -> None:
+    error = refused({"messages": [{"role": "assistant", "content": "x"}]}, engine=STRICT)
+    assert error.param == "messages"
+    assert "roles must alternate" in error.message
+
+
+def test_a_model_without_a_template_says_to_send_a_prompt() -> None:
+    engine: Any = ParsingEngine(None)
+    assert "'prompt'" in refused({"messages": HELLO}, engine=engine).message
+
+
+@pytest.mark.parametrize("name", ["chat_template", "tokenize", "add_generation_prompt", "conversation"])
+def test_a_template_argument_that_is_ours_to_give_is_refused_as_such(name: str) -> None:
+    error = refused({"messages": HELLO, "chat_template_kwargs": {name: True}})
+    assert (error.param or "").startswith("chat_template_kwargs")
+
+
+def test_continuing_the_last_message_excludes_a_generation_prompt() -> None:
+    assert refused({"messages": HELLO, "continue_final_message": True}).param == "continue_final_message"
+    both = {"messages": HELLO, "continue_final_message": True, "add_generation_prompt": False}
+    assert chat.parse(both, ENGINE).generation.prompt
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit", "name"),
+    [
+        ({}, None, "max_tokens"),
+        ({"max_tokens": 5}, 5, "max_tokens"),
+        ({"max_completion_tokens": 6}, 6, "max_completion_tokens"),
+        ({"max_completion_tokens": 6, "max_tokens": 5}, 6, "max_completion_tokens"),
+    ],
+)
+def test_a_chats_limit_keeps_the_name_it_was_given_by(fields: dict[str, Any], limit: int | None, name: str) -> None:
+    chosen = chat.parse({"messages": HELLO, **fields}, ENGINE).generation.sampling
+    assert (chosen.max_tokens, chosen.max_tokens_field) == (limit, name)
+
+
+# Completion
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ids"),
+    [
+        ("ab", [BOS, 97, 98]),
+        (["ab"], [BOS, 97, 98]),
+        ([97, 98], [97, 98]),
+        ([[97, 98]], [97, 98]),
+        ("é", [BOS, 195, 169]),
+        ("", [BOS]),
+    ],
+)
+def test_the_forms_of_a_prompt(prompt: Any, ids: list[int]) -> None:
+    assert completion.parse({"prompt": prompt}, ENGINE).generation.prompt == ids
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        [],
+        [[]],
+        [1, "a"],
+        [True],
+        [1.5],
+        [None],
+        [VOCAB_SIZE],
+        [-1],
+        [2**70],
+        {"a": 1},
+        5,
+        [[1], [2]],
+        ["a", "b"],
+        [["a"]],
+    ],
+)
+def test_a_prompt_that_cannot_be_used(prompt: Any) -> None:
+    error = refused({"prompt": prompt})
+    assert (error.param or "").startswith("prompt")
+    assert error.status == 400
+
+
+def test_a_text_without_tokens_is_refused() -> None:
+    assert "empty" in refused({"prompt": "", "add_special_tokens": False}).message
+
+
+def test_a_completions_default_length_is_openais_and_shrinks_to_the_context() -> None:
+    def limit(document: dict[str, Any]) -> int | None:
+        return completion.parse(document, ENGINE).generation.sampling.max_tokens
+
+    assert limit({"prompt": "a"}) == 16
+    assert limit({"prompt": "a", "max_tokens": 3}) == 3
+    assert limit({"prompt": "a", "max_tokens": None}) is None
+    assert limit({"prompt": "a" * (CONTEXT - 6)}) == 5
+
+
+# TGI and LMI
+
+
+def test_inputs_decode_greedily_unless_sampling_is_asked_for() -> None:
+    def temperature(parameters: dict[str, Any]) -> float | None:
+        return inputs.parse({"inputs": "a", "parameters": parameters}, ENGINE).generation.sampling.temperature
+
+    assert temperature({}) == 0.0
+    assert temperature({"do_sample": False}) == 0.0
+    assert temperature({"do_sample": True}) is None
+    assert temperature({"temperature": 0.3}) == 0.3
+
+
+def test_the_parameters_of_inputs() -> None:
+    parameters = {"max_new_tokens": 7, "stop": ["x"], "seed": 3, "ignore_eos_token": True, "top_k": 5}
+    generation = inputs.parse({"inputs": "a", "parameters": parameters, "stream": True}, ENGINE).generation
+    chosen = generation.sampling
+    assert (chosen.max_tokens, chosen.stop, chosen.seed, chosen.ignore_eos, chosen.top_k) == (7, ("x",), 3, True, 5)
+    assert generation.stream is True
+    assert inputs.parse({"inputs": "a", "parameters": {"stop_sequences": ["y"]}}, ENGINE).generation.sampling.stop == (
+        "y",
+    )
+    assert inputs.parse({"inputs": "a", "parameters": None}, ENGINE).generation.sampling.max_tokens == CONTEXT - 2
+
+
+@pytest.mark.parametrize(
+    ("document", "param"),
+    [
+        ({"inputs": ["a"]}, "inputs"),
+        ({"inputs": {"a": 1}}, "inputs"),
+        ({"inputs": "a", "parameters": []}, "parameters"),
+        ({"inputs": "a", "parameters": {"max_new_tokens": 0}}, "parameters.max_new_tokens"),
+        ({"inputs": "a", "parameters": {"temperature": "x"}}, "parameters.temperature"),
+        ({"inputs": "a", "parameters": {"stop": [""]}}, "parameters.stop"),
+        ({"inputs": "a", "parameters": {"watermark": True}}, "parameters.watermark"),
+        ({"inputs": "a", "parameters": {"grammar": {"type": "regex"}}}, "parameters.grammar"),
+        ({"inputs": "a", "parameter": {}}, "parameter"),
+        ({"inputs": "a", "stream": "yes"}, "stream"),
+    ],
+)
+def test_an_inputs_body_that_cannot_be_used_is_blamed_on_its_field(document: dict[str, Any], param: str) -> None:
+    assert refused(document).param == param
+
+
+@pytest.mark.parametrize("parameters", [{"max_new_token": 5}, {"logit_bias": {"1": 2}}])
+def test_every_error_below_parameters_says_so(parameters: dict[str, Any]) -> None:
+    name = next(iter(parameters))
+    assert refused({"inputs": "a", "parameters": parameters}).param == f"parameters.{name}"
+
+
+@pytest.mark.parametrize("name", ["best_of", "watermark", "typical_p", "truncate", "details", "top_n_tokens"])
+def test_neutral_parameters_are_let_through(name: str) -> None:
+    for value in inputs.UNSERVED[name]:
+        assert inputs.parse({"inputs": "a", "parameters": {name: value}}, ENGINE).generation.prompt
+
+
+# All of them
+
+BODIES: list[dict[str, Any]] = [{"messages": HELLO}, {"prompt": "a"}]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=["chat", "completion"])
+@pytest.mark.parametrize("model", ["sample", "alias", "", None])
+def test_the_model_may_be_any_served_name_or_none(body: dict[str, Any], model: str | None) -> None:
+    call = dispatch.parse({**body, "model": model}, ENGINE)
+    whole = call.reply.whole("x", [1], "stop", None)
+    assert f'"model":"{model or "sample"}"'.encode() in whole
+
+
+@pytest.mark.parametrize("body", BODIES, ids=["chat", "completion"])
+def test_another_model_is_not_found(body: dict[str, Any]) -> None:
+    error = refused({**body, "model": "gpt-5" * 1000})
+    assert isinstance(error, ModelNotFound)
+    assert error.status == 404
+    assert "'sample'" in error.message
+    assert len(error.message) < 500
+
+
+def test_every_request_has_an_id_of_its_own() -> None:
+    for body in (*BODIES, {"inputs": "a"}):
+        ids = {dispatch.parse(body, ENGINE).generation.request_id for _ in range(50)}
+        assert len(ids) == 50
+
+
+def test_the_list_of_models() -> None:
+    listed = model_list(("sample", "alias"), 100)
+    assert [model["id"] for model in listed["data"]] == ["sample", "alias"]  # type: ignore[attr-defined]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=5), values, max_size=3),
+    max_leaves=6,
+)
+MESSAGE = st.fixed_dictionaries(
+    {}, optional={"role": st.sampled_from([*chat.ROLES, "x"]) | JSON, "content": JSON, "name": JSON, "tool_calls": JSON}
+)
+DOCUMENT = st.fixed_dictionaries(
+    {},
+    optional={
+        "messages": st.lists(MESSAGE | JSON, max_size=3) | JSON,
+        "prompt": JSON,
+        "inputs": JSON,
+        "parameters": JSON,
+        "chat_template_kwargs": JSON,
+        "stream": st.booleans(),
+        "stop": JSON,
+    },
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(DOCUMENT)
+def test_any_document_is_a_call_or_a_client_error(document: dict[str, Any]) -> None:
+    try:
+        call = dispatch.parse(document, STRICT)
+    except ClientError as error:
+        assert 400 <= error.status < 500  # noqa: PT017  either outcome is fine
+        return
+    assert isinstance(call, Call)
+    assert call.generation.prompt
+    assert all(0 <= token < VOCAB_SIZE for token in call.generation.prompt)
+
+
+def test_errors_are_the_ones_of_the_tree() -> None:
+    assert isinstance(refused({"prompt": "a", "n": 2}), UnsupportedField)
+    assert isinstance(refused({"prompt": "a", "temperature": -1}), InvalidField)

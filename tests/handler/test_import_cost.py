@@ -1,0 +1,35 @@
+"""Configuration, packaging and the first second of `serve` must work, and start fast, where no engine is installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("vllm", "torch", "transformers", "boto3", "botocore")
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        ["handler.config.environment", "handler.config.endpoint"],
+        ["handler.schemas.dispatch", "handler.schemas.body", "handler.schemas.models"],
+        ["handler.model.source", "handler.model.s3"],
+        ["handler.engine.engine", "handler.engine.prompt", "handler.engine.pulse"],
+        ["container.application"],
+        ["container.serve", "container.server", "container.worker", "container.startup"],
+    ],
+    ids=lambda modules: modules[0],
+)
+def test_importing_pulls_in_neither_an_engine_nor_boto3(modules: list[str]) -> None:
+    script = f"import json, sys, {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(found.stdout)}
+    assert not loaded & set(HEAVY)
+    assert "handler.engine.vllm_api" not in json.loads(found.stdout)
