@@ -53,23 +53,15 @@ def listen(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port), backlog=1024)
     except OSError as error:
-        raise click.ClickException(
-            f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}"
-        ) from error
+        raise click.ClickException(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
 
 
 @click.command(context_settings={"show_default": True})
-@click.option(
-    "--container", required=True, callback=parsed(ContainerAddress.parse), help="http://HOST:PORT it serves."
-)
+@click.option("--container", required=True, callback=parsed(ContainerAddress.parse), help="http://HOST:PORT it serves.")
 @click.option("--endpoint", required=True, help="The endpoint's name.")
 @click.option("--variant", default="AllTraffic", help="The production variant's name.")
-@click.option(
-    "--port", default=8090, type=click.IntRange(0, 65535), help="Where to listen; 0 finds a free port."
-)
-@click.option(
-    "--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Cut streams at odd places."
-)
+@click.option("--port", default=8090, type=click.IntRange(0, 65535), help="Where to listen; 0 finds a free port.")
+@click.option("--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Cut streams at odd places.")
 @click.option("--region", default="us-east-1", help="The region named in errors.")
 @click.option("--account", default="123456789012", help="The account named in errors.")
 @click.option("--regular-seconds", default=60.0, help="Limit of a whole, regular response.")
@@ -89,9 +81,7 @@ def main(
 ) -> None:
     """Serve one SageMaker endpoint to boto3, backed by a container's process on this machine."""
     try:
-        limits = Limits(
-            regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes
-        )
+        limits = Limits(regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     identity = Endpoint(endpoint, variant, region, account)

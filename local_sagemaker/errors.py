@@ -55,23 +55,17 @@ class EndpointNotFound(ValidationError):
 
 class VariantNotFound(ValidationError):
     def __init__(self, variant: str, endpoint: Endpoint) -> None:
-        super().__init__(
-            f"Variant {variant} of endpoint {endpoint.name} of account {endpoint.account} not found."
-        )
+        super().__init__(f"Variant {variant} of endpoint {endpoint.name} of account {endpoint.account} not found.")
 
 
 class InvalidMember(ValidationError):
     def __init__(self, member: str, constraint: str) -> None:
-        super().__init__(
-            f"1 validation error detected: Value at '{member}' failed to satisfy constraint: {constraint}"
-        )
+        super().__init__(f"1 validation error detected: Value at '{member}' failed to satisfy constraint: {constraint}")
 
 
 class SessionNeedsInvokeEndpoint(ValidationError):
     def __init__(self) -> None:
-        super().__init__(
-            "A stateful session can't be created by InvokeEndpointWithResponseStream; use InvokeEndpoint."
-        )
+        super().__init__("A stateful session can't be created by InvokeEndpointWithResponseStream; use InvokeEndpoint.")
 
 
 class OversizeBody(ValidationError):

@@ -51,9 +51,7 @@ class Gateway:
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return self._finish(response, head, headers.STREAMED_REPLY)
 
-    def _admit(
-        self, name: str, table: tuple[headers.RequestHeader, ...]
-    ) -> tuple[list[tuple[str, str]], bytes]:
+    def _admit(self, name: str, table: tuple[headers.RequestHeader, ...]) -> tuple[list[tuple[str, str]], bytes]:
         """What goes to the container, of a request that SageMaker would let through."""
         body = self._read_body()
         if name != self._endpoint.name:

@@ -41,8 +41,6 @@ def test_botocore_reads_back_every_frame_however_the_bytes_arrive(
         ((), bytes(24 * 1024 * 1024 + 1), "a payload of 25165825 bytes"),
     ],
 )
-def test_what_no_decoder_takes_is_refused(
-    headers: tuple[tuple[str, str], ...], payload: bytes, said: str
-) -> None:
+def test_what_no_decoder_takes_is_refused(headers: tuple[tuple[str, str], ...], payload: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         eventstream.encode(headers, payload)

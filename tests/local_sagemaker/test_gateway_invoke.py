@@ -13,9 +13,7 @@ from gateway_process import GatewayProcess, runtime_client
 from scripted_container import Exchange, ScriptedContainer
 
 
-def test_body_and_headers_cross_in_both_directions(
-    container: ScriptedContainer, gateway: GatewayProcess
-) -> None:
+def test_body_and_headers_cross_in_both_directions(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     seen: list[Exchange] = []
 
     def script(exchange: Exchange) -> None:
@@ -105,10 +103,7 @@ def test_an_error_of_the_container_is_a_model_error_with_its_fields(
     assert told["ResponseMetadata"]["HTTPStatusCode"] == 424
     assert told["OriginalStatusCode"] == status
     assert json.loads(told["OriginalMessage"]) == {"error": "no such knob"}
-    assert (
-        told["LogStreamArn"]
-        == "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/sample"
-    )
+    assert told["LogStreamArn"] == "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/sample"
     assert told["Error"]["Message"] == (
         f'Received {side} error ({status}) from primary with message "{{"error": "no such knob"}}". See '
         "https://us-east-1.console.aws.amazon.com/cloudwatch/home?region=us-east-1#logEventViewer:group="
@@ -130,9 +125,7 @@ def test_a_container_may_refuse_a_body_that_it_has_not_read(
     assert caught.value.response["OriginalMessage"] == "too long for me"
 
 
-def test_a_client_that_leaves_frees_the_container(
-    container: ScriptedContainer, gateway: GatewayProcess
-) -> None:
+def test_a_client_that_leaves_frees_the_container(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     begun, freed = threading.Event(), threading.Event()
 
     def script(exchange: Exchange) -> None:
@@ -171,9 +164,7 @@ def test_a_container_that_says_nothing_in_time_is_a_model_error(
     with pytest.raises(strict_gateway.runtime.exceptions.ModelError) as caught:
         strict_gateway.runtime.invoke_endpoint(EndpointName="sample", Body=b"")
     assert caught.value.response["OriginalStatusCode"] == 0
-    assert "Your invocation timed out while waiting for a response from container primary." in str(
-        caught.value
-    )
+    assert "Your invocation timed out while waiting for a response from container primary." in str(caught.value)
     assert noticed.wait(5)
     assert hung_up == [True]
 
@@ -200,9 +191,7 @@ def test_a_container_that_is_down_is_service_unavailable() -> None:
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
     gateway = GatewayProcess(nobody)
     try:
-        with pytest.raises(
-            gateway.runtime.exceptions.ServiceUnavailable, match="Connection refused"
-        ) as caught:
+        with pytest.raises(gateway.runtime.exceptions.ServiceUnavailable, match="Connection refused") as caught:
             gateway.runtime.invoke_endpoint(EndpointName="sample", Body=b"")
         assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
         with pytest.raises(gateway.runtime.exceptions.ServiceUnavailable):

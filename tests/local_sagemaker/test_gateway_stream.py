@@ -47,9 +47,7 @@ def test_headers_cross_in_both_directions(container: ScriptedContainer, gateway:
         exchange.end()
 
     container.script = script
-    reply = stream(
-        gateway, ContentType="application/json", Accept="text/x", CustomAttributes="trace=1", SessionId="s1"
-    )
+    reply = stream(gateway, ContentType="application/json", Accept="text/x", CustomAttributes="trace=1", SessionId="s1")
     assert list(parts(reply)) == []
     assert seen[0]["content-type"] == "application/json"
     assert seen[0]["accept"] == "text/x"
@@ -97,9 +95,7 @@ def test_each_part_arrives_while_the_container_still_works(
     assert list(received) == []
 
 
-def test_an_error_before_the_stream_is_a_model_error(
-    container: ScriptedContainer, gateway: GatewayProcess
-) -> None:
+def test_an_error_before_the_stream_is_a_model_error(container: ScriptedContainer, gateway: GatewayProcess) -> None:
     container.script = lambda exchange: exchange.reply(b"not ready", 503)
     with pytest.raises(gateway.runtime.exceptions.ModelError) as caught:
         stream(gateway)
@@ -153,9 +149,7 @@ def test_a_stream_that_takes_too_long_is_a_model_stream_error(
     container.script = script
     received = parts(stream(strict_gateway))
     assert next(received) == b"first"
-    with pytest.raises(
-        EventStreamError, match=r"ModelInvocationTimeExceeded: .* within 0\.5 seconds"
-    ) as caught:
+    with pytest.raises(EventStreamError, match=r"ModelInvocationTimeExceeded: .* within 0\.5 seconds") as caught:
         next(received)
     assert caught.value.response["Error"]["Code"] == "ModelStreamError"
 

@@ -31,9 +31,7 @@ def test_the_printed_snippet_can_be_pasted(container: ScriptedContainer, gateway
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_is_clean_and_cuts_what_is_in_flight(
-    container: ScriptedContainer, how: signal.Signals
-) -> None:
+def test_a_stop_is_clean_and_cuts_what_is_in_flight(container: ScriptedContainer, how: signal.Signals) -> None:
     freed = threading.Event()
 
     def script(exchange: Exchange) -> None:
