@@ -7,8 +7,9 @@ from enum import IntEnum
 
 
 class Origin(IntEnum):
-    """The kinds of source, the stronger the lower: an environment variable beats everything else."""
+    """The kinds of source, the stronger the lower: what was typed beats a variable, a variable everything else."""
 
+    ARGUMENT = -1
     ENVIRONMENT = 0
     DOCUMENT = 1
     MODEL_FILE = 2
@@ -22,7 +23,8 @@ class Source:
     """One value's source.
 
     :param name: what a user would look for: the variable (`SM_VLLM_MAX_NUM_SEQS`), the key in a document
-        (`max_num_seqs`), or "" for a default.
+        (`max_num_seqs`), or "" for a default. Keys inside a value are appended as they were spelled:
+        `SM_VLLM_ADDITIONAL_CONFIG.override-neuron-config.async_mode`.
     :param where: the document or file, for those that are one: `s3://bucket/endpoint.yaml`.
     """
 
@@ -34,6 +36,14 @@ class Source:
         if self.origin is Origin.DEFAULT:
             return "default"
         return f"{self.name} in {self.where}" if self.where else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Overridden:
+    """A value that a stronger source put aside."""
+
+    value: object
+    source: Source
 
 
 DEFAULT = Source(Origin.DEFAULT)

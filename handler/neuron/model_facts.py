@@ -10,7 +10,7 @@ from handler.json_value import Json
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A checkpoint's shape.
+    """A checkpoint's shape; a number that config.json does not say is 0.
 
     :param where: directory, `s3://` prefix or hub id.
     :param local: it is a directory on this machine.
@@ -18,7 +18,9 @@ class ModelFacts:
     :param model_type: `llama`, `qwen3_moe` ...
     :param parameters: number of parameters, from the headers; None where there are none to read.
     :param weight_bytes: bytes of all tensors as stored.
-    :param dtypes: bytes by safetensors dtype (`BF16`, `F8_E4M3`).
+    :param dtypes: bytes by safetensors dtype (`BF16`, `F8_E4M3`); empty where no header was read.
+    :param experts: experts of each mixture-of-experts layer; 0 for a dense model.
+    :param expert_intermediate_size: width of one expert; `intermediate_size` is that of a dense layer or shared expert.
     """
 
     where: str
@@ -39,3 +41,6 @@ class ModelFacts:
     parameters: int | None
     weight_bytes: int | None
     dtypes: Mapping[str, int]
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_intermediate_size: int = 0

@@ -1,0 +1,94 @@
+"""The engine arguments that vLLM knows, by version, from tables: vLLM itself is never imported here.
+
+`python -m model_packaging.vllm_arguments` writes a table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from handler.config.problems import BadValue
+from handler.config.values import parse_json, plain, shown, to_bool, to_float, to_int, to_list, to_str
+from handler.json_value import Json
+
+TABLES = Path(__file__).with_name("vllm_arguments")
+
+
+def _to_json(value: Json) -> Json:
+    """An object or a list given as JSON; some of these arguments take a plain word as well."""
+    if isinstance(value, str) and value.strip()[:1] in {"{", "["}:
+        return parse_json(value)
+    return value.strip() if isinstance(value, str) else value
+
+
+CONVERTERS: Mapping[str, Callable[[Json], Json]] = {
+    "bool": to_bool,
+    "int": to_int,
+    "float": to_float,
+    "str": to_str,
+    "json": _to_json,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownArgument:
+    """One argument.
+
+    :param kind: `bool`, `int`, `float`, `str`, `json` or `list`; `item` is the kind of a list's items.
+    :param versions: the versions of vLLM that have it, oldest first.
+    """
+
+    name: str
+    kind: str
+    item: str
+    choices: tuple[Json, ...]
+    versions: tuple[str, ...]
+
+    def convert(self, value: Json) -> Json:
+        """The value as vLLM's own parser would read it. None stays: vLLM's default. :raises BadValue:"""
+        if value is None:
+            return None
+        if self.kind == "list":
+            one = CONVERTERS[self.item]
+            several = isinstance(value, list) or (isinstance(value, str) and value.strip().startswith("["))
+            items: list[Json] = list(to_list(value, one)) if several else [one(value)]
+            for entry in items:
+                self._check(entry)
+            return items
+        converted = CONVERTERS[self.kind](value)
+        self._check(converted)
+        return plain(converted)
+
+    def _check(self, value: Json) -> None:
+        if self.choices and value not in self.choices:
+            raise BadValue(f"{shown(value)} is none of its values", f"Give {', '.join(map(str, self.choices))}")
+
+
+@lru_cache(maxsize=1)
+def known() -> Mapping[str, KnownArgument]:
+    """Every argument of every version that has a table; the newest version says what it takes."""
+    found: dict[str, KnownArgument] = {}
+    for version, table in _tables():
+        for name, about in table["engine"].items():
+            older = found[name].versions if name in found else ()
+            choices = tuple(about.get("choices", ()))
+            found[name] = KnownArgument(name, about["kind"], about.get("item", ""), choices, (*older, version))
+    return found
+
+
+@lru_cache(maxsize=1)
+def server_arguments() -> frozenset[str]:
+    """What belongs to vLLM's own HTTP server, which this endpoint does not start."""
+    return frozenset(name for _, table in _tables() for name in table["server"])
+
+
+@lru_cache(maxsize=1)
+def _tables() -> tuple[tuple[str, dict[str, Any]], ...]:
+    tables = [json.loads(path.read_text(encoding="utf-8")) for path in TABLES.glob("*.json")]
+    tables.sort(key=lambda table: tuple(int(part) for part in table["vllm"].split(".")))
+    return tuple((table["vllm"], table) for table in tables)

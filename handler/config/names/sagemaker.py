@@ -1,0 +1,39 @@
+"""`SM_VLLM_*`, the names of the AWS vLLM image, and the variables of SageMaker itself that concern us.
+
+That image turns `SM_VLLM_MAX_NUM_SEQS=64` into `--max-num-seqs 64`, repeats JSON lists, and drops `false`, which leaves
+on what was switched off. Here `false` is false.
+"""
+
+from __future__ import annotations
+
+from handler.config.assignment import Assignment, assign
+from handler.config.names import engine
+from handler.config.names.nearest import unknown
+
+PREFIX = "SM_VLLM_"
+PORT = "SAGEMAKER_BIND_TO_PORT"
+# Its `model/` is the model when nothing else names one; read after everything else.
+BASE = "SAGEMAKER_BASE_DIR"
+
+
+def reads(name: str) -> bool:
+    return name.startswith(PREFIX) or name == PORT
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """:raises SettingError: no engine argument, or a value that cannot be."""
+    if name == PORT:
+        return [assign("port", value, name)]
+    return with_prefix(PREFIX, name, value)
+
+
+def with_prefix(prefix: str, name: str, value: str) -> list[Assignment]:
+    """An engine argument behind a prefix; a near miss is named with the prefix on it.
+
+    :raises SettingError: no engine argument, or a value that cannot be.
+    """
+    argument = name.removeprefix(prefix)
+    if engine.is_known(argument):
+        return engine.translate(argument, value, name)
+    known: list[str] = [other.upper() for other in engine.names()]
+    raise unknown(name, argument, known, prefix, "an engine argument of vLLM's")

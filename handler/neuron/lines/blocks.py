@@ -1,0 +1,76 @@
+"""KV cache blocks of the NxDI plugin: off and contiguous unless asked for, sized for the user when they are.
+
+vLLM 0.16 turns prefix caching on by default; the plugin then wants a block size, at least
+ceil(max_model_len / block_size) * max_num_seqs blocks, and a pa_num_blocks that equals num_gpu_blocks_override.
+Its own default count rounds down and its own check rounds up, so the plan always gives the count
+(vllm-project/vllm-neuron, vllm_neuron/platform.py and worker/neuronx_distributed_model_loader.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.lines.common import agree
+from handler.neuron.lines.draft import Draft
+
+DEFAULT_BLOCK: Final = 32
+
+
+def spell_prefix_caching(draft: Draft) -> None:
+    """Engine arguments of prefix caching, for the plugin."""
+    args, config = draft.args, draft.config
+    args["enable_prefix_caching"] = config.enable_prefix_caching
+    agree(draft, "enable_prefix_caching", "is_prefix_caching")
+    if args["enable_prefix_caching"] is None:
+        args["enable_prefix_caching"] = False
+        why = "vLLM turns prefix caching on by default, and the plugin then does not start without a block size"
+        mend = "Set enable_prefix_caching to true: blocks are sized for you then."
+        draft.inform("completed", "enable_prefix_caching", f"{why}; the plan turns it off", mend)
+    if args["enable_prefix_caching"]:
+        spell_blocks(draft)
+    else:
+        _contiguous(draft)
+
+
+def spell_blocks(draft: Draft) -> None:
+    """A block size, and as many blocks as the longest sequences need."""
+    args, config = draft.args, draft.config
+    if config.block_size is not None:
+        args["block_size"] = config.block_size
+    agree(draft, "block_size", "pa_block_size")
+    if args.get("block_size") is None:
+        draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
+    if config.num_gpu_blocks_override is not None:
+        args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
+    agree(draft, "num_gpu_blocks_override", "pa_num_blocks")
+    length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
+    if length is None or size is None or sequences is None or size < 1:
+        return
+    needed = -(-length // size) * sequences
+    given = draft.number("num_gpu_blocks_override")
+    if given is None:
+        why = f"{sequences} sequences of {length} tokens in blocks of {size} need {needed} blocks"
+        draft.complete("num_gpu_blocks_override", needed, why)
+    elif given < needed:
+        setting = draft.request.setting("num_gpu_blocks_override")
+        why = (
+            f"{given} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin refuses"
+        )
+        draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or leave it out.")
+
+
+def _contiguous(draft: Draft) -> None:
+    """Without prefix caching the plugin sets block_size to max_model_len and one block for each sequence."""
+    config = draft.config
+    if config.block_size is not None and config.block_size != draft.number("max_model_len"):
+        setting = draft.request.setting("block_size")
+        why = f"without prefix caching the plugin replaces block_size {config.block_size} by max_model_len"
+        draft.warn("block-size-unused", setting, why, "Leave it out, or set enable_prefix_caching to true.")
+    if config.num_gpu_blocks_override is None:
+        return
+    draft.args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
+    sequences = draft.number("max_num_seqs")
+    if sequences is not None and config.num_gpu_blocks_override < sequences:
+        setting = draft.request.setting("num_gpu_blocks_override")
+        why = f"{sequences} sequences need a block each, and there are {config.num_gpu_blocks_override}"
+        draft.error("too-few-blocks", setting, why, f"Give {sequences} or more, or leave it out.")

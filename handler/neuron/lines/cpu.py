@@ -1,0 +1,63 @@
+"""The CPU build of vLLM 0.16: vLLM's own arguments, real tokens on any machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.lines.base import Keys, Line
+from handler.neuron.lines.common import spell_environment, spell_vllm
+from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.lora import spell_lora_vllm
+from handler.neuron.lines.speculation import speculative_config
+
+FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.PREFIX_CACHING,
+        Feature.BLOCKS,
+        Feature.CHUNKED_PREFILL,
+        Feature.FP8,
+        Feature.MXFP,
+        Feature.CPU_SAMPLING,
+        Feature.DRAFT_MODEL,
+        Feature.EAGLE,
+        Feature.EAGLE3,
+        Feature.MEDUSA,
+        Feature.UNFUSED_SPECULATION,
+        Feature.ASYNC_MODE,
+        Feature.LORA,
+    }
+)
+COPIED: Final = (
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "block_size",
+    "num_gpu_blocks_override",
+    "quantization",
+)
+
+
+def spell(draft: Draft) -> None:
+    """vLLM's own arguments; whatever nobody gave is vLLM's to choose."""
+    spell_vllm(draft)
+    spell_environment(draft)
+    draft.env.pop("NEURON_COMPILED_ARTIFACTS", None)
+    config = draft.config
+    for name in COPIED:
+        value = getattr(config, name)
+        if value is not None:
+            draft.args[name] = value
+    if config.async_mode is not None:
+        draft.args["async_scheduling"] = config.async_mode
+    if draft.request.extra.get("speculative_config") is None:
+        speculative = speculative_config(draft)
+        if speculative is not None:
+            draft.args["speculative_config"] = speculative
+    spell_lora_vllm(draft)
+    if draft.additional:
+        draft.args["additional_config"] = dict(draft.additional)
+
+
+CPU = Line("cpu", FEATURES, Keys.NONE, (), (0, 0), spell)

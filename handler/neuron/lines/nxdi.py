@@ -1,0 +1,134 @@
+"""The NxDI plugin on vLLM 0.16 and 0.13: NeuronConfig in `additional_config.override_neuron_config`.
+
+Sources: vllm-project/vllm-neuron (platform.py, worker/neuronx_distributed_model_loader.py); guide "vLLM User Guide for
+NxD Inference"; AWS Neuron 2.29 release notes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.lines.base import Keys, Line
+from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
+from handler.neuron.lines.common import (
+    agree,
+    complete_degree,
+    complete_length,
+    complete_sequences,
+    spell_environment,
+    spell_vllm,
+)
+from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fp8 import spell_fp8
+from handler.neuron.lines.lora import spell_lora_plugin
+from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
+from handler.neuron.lines.speculation import speculative_config
+
+SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
+SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
+DEFAULT_CHUNK: Final = 256
+NOT_BOTH: Final = frozenset(
+    {
+        Feature.MXFP,
+        Feature.EAGLE3,
+        Feature.MEDUSA,
+        Feature.UNFUSED_SPECULATION,
+        Feature.DISAGGREGATION,
+        Feature.NODES,
+    }
+)
+BOTH: Final = frozenset(Feature) - NOT_BOTH
+
+
+def spell(draft: Draft) -> None:
+    """Everything that vLLM 0.13 and 0.16 with the NxDI plugin are started with."""
+    spell_vllm(draft)
+    spell_environment(draft)
+    _translate_sampling_variable(draft)
+    agree(draft, "max_model_len", "seq_len")
+    agree(draft, "tensor_parallel_size", "tp_degree")
+    if draft.raw.get("chunked_prefill_config") is None:
+        agree(draft, "max_num_seqs", "batch_size")
+    complete_length(draft)
+    complete_sequences(draft)
+    complete_degree(draft)
+    spell_neuron_config(draft)
+    speculative = speculative_config(draft)
+    if speculative is not None:
+        draft.args["speculative_config"] = speculative
+    if chunks(draft):
+        _spell_chunked_prefill(draft)
+    else:
+        spell_prefix_caching(draft)
+    spell_lora_plugin(draft)
+    spell_fp8(draft)
+    _complete_prompt_length(draft)
+    if draft.override:
+        draft.additional["override_neuron_config"] = dict(draft.override)
+    if draft.additional:
+        draft.args["additional_config"] = dict(draft.additional)
+
+
+def chunks(draft: Draft) -> bool:
+    """Chunked prefill is asked for, in any of its three spellings."""
+    variable = draft.request.env.get(SCHEDULER, "0").strip() not in ("", "0")
+    return bool(draft.config.enable_chunked_prefill) or variable or draft.raw.get("chunked_prefill_config") is not None
+
+
+def _spell_chunked_prefill(draft: Draft) -> None:
+    """vLLM's own scheduler with chunked prefill: blocks, their number, and NxD Inference's own configuration."""
+    draft.env[SCHEDULER] = "1"
+    draft.args["enable_chunked_prefill"] = True
+    draft.args["enable_prefix_caching"] = bool(draft.config.enable_prefix_caching)
+    spell_blocks(draft)
+    if draft.number("max_num_batched_tokens") is None:
+        length = draft.number("max_model_len") or DEFAULT_CHUNK
+        why = "chunked prefill needs a chunk size"
+        draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), why)
+    if draft.override.get("chunked_prefill_config") is None:
+        draft.override["chunked_prefill_config"] = {"max_num_seqs": draft.args.get("max_num_seqs")}
+        why = "the plugin asserts a chunked_prefill_config; the plan gives it the number of sequences"
+        draft.inform("completed", "chunked_prefill_config", why, "Set it in the raw NeuronConfig to choose yourself.")
+
+
+def _translate_sampling_variable(draft: Draft) -> None:
+    """The variable ends in a TypeError in plugin 0.5.0; CPU sampling is a null `on_device_sampling_config` there."""
+    value = draft.env.pop(SAMPLING, "0").strip()
+    translated = draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING
+    if value in ("", "0") and not translated:
+        return
+    why = f"{SAMPLING}=1 ends in a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null instead"
+    draft.warn("sampling-variable", SAMPLING, why, "Set on_device_sampling to false and leave the variable out.")
+    if not is_multimodal(draft) and draft.raw.get("on_device_sampling_config") is None:
+        draft.override["on_device_sampling_config"] = None
+
+
+def _complete_prompt_length(draft: Draft) -> None:
+    """`additional_config.max_prompt_length` must equal max_context_length: without it an over-long prompt can end the
+    engine instead of being refused."""
+    text = draft.override.get("text_neuron_config")
+    keys = text if isinstance(text, dict) else draft.override
+    context, given = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
+    length = draft.number("max_model_len")
+    if given is None:
+        if isinstance(context, int) and context != length:
+            draft.additional["max_prompt_length"] = context
+            why = f"prompts above max_context_length ({context}) could end the engine; the plan has vLLM refuse them"
+            draft.inform(
+                "completed", "additional_config.max_prompt_length", why, "Keep it equal to max_context_length."
+            )
+    elif given != (context if context is not None else length):
+        expected = context if context is not None else length
+        why = f"max_prompt_length is {str(given)[:20]}, but NeuronConfig's max_context_length is {expected}"
+        mend = f"Set max_prompt_length to {expected}, or leave it out."
+        draft.error("max-prompt-length", "additional_config.max_prompt_length", why, mend)
+
+
+NXDI_016 = Line(
+    "nxdi-0.16", BOTH - {Feature.CHUNKED_PREFILL}, Keys.NXDI, ("inf2", "trn1", "trn2", "trn3"), (2, 31), spell
+)
+# vLLM 0.13 does not know draft-model speculation, and LoRA is confirmed for plugin 0.5 only.
+NXDI_013 = Line(
+    "nxdi-0.13", BOTH - {Feature.DRAFT_MODEL, Feature.LORA}, Keys.NXDI, ("inf2", "trn1", "trn2"), (2, 28), spell
+)

@@ -1,0 +1,55 @@
+"""optimum-neuron's own plugin: vLLM's plain arguments, models exported already or in the hub's cache.
+
+Sources: huggingface/optimum-neuron, optimum/neuron/vllm/platform.py and docs/source/guides/vllm_plugin.mdx; guide "AWS
+Neuron" of vLLM's installation pages (whose `device="neuron"` vLLM 0.11 no longer has).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.lines.base import Keys, Line
+from handler.neuron.lines.common import (
+    complete_degree,
+    complete_length,
+    complete_sequences,
+    spell_environment,
+    spell_vllm,
+)
+from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.feature import Feature
+
+FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.CPU_SAMPLING,
+        Feature.CHUNKED_PREFILL,
+        Feature.BLOCKS,
+    }
+)
+
+
+def spell(draft: Draft) -> None:
+    """vLLM's plain arguments; the platform sets the block size and turns prefix caching off itself."""
+    spell_vllm(draft)
+    spell_environment(draft)
+    if draft.args.pop("device", None) is not None:
+        why = "vLLM 0.11, which optimum-neuron's plugin runs on, has no device argument; the plan leaves it out"
+        draft.inform("device-left-out", draft.request.setting("device"), why, "Leave it out.")
+    complete_length(draft)
+    complete_sequences(draft)
+    complete_degree(draft)
+    if draft.config.enable_chunked_prefill is not None:
+        draft.args["enable_chunked_prefill"] = draft.config.enable_chunked_prefill
+    block = draft.config.block_size
+    if block is not None and block != draft.number("max_model_len"):
+        why = f"optimum-neuron replaces block_size {block} by max_model_len"
+        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Leave it out.")
+    if draft.config.num_gpu_blocks_override is not None:
+        draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
+    if draft.additional:
+        draft.args["additional_config"] = dict(draft.additional)
+
+
+OPTIMUM = Line("optimum", FEATURES, Keys.NONE, ("inf2", "trn1"), (2, 26), spell)

@@ -1,0 +1,89 @@
+"""The legacy fork with transformers-neuronx: buckets and quantization by variables, blocks of a whole sequence.
+
+Sources: guide "Transformers NeuronX Developer Guide for Continuous Batching"; aws-neuron/upstreaming-to-vllm,
+examples/offline_inference/neuron_int8_quantization.py and neuron_speculation.py, and the loader neuron.py.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.lines.base import Keys, Line
+from handler.neuron.lines.common import (
+    complete_degree,
+    complete_length,
+    complete_sequences,
+    spell_environment,
+    spell_vllm,
+)
+from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fork import spell_speculation, whole_sequence_blocks
+
+FRAMEWORK: Final = "transformers-neuronx"
+FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.CONTEXT_BUCKETS,
+        Feature.TOKEN_BUCKETS,
+        Feature.BUCKETING,
+        Feature.BLOCKS,
+        Feature.INT8,
+        Feature.ON_DEVICE_SAMPLING,
+        Feature.CPU_SAMPLING,
+        Feature.DRAFT_MODEL,
+        Feature.EAGLE,
+        Feature.FUSED_SPECULATION,
+        Feature.RAW,
+    }
+)
+# vLLM's method and the data type it reads from NEURON_QUANT_DTYPE.
+QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
+
+
+def spell(draft: Draft) -> None:
+    """The fork's engine arguments and the framework's variables."""
+    spell_vllm(draft)
+    spell_environment(draft, fork=True)
+    draft.args["device"] = "neuron"
+    draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK
+    complete_length(draft)
+    complete_sequences(draft)
+    complete_degree(draft)
+    whole_sequence_blocks(draft)
+    _buckets(draft)
+    _quantization(draft)
+    if draft.config.on_device_sampling is False:
+        draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
+    spell_speculation(draft, FRAMEWORK)
+    draft.override.update(draft.raw)
+    if draft.override:
+        draft.args["override_neuron_config"] = dict(draft.override)
+
+
+def _buckets(draft: Draft) -> None:
+    config = draft.config
+    if config.context_encoding_buckets:
+        draft.env["NEURON_CONTEXT_LENGTH_BUCKETS"] = ",".join(map(str, config.context_encoding_buckets))
+    if config.token_generation_buckets:
+        draft.env["NEURON_TOKEN_GEN_BUCKETS"] = ",".join(map(str, config.token_generation_buckets))
+
+
+def _quantization(draft: Draft) -> None:
+    """`NEURON_QUANT_DTYPE` says which type, and only `quantization="neuron_quant"` makes vLLM read it."""
+    asked = draft.config.quantization
+    if asked is None and "NEURON_QUANT_DTYPE" not in draft.env:
+        return
+    if asked is not None and asked.lower() not in QUANTIZATION:
+        why = f"transformers-neuronx quantizes to INT8 only, not to '{asked[:40]}'"
+        draft.error(
+            "unsupported-quantization", draft.request.setting("quantization"), why, "Use int8, or leave it out."
+        )
+        return
+    draft.args["quantization"] = "neuron_quant"
+    draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")
+
+
+TNX_091 = Line("fork-0.9.1", FEATURES, Keys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 26), spell, FRAMEWORK)
+TNX_072 = Line("fork-0.7.2", FEATURES, Keys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 24), spell, FRAMEWORK)

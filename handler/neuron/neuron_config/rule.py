@@ -1,0 +1,25 @@
+"""What a rule of NeuronConfig is: a small function that says which key breaks it, why, and what mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from handler.neuron.neuron_config.values import Values
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that is broken. `key` is the NeuronConfig key to change."""
+
+    key: str
+    why: str
+    mend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule that raises in NeuronConfig (ValueError or AssertionError there), under a code of ours."""
+
+    code: str
+    check: Callable[[Values], Broken | None]

@@ -1,0 +1,90 @@
+"""Keys that NxD Inference would ignore: unknown, hyphenated, deprecated, or holding the wrong type of value."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from handler.json_value import Json
+from handler.neuron.finding import Finding, Severity
+from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, KEYS, PLUGIN, SAMPLING_KEYS, Key
+
+Named = Callable[[str], str]
+WORDS: Final = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a string",
+    "list": "a list",
+    "dict": "an object",
+}
+NESTED: Final = {"on_device_sampling_config": SAMPLING_KEYS, "chunked_prefill_config": CHUNKED_PREFILL_KEYS}
+
+
+def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
+    """Findings on the keys of an `override_neuron_config`, the nested configurations included."""
+    findings = []
+    for key, value in override.items():
+        if key in ("text_neuron_config", "vision_neuron_config") and isinstance(value, dict):
+            findings += check_override(value, lambda inner, outer=key: f"{named(outer)}.{inner}")  # type: ignore[misc]
+            continue
+        findings += check_keys({key: value}, KEYS | PLUGIN, named)
+        if key in NESTED and isinstance(value, dict):
+            nested = NESTED[key]
+            findings += check_keys(value, nested, lambda inner, outer=key: f"{named(outer)}.{inner}")  # type: ignore[misc]
+    return findings
+
+
+def check_keys(
+    given: Mapping[str, Json], known: Mapping[str, Key], named: Named, *, strict: bool = True
+) -> list[Finding]:
+    """Unknown keys and wrong types.
+
+    :param strict: an unknown key without a near miss is an error; otherwise a warning.
+    """
+    findings = []
+    for key, value in given.items():
+        if key in known:
+            kind = known[key].kind
+            if value is not None and not _is(value, kind):
+                why = f"{_short(value)} is not {WORDS[kind]}; it would raise, or be misread, once the model is loaded"
+                mend = f"Give {WORDS[kind]}."
+                findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, mend))
+        elif key in DEPRECATED:
+            meant = DEPRECATED[key]
+            why = "NeuronConfig no longer reads this key: it works the value out itself"
+            mend = f"Use {meant}." if meant else "Leave it out."
+            findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, mend))
+        else:
+            findings.append(_unknown(key, known, named, strict))
+    return findings
+
+
+def _unknown(key: str, known: Mapping[str, Key], named: Named, strict: bool) -> Finding:
+    near = nearest(key, known)
+    mend = f"Did you mean '{near}'?" if near else "Leave it out, or check its spelling in NxD Inference's NeuronConfig."
+    why = f"'{key[:80]}' is not a key that is read: it would be ignored with at most a log line"
+    severity = Severity.ERROR if strict or near else Severity.WARNING
+    return Finding("unknown-neuron-key", severity, named(key), why, mend)
+
+
+def nearest(key: str, known: Mapping[str, Key]) -> str | None:
+    """The known key that a misspelt one is nearest to, or None."""
+    plain = key[:80].replace("-", "_").lower()
+    matches = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)
+    return matches[0] if matches else None
+
+
+def _is(value: Json, kind: str) -> bool:
+    if kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind == "float":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    types: dict[str, type] = {"bool": bool, "str": str, "list": list, "dict": dict}
+    return kind == "any" or isinstance(value, types[kind])
+
+
+def _short(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

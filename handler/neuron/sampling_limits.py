@@ -1,0 +1,81 @@
+"""Which sampling parameters a plan's engine honours: the device ignores most of them in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from handler.json_value import Json
+from handler.neuron.plan import EnginePlan
+
+HONOURED: Final = frozenset({"temperature", "top_p", "top_k"})
+# What the device samples from at most, and transformers-neuronx's own limit.
+MOST: Final = 256
+KEY: Final = "on_device_sampling_config"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingLimits:
+    """What of a request's sampling parameters counts.
+
+    :param on_device: the device samples; no structured output is enforced there (but see the native plugin).
+    :param global_topk: the largest top_k that counts; None where there is no limit.
+    :param honoured: the parameters that count; None for all of them, empty for none.
+    """
+
+    on_device: bool
+    global_topk: int | None
+    honoured: frozenset[str] | None
+
+    def honours(self, parameter: str) -> bool:
+        return self.honoured is None or parameter in self.honoured
+
+
+ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None)
+
+
+def sampling_limits(plan: EnginePlan) -> SamplingLimits:
+    """The limits of a plan's engine. Where compiled artifacts are named outright, theirs count instead."""
+    if plan.line.startswith("nxdi"):
+        return _nxd(_section(plan, "override_neuron_config"), {})
+    if plan.line.startswith("native"):
+        return _native(_section(plan, "neuron_config"))
+    if plan.line.startswith("fork"):
+        if plan.env.get("NEURON_ON_DEVICE_SAMPLING_DISABLED", "0") not in ("", "0"):
+            return ON_CPU
+        override = plan.engine_args.get("override_neuron_config")
+        keys = override if isinstance(override, dict) else {}
+        if plan.env.get("VLLM_NEURON_FRAMEWORK") == "transformers-neuronx":
+            return SamplingLimits(True, MOST, HONOURED)
+        speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
+        # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
+        return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {})
+    return ON_CPU
+
+
+def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
+    additional = plan.engine_args.get("additional_config")
+    section = additional.get(name) if isinstance(additional, dict) else None
+    return section if isinstance(section, dict) else {}
+
+
+def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimits:
+    """The plugin's own default samples as each request asks; a configuration of one's own replaces it."""
+    text = keys.get("text_neuron_config")
+    if isinstance(text, dict):
+        keys = text
+    sampling = keys.get(KEY, default or {"dynamic": True})
+    if not isinstance(sampling, dict):
+        return ON_CPU
+    limit = sampling.get("global_topk", MOST)
+    most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
+    return SamplingLimits(True, most, HONOURED if sampling.get("dynamic") is True else frozenset())
+
+
+def _native(keys: Mapping[str, Json]) -> SamplingLimits:
+    sampling = keys.get(KEY)
+    if not isinstance(sampling, dict):
+        return ON_CPU
+    greedy = sampling.get("all_greedy") is True
+    return SamplingLimits(True, MOST, frozenset() if greedy else HONOURED)

@@ -1,0 +1,140 @@
+"""Which of several sources wins, and what is said when none may."""
+
+from __future__ import annotations
+
+import pytest
+from reading import one_refusal, read, refused
+
+from handler.config.load import load
+from handler.config.source import Origin, Overridden, Source
+
+MODEL = "/models/m"
+FILES = {
+    "/doc.yaml": "max_num_seqs: 3\nblock_size: 3\nmax_loras: 3\nmax_lora_rank: 3\ncompiled_artifacts: /neff\n",
+    f"{MODEL}/endpoint.yaml": "block_size: 4\nmax_loras: 4\n",
+    f"{MODEL}/serving.properties": "option.max_model_len=4\n",
+    "/neff/neuron_config.json": '{"neuron_config": {"batch_size": 5, "seq_len": 5, "tp_degree": 5}}',
+}
+ENVIRON = {"ENDPOINT_CONFIG": "/doc.yaml", "ENDPOINT_MODEL": MODEL, "ENDPOINT_MAX_NUM_SEQS": "2"}
+
+
+def test_the_stronger_source_wins_and_each_value_knows_its_own() -> None:
+    config = read(ENVIRON, FILES)
+    assert (config.max_num_seqs, config.block_size, config.max_loras, config.max_lora_rank) == (2, 3, 3, 3)
+    assert (config.max_model_len, config.tensor_parallel_size) == (4, 5)
+    assert config.source("max_num_seqs") == Source(Origin.ENVIRONMENT, "ENDPOINT_MAX_NUM_SEQS")
+    assert config.source("block_size") == Source(Origin.DOCUMENT, "block_size", "/doc.yaml")
+    lmi = f"{MODEL}/serving.properties"
+    assert config.source("max_model_len") == Source(Origin.MODEL_FILE, "option.max_model_len", lmi)
+    assert config.source("tensor_parallel_size") == Source(Origin.ARTIFACTS, "tp_degree", "/neff/neuron_config.json")
+    assert config.source("async_mode").origin is Origin.DEFAULT
+
+
+def test_what_was_overridden_is_kept_strongest_first() -> None:
+    overridden = read(ENVIRON, FILES).overridden
+    assert overridden["max_num_seqs"] == (
+        Overridden(3, Source(Origin.DOCUMENT, "max_num_seqs", "/doc.yaml")),
+        Overridden(5, Source(Origin.ARTIFACTS, "batch_size", "/neff/neuron_config.json")),
+    )
+    assert set(overridden) == {"max_num_seqs", "block_size", "max_loras", "max_model_len"}
+
+
+def test_a_model_on_the_command_line_beats_the_environment() -> None:
+    config = load({"HF_MODEL_ID": "org/other"}, fetch=lambda location: None, model="org/name")
+    assert config.model == "org/name"
+    assert config.source("model").origin is Origin.ARGUMENT
+
+
+def test_a_document_can_leave_a_field_to_the_line_again() -> None:
+    files = {"/d.json": '{"max_num_seqs": null}', f"{MODEL}/endpoint.yaml": "max_num_seqs: 4"}
+    config = read({"ENDPOINT_CONFIG": "/d.json", "ENDPOINT_MODEL": MODEL}, files)
+    assert config.max_num_seqs is None
+    assert config.source("max_num_seqs").origin is Origin.DOCUMENT
+
+
+def test_a_documents_model_decides_which_files_are_read() -> None:
+    files = {"/d.yaml": f"model: {MODEL}", f"{MODEL}/endpoint.yaml": "max_num_seqs: 4"}
+    assert read({"ENDPOINT_CONFIG": "/d.yaml"}, files).max_num_seqs == 4
+
+
+def test_lmis_file_may_name_the_model() -> None:
+    config = read({}, {"/opt/ml/model/serving.properties": "option.model_id=org/name"})
+    assert config.model == "org/name"
+
+
+def test_beside_a_hub_id_the_mounted_directory_is_read() -> None:
+    files = {"/base/model/serving.properties": "option.max_rolling_batch_size=4"}
+    assert read({"HF_MODEL_ID": "org/name", "SAGEMAKER_BASE_DIR": "/base"}, files).max_num_seqs == 4
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"ENDPOINT_MODEL": "org/one"}, {"HF_MODEL_ID": "org/two"}),
+        ({"HF_MODEL_ID": "org/one"}, {"MODEL_ID": "org/two"}),
+        ({"ENDPOINT_MAX_NUM_SEQS": "4"}, {"SM_VLLM_MAX_NUM_SEQS": "8"}),
+        ({"OPTION_MAX_ROLLING_BATCH_SIZE": "4"}, {"SM_ON_BATCH_SIZE": "8"}),
+        ({"ENDPOINT_PORT": "1"}, {"SAGEMAKER_BIND_TO_PORT": "2"}),
+        ({"NEURON_CONTEXT_LENGTH_BUCKETS": "128"}, {"ENDPOINT_CONTEXT_ENCODING_BUCKETS": "[256]"}),
+        ({"NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"}, {"ENDPOINT_ON_DEVICE_SAMPLING": "true"}),
+        ({"SM_VLLM_SEED": "1"}, {"ENDPOINT_ENGINE_ARGS": '{"seed": 2}'}),
+        ({"ENDPOINT_ASYNC_MODE": "true"}, {"ENDPOINT_NEURON_CONFIG": '{"async_mode": false}'}),
+        ({"SM_VLLM_TENSOR_PARALLEL_SIZE": "8"}, {"SM_VLLM_OVERRIDE_NEURON_CONFIG": '{"tp_degree": 32}'}),
+        ({"OPTION_COMPILED_GRAPH_PATH": "/a"}, {"NEURON_COMPILE_CACHE_URL": "/b"}),
+    ],
+)
+def test_one_setting_in_two_ways_with_two_values_is_an_error_that_names_both(
+    one: dict[str, str], other: dict[str, str]
+) -> None:
+    message = one_refusal({**one, **other}).message
+    assert next(iter(one)) in message
+    assert next(iter(other)) in message
+    assert message == one_refusal({**other, **one}).message, "whatever the order of the environment"
+
+
+def test_one_setting_in_two_ways_with_one_value_is_none() -> None:
+    config = read({"SM_VLLM_MAX_NUM_SEQS": "4", "OPTION_MAX_ROLLING_BATCH_SIZE": " 4 ", "SM_ON_BATCH_SIZE": "4"})
+    assert config.max_num_seqs == 4
+    assert config.overridden == {}
+
+
+def test_two_keys_of_one_document_for_one_setting() -> None:
+    error = one_refusal({"ENDPOINT_CONFIG": '{"max_num_seqs": 1, "engine_args": {"max-num-seqs": 2}}'})
+    assert "max_num_seqs" in error.message
+    assert "engine_args.max-num-seqs" in error.message
+
+
+def test_the_two_files_in_the_model_directory_are_equals() -> None:
+    files = {f"{MODEL}/endpoint.yaml": "dtype: bfloat16", f"{MODEL}/serving.properties": "option.dtype=fp16"}
+    message = one_refusal({"ENDPOINT_MODEL": MODEL}, files).message
+    assert "endpoint.yaml" in message
+    assert "serving.properties" in message
+
+
+def test_a_raw_key_of_a_weaker_source_does_not_beat_a_plain_setting() -> None:
+    config = read(
+        {"ENDPOINT_ASYNC_MODE": "false", "ENDPOINT_CONFIG": '{"neuron_config": {"async_mode": true, "x": 1}}'}
+    )
+    assert (config.async_mode, config.neuron_config) == (False, {"x": 1})
+
+
+def test_a_raw_key_of_a_stronger_source_beats_a_plain_setting() -> None:
+    config = read({"ENDPOINT_NEURON_CONFIG": '{"async_mode": true}', "ENDPOINT_CONFIG": '{"async_mode": false}'})
+    assert (config.async_mode, config.neuron_config) == (None, {"async_mode": True})
+
+
+def test_a_token_is_in_no_message() -> None:
+    token = "hf_AbCdEfGh1234"
+    environ = {
+        "HF_TOKEN": token,
+        "HUGGING_FACE_HUB_TOKEN": "hf_another999",
+        "ENDPOINT_MODEL": token,
+        "HF_MODEL_ID": "org/name",
+        "ENDPOINT_PORT": token,
+        "ENDPOINT_CONFIG": f'{{"hf_token": ["{token}"], "{token}": "{token}", "neuron_env": "{token}"}}',
+    }
+    errors = refused(environ)
+    assert len(errors) >= 5
+    for error in errors:
+        assert token not in f"{error} {error.message} {error.setting} {error.problem} {error.mend} {error.args}"
+        assert "hf_another999" not in error.message

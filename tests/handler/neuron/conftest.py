@@ -1,0 +1,1 @@
+"""Makes the helpers beside it importable for the tests below."""

@@ -1,0 +1,52 @@
+"""NxD Inference's own class is the last judge, where it is installed (a stand-in here)."""
+
+from __future__ import annotations
+
+import functools
+
+import standin_nxdi_config
+
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.neuron_config.real_class import construct
+from handler.neuron.plan import Outcome
+from handler.neuron.planner import make_plan
+
+judge = functools.partial(construct, module="standin_nxdi_config")
+
+
+def plan(length: int, line: str = "nxdi-0.16") -> Outcome:
+    config = EndpointConfig(max_model_len=length, max_num_seqs=2, tensor_parallel_size=8)
+    return make_plan(config, None, None, line=line, judge=judge)
+
+
+def test_it_is_given_the_defaults_of_the_plugin_and_the_override() -> None:
+    standin_nxdi_config.TAKEN.clear()
+    assert plan(256).plan is not None
+    (keys,) = standin_nxdi_config.TAKEN
+    assert keys["batch_size"] == 2
+    assert keys["seq_len"] == keys["max_context_length"] == 256
+    assert keys["tp_degree"] == 8
+    assert keys["is_continuous_batching"] is True
+
+
+def test_what_it_raises_is_an_error() -> None:
+    (empty,) = plan(666).errors
+    assert empty.code == "neuron-config-raises"
+    assert "AssertionError" in empty.why
+    (told,) = plan(667).errors
+    assert "evenly divisible" in told.why
+
+
+def test_a_machine_on_which_it_cannot_judge_is_no_error() -> None:
+    assert plan(668).plan is not None
+
+
+def test_without_nxd_inference_nothing_is_said() -> None:
+    assert construct({"seq_len": 1}, module="no_such_module_anywhere") is None
+
+
+def test_other_lines_do_not_ask_it() -> None:
+    standin_nxdi_config.TAKEN.clear()
+    assert plan(256, "native-0.24").plan is not None
+    assert plan(256, "cpu").plan is not None
+    assert standin_nxdi_config.TAKEN == []

@@ -1,0 +1,71 @@
+"""Short ways to a plan and to its findings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.finding import Finding, Severity
+from handler.neuron.instance import Instance
+from handler.neuron.model_facts import ModelFacts
+from handler.neuron.plan import EnginePlan, Outcome
+from handler.neuron.planner import make_plan
+
+TRN1 = Instance("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
+TRN2 = Instance("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True)
+INF2 = Instance("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True)
+
+
+def llama(**changes: Any) -> ModelFacts:
+    """The shape of Llama 3.1 8B."""
+    shape: dict[str, Any] = {
+        "where": "/models/llama",
+        "local": True,
+        "config": {},
+        "model_type": "llama",
+        "architectures": ("LlamaForCausalLM",),
+        "hidden_size": 4096,
+        "layers": 32,
+        "heads": 32,
+        "kv_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 128256,
+        "intermediate_size": 14336,
+        "max_position_embeddings": 131072,
+        "tied_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "parameters": 8_030_261_248,
+        "weight_bytes": 16_060_522_496,
+        "dtypes": {"BF16": 16_060_522_496},
+    }
+    return ModelFacts(**{**shape, **changes})
+
+
+def outcome(
+    line: str, *, facts: ModelFacts | None = None, instance: Instance | None = None, **settings: Any
+) -> Outcome:
+    settings.setdefault("model", "/models/llama")
+    return make_plan(EndpointConfig(**settings), facts, instance, line=line, judge=lambda keys: None)
+
+
+def planned(line: str, **settings: Any) -> EnginePlan:
+    """The plan; fails with the errors where there is none."""
+    result = outcome(line, **settings)
+    assert result.plan is not None, result.errors
+    return result.plan
+
+
+def found(result: Outcome, code: str) -> Finding:
+    """The one finding of a code."""
+    matching = [finding for finding in result.findings if finding.code == code]
+    assert len(matching) == 1, (code, result.findings)
+    return matching[0]
+
+
+def warnings(result: Outcome) -> list[str]:
+    return [finding.code for finding in result.findings if finding.severity is Severity.WARNING]
+
+
+def completed(result: Outcome) -> set[str]:
+    """What the plan chose for the user, by name."""
+    return {finding.setting for finding in result.findings if finding.code == "completed"}

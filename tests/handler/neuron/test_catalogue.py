@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+from published_models import LLAMA_8B, LLAMA_70B, SCOUT, published
+
+from handler.errors import SettingError
+from handler.neuron.catalogue import (
+    GIB,
+    INSTANCES,
+    core_memory,
+    default_degree,
+    degrees,
+    find,
+    logical_cores,
+    lookup,
+    unusual_degree,
+)
+
+
+@pytest.mark.parametrize("name", ["trn2.48xlarge", "ml.trn2.48xlarge", " ML.TRN2.48XLARGE\n"])
+def test_an_instance_has_two_names(name: str) -> None:
+    assert find(name).name == "trn2.48xlarge"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("ml.inf2.48xlage", "ml.inf2.48xlarge"), ("trn1.32large", "ml.trn1.32xlarge")]
+)
+def test_a_slip_is_told_what_was_meant(given: str, meant: str) -> None:
+    with pytest.raises(SettingError, match=rf"ENDPOINT_INSTANCE: .*Did you mean {meant}\?"):
+        find(given)
+
+
+@pytest.mark.parametrize("name", ["ml.trn2.3xlarge", "trn2u.48xlarge", "ml.trn3.48xlarge", "trn3u.anything"])
+def test_what_sagemaker_does_not_host_is_refused_with_that_reason(name: str) -> None:
+    with pytest.raises(SettingError, match=r"SageMaker does not host .*Use ml\.trn2\.48xlarge"):
+        find(name)
+
+
+def test_a_developer_may_still_plan_for_it() -> None:
+    assert find("trn2.3xlarge", hosting=False).chips == 1
+
+
+@pytest.mark.parametrize(("name", "words"), [("ml.g5.xlarge", "Known: inf2.xlarge"), ("inf1.xlarge", "Inferentia 1")])
+def test_other_instances_are_refused_with_the_known_ones(name: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "lnc", "cores", "gib"),
+    [
+        ("inf2.xlarge", None, 2, 16),
+        ("inf2.24xlarge", None, 12, 16),
+        ("inf2.48xlarge", None, 24, 16),
+        ("trn1.2xlarge", None, 2, 16),
+        ("trn1.32xlarge", None, 32, 16),
+        ("trn2.48xlarge", None, 64, 24),
+        ("trn2.48xlarge", 2, 64, 24),
+        ("trn2.48xlarge", 1, 128, 12),
+    ],
+)
+def test_cores_and_their_memory(name: str, lnc: int | None, cores: int, gib: int) -> None:
+    instance = find(name)
+    assert (logical_cores(instance, lnc), core_memory(instance, lnc)) == (cores, gib * GIB)
+
+
+def test_an_lnc_that_the_instance_does_not_have_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"logical_nc_config: inf2.xlarge has no LNC 2\. Use 1"):
+        logical_cores(find("inf2.xlarge"), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "degree", "unusual"),
+    [
+        ("inf2.48xlarge", 24, False),
+        ("inf2.24xlarge", 12, True),
+        ("trn1.32xlarge", 16, True),
+        ("trn1.32xlarge", 8, False),
+        ("trn2.48xlarge", 64, False),
+        ("trn2.48xlarge", 48, True),
+    ],
+)
+def test_unusual_degrees(name: str, degree: int, unusual: bool) -> None:
+    assert unusual_degree(find(name), degree) is unusual
+
+
+@pytest.mark.parametrize(
+    ("instance", "model", "degree"),
+    [
+        ("trn2.48xlarge", LLAMA_70B, 64),
+        ("trn2.48xlarge", LLAMA_8B, 32),  # 32 heads: 64 ranks would be half padding
+        ("inf2.48xlarge", LLAMA_8B, 8),  # 24 does not divide 32 heads
+        ("inf2.48xlarge", LLAMA_70B, 24),  # 8 divides 64 heads, but the weights would not fit 8 cores
+        ("trn2.48xlarge", SCOUT, 64),  # 8 divides 40 heads, but ...
+        ("trn1.32xlarge", "Qwen/Qwen2.5-32B-Instruct", 8),
+        ("inf2.24xlarge", "Qwen/Qwen2.5-7B-Instruct", 4),
+    ],
+)
+def test_the_default_degree_divides_the_heads_unless_the_weights_need_more_cores(
+    instance: str, model: str, degree: int
+) -> None:
+    facts = published(model)
+    assert default_degree(find(instance), facts.heads, facts.weight_bytes) == degree
+
+
+def test_without_a_model_the_default_is_the_largest_degree() -> None:
+    assert default_degree(find("trn2.48xlarge")) == 64
+    assert default_degree(find("inf2.24xlarge")) == 8
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda instance: instance.name)
+def test_every_row_is_consistent(instance: object) -> None:
+    row = lookup(getattr(instance, "name", ""))
+    assert row is not None
+    assert row.physical_cores % row.chips == 0
+    assert all(row.physical_cores % lnc == 0 for lnc in row.lnc)
+    assert row.hbm_gib == row.chips * {"inf2": 32, "trn1": 32, "trn2": 96}[row.platform]
+    assert max(degrees(row)) <= logical_cores(row)

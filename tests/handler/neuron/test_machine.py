@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from handler.config.endpoint import EndpointConfig
+from handler.errors import SettingError
+from handler.neuron.machine import PRODUCT_NAMES, read_text, this_machine
+
+
+def test_the_configured_instance_wins_over_the_firmware() -> None:
+    found = this_machine(EndpointConfig(instance="ml.inf2.48xlarge"), lambda path: "trn1.32xlarge\n")
+    assert found is not None
+    assert found.name == "inf2.48xlarge"
+
+
+@pytest.mark.parametrize("place", PRODUCT_NAMES)
+def test_the_firmware_names_the_instance(place: str) -> None:
+    found = this_machine(EndpointConfig(), lambda path: "trn1.32xlarge\n" if path == place else None)
+    assert found is not None
+    assert found.name == "trn1.32xlarge"
+
+
+def test_a_machine_that_sagemaker_does_not_host_is_known_when_we_run_on_it() -> None:
+    found = this_machine(EndpointConfig(), lambda path: "trn2u.48xlarge\n")
+    assert found is not None
+    assert not found.hosting
+
+
+@pytest.mark.parametrize("text", [None, "", "c5.xlarge\n", "KVM Virtual Machine"])
+def test_any_other_machine_is_none(text: str | None) -> None:
+    assert this_machine(EndpointConfig(), lambda path: text) is None
+
+
+def test_a_wrong_configured_instance_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"Did you mean ml\.trn1\.32xlarge"):
+        this_machine(EndpointConfig(instance="trn1.32xlrge"), lambda path: None)
+
+
+def test_a_file_that_is_not_there_reads_as_nothing(tmp_path: object) -> None:
+    assert read_text(f"{tmp_path}/none") is None

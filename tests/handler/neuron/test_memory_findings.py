@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+from published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
+
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.catalogue import find
+from handler.neuron.finding import Finding, Severity
+from handler.neuron.memory import estimate
+from handler.neuron.memory_findings import memory_findings
+
+
+def findings(model: str, instance: str, **given: Any) -> tuple[Finding, ...]:
+    facts = published(model)
+    found = estimate(facts, EndpointConfig(model=model, **given), find(instance))
+    assert found is not None
+    return memory_findings(found, facts)
+
+
+def test_what_fits_is_told_with_its_numbers() -> None:
+    (found,) = findings(LLAMA_405B, "trn2.48xlarge", tensor_parallel_size=64, max_model_len=2048, max_num_seqs=1)
+    assert (found.code, found.severity) == ("memory-estimate", Severity.INFO)
+    assert "24 GiB" in found.why
+    assert "weights 12.7" in found.why
+
+
+def test_what_needs_more_cores_is_told_how_many() -> None:
+    (found,) = findings(LLAMA_70B, "trn1.32xlarge", tensor_parallel_size=8, max_model_len=4096, max_num_seqs=4)
+    assert (found.code, found.severity) == ("memory-does-not-fit", Severity.ERROR)
+    assert found.mend.startswith("set tensor_parallel_size to 32: about ")
+
+
+def test_what_has_too_many_sequences_is_told_how_many_fit() -> None:
+    found = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=4096, max_num_seqs=64)[0]
+    assert found.code == "memory-does-not-fit"
+    assert found.mend.startswith("lower max_num_seqs to 8: about ")
+
+
+def test_what_is_tight_is_a_warning() -> None:
+    found = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=4096, max_num_seqs=20)[0]
+    assert (found.code, found.severity) == ("memory-tight", Severity.WARNING)
+    assert found.mend.startswith("lower max_num_seqs to 10")
+
+
+def test_what_is_too_large_is_told_an_instance_that_holds_it() -> None:
+    found = findings(LLAMA_405B, "trn1.32xlarge", max_model_len=2048, max_num_seqs=1)[0]
+    assert found.mend.startswith("use ml.trn2.48xlarge with tensor_parallel_size 64: about 1")
+
+
+def test_what_fits_nowhere_is_told_so() -> None:
+    found = findings(LLAMA_405B, "trn2.48xlarge", dtype="float32", max_model_len=131072, max_num_seqs=1)[0]
+    assert found.severity is Severity.ERROR
+    assert "none of the instances" in found.mend
+
+
+def test_a_host_that_cannot_load_it_is_a_finding_of_its_own() -> None:
+    _, host = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=2048, max_num_seqs=1)
+    assert (host.code, host.severity) == ("host-memory", Severity.WARNING)
+    assert "16 GiB of host memory" in host.why
+    assert len(findings(LLAMA_8B, "inf2.8xlarge", tensor_parallel_size=2, max_model_len=2048, max_num_seqs=1)) == 1
+
+
+def test_saved_shards_need_no_second_copy() -> None:
+    given: dict[str, Any] = {"tensor_parallel_size": 2, "max_model_len": 2048, "max_num_seqs": 1}
+    saved = findings(LLAMA_8B, "inf2.xlarge", save_sharded_checkpoint=True, compiled_artifacts="s3://b/a", **given)
+    assert [finding.code for finding in saved] == ["memory-estimate"]

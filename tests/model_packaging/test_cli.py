@@ -1,0 +1,252 @@
+"""The command `neuron-endpoint`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+from moto.server import ThreadedMotoServer
+
+import sample_model
+from model_packaging.cli import main
+
+ROOT = Path(__file__).parents[2]
+MODEL = str(sample_model.path())
+TOKEN = "hf_VerySecret1234"
+TRN1 = ["--instance", "ml.trn1.32xlarge"]
+
+
+def run(*words: str, **environ: str) -> Result:
+    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200", **environ}, catch_exceptions=False)
+
+
+def env_file(directory: Path, **variables: str) -> str:
+    file = directory / "endpoint.env"
+    file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    return str(file)
+
+
+def findings(result: Result) -> dict[str, Any]:
+    return {finding["code"]: finding for finding in json.loads(result.stdout)["findings"]}
+
+
+def test_check_of_what_works(tmp_path: Path) -> None:
+    settings = env_file(tmp_path, SM_VLLM_MAX_NUM_SEQS="4", SM_VLLM_MAX_MODEL_LEN="512", ENDPOINT_BLOCK_SIZE="32")
+    result = run("check", "--json", *TRN1, "--env-file", settings, MODEL)
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert set(document) == {"findings", "memory"}
+    assert all(set(finding) == {"code", "severity", "setting", "why", "mend"} for finding in document["findings"])
+    assert not [finding for finding in document["findings"] if finding["severity"] == "error"]
+    memory = document["memory"]
+    assert (memory["instance"], memory["max_num_seqs"], memory["max_model_len"]) == ("trn1.32xlarge", 4, 512)
+
+
+def test_check_names_every_wrong_setting_and_exits_1(tmp_path: Path) -> None:
+    settings = env_file(tmp_path, ENDPOINT_MODL="x", SM_VLLM_PORT="1", NEURON_COMPILED_ARTIFACT="x")
+    result = run("check", "--json", "--env-file", settings, MODEL)
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    named = {finding["setting"] for finding in document["findings"] if finding["severity"] == "error"}
+    assert named == {"ENDPOINT_MODL", "SM_VLLM_PORT", "NEURON_COMPILED_ARTIFACT"}
+    assert document["memory"] is None
+
+
+def test_checks_table_says_the_same(tmp_path: Path) -> None:
+    result = run("check", "--env-file", env_file(tmp_path, ENDPOINT_MODL="x"), MODEL)
+    assert result.exit_code == 1
+    for words in ("error", "ENDPOINT_MODL", "Did you mean ENDPOINT_MODEL?", "1 error."):
+        assert words in result.stdout
+    good = run("check", *TRN1, MODEL)
+    assert good.exit_code == 0
+    assert "Memory of a logical core on trn1.32xlarge" in good.stdout
+    assert "Nothing here would keep it from starting." in good.stdout
+
+
+def test_the_planners_errors_are_errors_of_check(tmp_path: Path) -> None:
+    too_many = run(
+        "check", "--json", *TRN1, "--env-file", env_file(tmp_path, ENDPOINT_TENSOR_PARALLEL_SIZE="64"), MODEL
+    )
+    assert too_many.exit_code == 1
+    assert any("ENDPOINT_TENSOR_PARALLEL_SIZE" in finding["setting"] for finding in findings(too_many).values())
+
+
+def test_the_guides_hyphens_are_a_warning(tmp_path: Path) -> None:
+    text = '{"override-neuron-config": {"enable_bucketing": false}}'
+    result = run("check", "--json", *TRN1, "--env-file", env_file(tmp_path, SM_VLLM_ADDITIONAL_CONFIG=text), MODEL)
+    assert result.exit_code == 0
+    assert findings(result)["hyphenated-override"]["severity"] == "warning"
+
+
+def test_settings_without_effect_are_told(tmp_path: Path) -> None:
+    result = run("check", "--json", "--env-file", env_file(tmp_path, OPTION_MODEL_LOADING_TIMEOUT="9"), MODEL)
+    assert findings(result)["no-effect"]["setting"] == "OPTION_MODEL_LOADING_TIMEOUT"
+
+
+def test_a_model_that_is_not_there_and_one_that_is_elsewhere(tmp_path: Path) -> None:
+    missing = run("check", "--json", str(tmp_path / "none"))
+    assert missing.exit_code == 1
+    assert str(tmp_path / "none") in missing.stdout
+    elsewhere = run("check", "--json", *TRN1, "org/name", HF_HOME=str(tmp_path))
+    assert elsewhere.exit_code == 0
+    assert findings(elsewhere)["model-not-read"]["severity"] == "info"
+    assert json.loads(elsewhere.stdout)["memory"] is None
+
+
+def test_plan_prints_what_the_engine_gets(tmp_path: Path) -> None:
+    document = tmp_path / "endpoint.yaml"
+    document.write_text(
+        "max_num_seqs: 4\nmax_model_len: 512\nneuron_config: {async_mode: true}\nengine_args: {seed: 7}\n"
+    )
+    result = run("plan", "--json", *TRN1, "--line", "nxdi-0.16", "--config", str(document), MODEL)
+    assert result.exit_code == 0, result.output
+    plan = json.loads(result.stdout)
+    assert set(plan) == {"line", "engine_args", "env"}
+    assert plan["line"] == "nxdi-0.16"
+    assert plan["engine_args"]["seed"] == 7
+    assert plan["engine_args"]["additional_config"]["override_neuron_config"]["async_mode"] is True
+    table = run("plan", *TRN1, "--config", str(document), MODEL)
+    assert "override_neuron_config" in table.stdout
+
+
+def test_a_plan_that_cannot_be_says_why(tmp_path: Path) -> None:
+    settings = env_file(tmp_path, ENDPOINT_TENSOR_PARALLEL_SIZE="64")
+    result = run("plan", "--json", *TRN1, "--env-file", settings, MODEL)
+    assert result.exit_code == 1
+    assert any(finding["severity"] == "error" for finding in findings(result).values())
+    assert run("plan", *TRN1, "--env-file", settings, MODEL).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["check"],
+        ["check", "--instance", "ml.trn9.large", MODEL],
+        ["check", "--instance", "ml.g5.xlarge", MODEL],
+        ["check", "--line", "nxdi", MODEL],
+        ["check", "--env-file", "/no/such/file", MODEL],
+        ["check", "--config", "/no/such/file", MODEL],
+        ["check", "--config", "/a", "--env-file", "/b", MODEL],
+        ["check", "--env", "--env-file", "/b", MODEL],
+        ["check", "--colour", MODEL],
+        ["plan"],
+        ["deploi"],
+    ],
+)
+def test_usage(words: list[str]) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert "Error" in result.stderr
+
+
+def test_a_line_of_the_env_file_that_docker_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "e"
+    file.write_text(f"export HF_TOKEN={TOKEN}\n")
+    result = run("check", "--env-file", str(file), MODEL)
+    assert result.exit_code == 2
+    assert "line 1" in result.stderr
+    assert TOKEN not in result.output
+
+
+def test_the_process_s_own_environment_counts_only_when_asked(tmp_path: Path) -> None:
+    assert run("check", MODEL, ENDPOINT_MODL="x").exit_code == 0
+    assert run("check", "--env", MODEL, ENDPOINT_MODL="x").exit_code == 1
+    bare = tmp_path / "e"
+    bare.write_text("SM_VLLM_SEED\n")
+    shown = json.loads(run("config", "explain", "--json", "--env-file", str(bare), SM_VLLM_SEED="5").stdout)
+    assert {row["field"]: row["value"] for row in shown["settings"]}["engine_args.seed"] == 5
+
+
+def test_explain_says_where_each_value_is_from() -> None:
+    environ = {"SM_VLLM_MAX_NUM_SEQS": "4", "OPTION_PARALLEL_LOADING": "true", "ENDPOINT_CONFIG": '{"max_num_seqs": 8}'}
+    result = run("config", "explain", "--env", MODEL, **environ)
+    assert result.exit_code == 0
+    for words in ("max_num_seqs", "SM_VLLM_MAX_NUM_SEQS", "instead of 8", MODEL, "OPTION_PARALLEL_LOADING"):
+        assert words in result.stdout
+    assert "async_mode" not in result.stdout
+    assert "async_mode" in run("config", "explain", "--all").stdout
+    rows = json.loads(run("config", "explain", "--json", "--env", **environ).stdout)["settings"]
+    row = next(row for row in rows if row["field"] == "max_num_seqs")
+    assert (row["value"], row["source"]) == (4, "SM_VLLM_MAX_NUM_SEQS")
+
+
+def test_explains_document_is_the_configuration_again(tmp_path: Path) -> None:
+    environ = {"SM_VLLM_MAX_NUM_SEQS": "4", "HF_TOKEN": TOKEN, "NEURON_CC_FLAGS": "-O1"}
+    written = run("config", "explain", "--yaml", "--env", "org/name", **environ).stdout
+    assert TOKEN not in written
+    file = tmp_path / "endpoint.yaml"
+    file.write_text(written)
+    assert run("config", "explain", "--yaml", "--config", str(file)).stdout == written
+    assert "max_num_seqs: 4" in written
+
+
+def test_explain_of_what_cannot_be() -> None:
+    for words in (["--json"], []):
+        result = run("config", "explain", "--env", *words, ENDPOINT_MODL="x")
+        assert result.exit_code == 1
+        assert "Did you mean ENDPOINT_MODEL?" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["check", "--json"], ["check"], ["plan", "--json"], ["plan"], ["config", "explain"]]
+)
+def test_a_token_is_nowhere(command: list[str], tmp_path: Path) -> None:
+    override = json.dumps({"neuron_config": {TOKEN: TOKEN}})
+    for variables in (
+        {"HF_TOKEN": TOKEN, "SM_VLLM_HF_OVERRIDES": json.dumps({"a": TOKEN}), "NEURON_CC_FLAGS": f"--x={TOKEN}"},
+        {"HF_TOKEN": TOKEN, "SM_VLLM_ADDITIONAL_CONFIG": override, "ENDPOINT_LINE": TOKEN, "ENDPOINT_INSTANCE": TOKEN},
+        {"HF_TOKEN": TOKEN, "ENDPOINT_PORT": TOKEN, "HUGGING_FACE_HUB_TOKEN": "hf_another999"},
+    ):
+        result = run(*command, "--env-file", env_file(tmp_path, **variables), MODEL)
+        assert result.stdout
+        assert TOKEN not in result.output
+        assert "hf_another999" not in result.output
+
+
+@pytest.fixture(scope="module")
+def s3_model() -> Iterator[tuple[str, dict[str, str]]]:
+    """The sample model and its settings on a real S3 server, and the environment that finds it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    client = boto3.client(
+        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+    )
+    client.create_bucket(Bucket="cli")
+    for file in sample_model.path().iterdir():
+        client.upload_file(str(file), "cli", f"m/{file.name}")
+    client.put_object(Bucket="cli", Key="m/endpoint.yaml", Body=b"max_num_seqs: 4\n")
+    credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+    yield "s3://cli/m", {"AWS_ENDPOINT_URL": url, **credentials}
+    server.stop()
+
+
+def test_check_of_a_model_on_s3_with_its_own_settings(s3_model: tuple[str, dict[str, str]]) -> None:
+    uri, environ = s3_model
+    result = run("check", "--json", *TRN1, uri, **environ)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["memory"]["max_num_seqs"] == 4
+
+
+def test_the_real_process_is_light_and_answers() -> None:
+    """An engine, boto3 or rich would each cost more than the whole check may take."""
+    script = (
+        "import sys; from model_packaging.cli import main\n"
+        f"main(['check', '--json', '--instance', 'ml.trn2.48xlarge', {MODEL!r}], standalone_mode=False)"
+    )
+    wrapped = f"try:\n    exec({script!r})\nexcept SystemExit as end:\n    assert end.code == 0\n"
+    tail = "import sys; print('|' + ' '.join(sorted({name.partition('.')[0] for name in sys.modules})))"
+    done = subprocess.run(
+        [sys.executable, "-c", wrapped + tail], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    printed, _, modules = done.stdout.rpartition("|")
+    assert json.loads(printed)["memory"]["instance"] == "trn2.48xlarge"
+    assert not {"vllm", "torch", "transformers", "boto3", "botocore", "rich"} & set(modules.split())

