@@ -1,0 +1,69 @@
+"""How far a restore is: for /ping's body, and as a bar in a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+WINDOW = 5.0  # seconds over which the rate is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One look at a restore.
+
+    :param done, total: bytes; `done` counts what an earlier restore left, and goes back when a part has to be repeated.
+    :param rate: bytes per second that came in the last few seconds.
+    :param waiting: another process restores the same directory.
+    """
+
+    done: int
+    total: int
+    rate: float = 0.0
+    waiting: bool = False
+
+
+Listener = Callable[[Progress], None]
+
+
+def unheard(progress: Progress) -> None:
+    """For those who do not listen."""
+
+
+class Rate:
+    """Bytes per second over the last `WINDOW` seconds. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def of(self, received: int) -> float:
+        """The rate, given how many bytes have come in all."""
+        now = self._clock()
+        self._seen.append((now, received))
+        while len(self._seen) > 2 and now - self._seen[1][0] > WINDOW:
+            self._seen.popleft()
+        then, before = self._seen[0]
+        return max(0.0, (received - before) / (now - then)) if now > then else 0.0
+
+
+@contextmanager
+def bar(description: str = "restore") -> Iterator[Listener]:
+    """A bar on standard error, if that is a terminal; else nothing is shown."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    console = Console(stderr=True)
+    with Bar(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as shown:
+        task = shown.add_task(description, total=None)
+
+        def show(progress: Progress) -> None:
+            waits = f"{description} (another process does it)" if progress.waiting else description
+            shown.update(task, completed=progress.done, total=progress.total, description=waits)
+
+        yield show

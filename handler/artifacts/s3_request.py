@@ -1,0 +1,81 @@
+"""Signed GET requests for objects in S3, to be sent over connections of our own.
+
+boto3 downloads at some 200 MB/s for one process, all of it its own CPU time, so the bytes do not go through it
+(benchmarks/README.md). Endpoint, addressing style, credentials, CA bundle and signature remain botocore's.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from http.client import HTTPConnection, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+from handler.artifacts.errors import CredentialsRefused
+from handler.artifacts.s3_errors import translated
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+# A key that any addressing style leaves as it is: what stands before it in a URL is the bucket's address.
+SAMPLE_KEY = "key"
+
+
+class S3Requests:
+    """What one bucket's requests have in common. Thread-safe; makes no request itself.
+
+    :param session: where settings and credentials are from; by default botocore's usual chain.
+    """
+
+    def __init__(self, bucket: str, session: Session | None = None) -> None:
+        from botocore.config import Config
+        from botocore.session import get_session
+
+        session = session or get_session()
+        credentials = session.get_credentials()
+        if credentials is None:
+            raise CredentialsRefused(f"s3://{bucket}", "there are none")
+        self._credentials = credentials
+        with translated(f"s3://{bucket}", "s3:GetObject"):
+            client: Any = session.create_client("s3", config=Config(signature_version="s3v4"))
+            url = client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": SAMPLE_KEY})
+        parts = urlsplit(url)
+        self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", parts.port
+        self._netloc = parts.netloc
+        self._path = parts.path.removesuffix(SAMPLE_KEY)
+        # <access key>/<date>/<region>/s3/aws4_request: the region that botocore signs for.
+        self._region = parse_qs(parts.query)["X-Amz-Credential"][0].split("/")[-3]
+        self._ca_bundle = session.get_config_variable("ca_bundle")
+        self._lock = threading.Lock()
+        self._context: ssl.SSLContext | None = None
+
+    def connect(self, timeout: float) -> HTTPConnection:
+        """A connection, not yet opened. `timeout` in seconds."""
+        if self._scheme == "http":
+            return HTTPConnection(self._host, self._port, timeout=timeout)
+        return HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls())
+
+    def signed(self, key: str, byte_range: str | None) -> tuple[str, dict[str, str]]:
+        """Path and headers of a GET. Signed in headers, not in the URL: bucket policies may forbid the latter.
+
+        :param byte_range: the value of `Range`; None for the whole object.
+        :raises CredentialsRefused: the credentials have run out and cannot be renewed.
+        """
+        from botocore.auth import S3SigV4Auth
+        from botocore.awsrequest import AWSRequest
+
+        path = self._path + quote(key, safe="/~")
+        headers = {"Range": byte_range} if byte_range else {}
+        request = AWSRequest("GET", f"{self._scheme}://{self._netloc}{path}", headers=headers)
+        with translated(key, "s3:GetObject"):
+            S3SigV4Auth(self._credentials.get_frozen_credentials(), "s3", self._region).add_auth(request)
+        return path, dict(request.headers.items())
+
+    def _tls(self) -> ssl.SSLContext:
+        from botocore.httpsession import get_cert_path
+
+        with self._lock:
+            if self._context is None:
+                self._context = ssl.create_default_context(cafile=self._ca_bundle or get_cert_path(True))
+            return self._context

