@@ -4,30 +4,27 @@ Wanted are one or two keys: a graph's, and its weights' where they are stored ap
 together, under the lease of the first that is missing, and published in the opposite order: who finds the first finds
 the rest. Nothing is visible to others before its manifest, which the store accepts once.
 
-A waiter's poll is one request, for the lease: it tells whether the holder is alive, has finished or has failed.
-Manifests are looked for when it changes hands. An explanation of the miss reads every manifest of the store, so of a
-fleet only the one that compiles, or must fail, asks for it.
+A waiter's poll is one request, for the lease: it tells whether the holder is alive. Manifests and failures are looked
+for when it is not held any more. An explanation of the miss reads every manifest of the store, so of a fleet only the
+one that compiles, or must fail, asks for it.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from handler.artifacts import layout, lease
-from handler.artifacts.compile_errors import AcquireTimedOut, CompileFailed, LeaseLost, NoEntry
+from handler.artifacts.acquire_options import Acquired, Compile, Listener, OnMiss, Options, Restore, unheard
+from handler.artifacts.compile import LeasedCompile
+from handler.artifacts.compile_errors import AcquireTimedOut, NoEntry
 from handler.artifacts.errors import ArtifactError, NotFound, StoreUnavailable
 from handler.artifacts.key import Key
-from handler.artifacts.lease import Contender, Lease
+from handler.artifacts.lease import Contender
 from handler.artifacts.lease_record import Standing
 from handler.artifacts.manifest import Manifest
 from handler.artifacts.miss import explain
 from handler.artifacts.negative_entry import NegativeEntries
-from handler.artifacts.publication import Ingredients
 from handler.artifacts.store import Store
 from handler.artifacts.timing import RealTime, Timing
 from handler.json_value import Json
@@ -35,76 +32,11 @@ from handler.json_value import Json
 LEASES = "leases/"
 
 
-class OnMiss(StrEnum):
-    """What to do about a miss: compile (or wait for whoever does), fail, or only ever wait for another to publish."""
-
-    COMPILE = "compile"
-    FAIL = "fail"
-    WAIT = "wait"
-
-
-@dataclass(frozen=True, slots=True)
-class Compilation:
-    """What a compiler is asked for.
-
-    :param directory: empty; to be filled with the artifacts as the engine loads them.
-    :param missing: the keys that have no entry.
-    :param deadline: monotonic seconds (`Timing.now`) by which it should have given up.
-    :param held: whether the lease is still ours; when not, the result serves this instance alone.
-    """
-
-    directory: Path
-    missing: tuple[Key, ...]
-    deadline: float
-    held: Callable[[], bool]
-
-
-# Fills `directory`. Raises CompileFailed for what would fail again; any other error is not remembered.
-Compile = Callable[[Compilation], None]
-# Brings entries to a directory: `restore.restore` with its source, paths and progress.
-Restore = Callable[[Sequence[Manifest], Path], object]
-Listener = Callable[[Mapping[str, Json]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Times in seconds.
-
-    :param poll: the mean between two polls of a waiter; each is drawn from a half to one and a half of it, so that a
-        fleet that began together does not ask together. 1,000 instances make 100 requests a second of it.
-    :param setting: the setting that `on_miss` is from, for errors.
-    """
-
-    on_miss: OnMiss = OnMiss.COMPILE
-    lease: float = lease.SECONDS
-    poll: float = 10.0
-    machine: Mapping[str, str] = field(default_factory=dict)
-    setting: str = "ENDPOINT_ON_MISS"
-
-
-@dataclass(frozen=True, slots=True)
-class Acquired:
-    """Artifacts on this machine.
-
-    :param path: what the engine loads: the target when restored, a directory beside it when compiled here.
-    :param published: whether what was compiled here is in the store: not when the lease was lost, or the store failed.
-    """
-
-    path: Path
-    compiled: bool
-    published: bool
-    manifests: tuple[Manifest, ...] = ()
-
-
-def unheard(event: Mapping[str, Json]) -> None:
-    """For those who do not listen."""
-
-
 class Acquisition:
     """One start's search for its artifacts.
 
     :param keys: one or two, in the order in which the engine needs them.
-    :param target: the directory to restore to; `<target>.compiled` is where a compile is made.
+    :param target: the directory to restore to; a compile is made beside it.
     :param deadline: monotonic seconds (`Timing.now`) after which it gives up.
     """
 
@@ -129,9 +61,9 @@ class Acquisition:
         self._timing, self._random = timing or RealTime(), random or Random()
         self._failures = failures or NegativeEntries(store.objects, self._timing)
         self._began = self._timing.now()
-        self._machine = " ".join(self._options.machine.values())
-        self._contenders: dict[str, Contender] = {}
+        self._watched: tuple[Key, Contender] | None = None
         self._told: object = None
+        self._vanished = self._compiling = False
 
     def run(self) -> Acquired:
         """Returns with the artifacts, or raises.
@@ -142,36 +74,106 @@ class Acquisition:
         :raises AcquireTimedOut: the deadline passed.
         :raises ArtifactError: the store or the restore failed.
         """
-        trouble = ""
         while True:
+            doing = "waiting for another instance to publish them"
             try:
                 if (acquired := self._attempt()) is not None:
                     return acquired
-                trouble = ""
             except StoreUnavailable as error:
-                trouble = error.message  # a service that is away for a moment, during a wait of an hour
-                self._once("artifact_store_unavailable", reason=error.reason)
-            self._pause(trouble)
+                if self._compiling:
+                    raise
+                doing = error.message  # a service that is away for a moment, within a wait of an hour
+                self._once("artifact_store_unavailable", where=error.where, reason=error.reason)
+            self._pause(doing)
 
     def _attempt(self) -> Acquired | None:
         """One look at the store, and what follows from it; None when there is nothing to do but wait."""
-        contender = self._contenders.get(self._missing[0].digest) if self._contenders else None
-        if contender is not None:
-            standing = contender.look()
-            if standing is Standing.HELD:
-                self._waits_for(contender)
-                return None
-        found = self._find()
-        missing = tuple(key for key in self._keys if key.digest not in found)
-        if not missing:
-            return self._restored(tuple(found[key.digest] for key in self._keys))
-        if self._options.on_miss is OnMiss.FAIL:
-            raise NoEntry(self._store.uri, self._explained(missing[0]), self._options.setting)
-        self._missing = missing
-        self._failures.require_none(missing[0])
-        if contender is None or missing[0].digest not in self._contenders:
-            return self._first_look(missing)
-        if self._options.on_miss is OnMiss.WAIT:
-            self._once("artifact_wait", key=missing[0].digest, holder=None)
+        if self._watched and self._is_held(self._watched[1]):
             return None
-        return self._contend(contender, missing)
+        found = self._find()
+        missing = [key for key in self._keys if key.digest not in found]
+        if not missing:
+            return self._restored([found[key.digest] for key in self._keys])
+        first = missing[0]
+        if self._options.on_miss is OnMiss.FAIL:
+            raise NoEntry(self._store.uri, self._explain(first), self._options.setting)
+        self._failures.require_none(first)
+        if self._watched is None or self._watched[0] != first:
+            self._watched = first, self._contender(first)
+            if self._is_held(self._watched[1]):
+                return None
+        if self._options.on_miss is OnMiss.WAIT:
+            self._once("artifact_wait", key=first.digest, machine=None)
+            return None
+        return self._contend(self._watched[1])
+
+    def _contend(self, contender: Contender) -> Acquired | None:
+        if self._timing.now() >= self._deadline:
+            return None
+        predecessor = contender.record
+        if (lease := contender.take()) is None:
+            return None
+        if predecessor is not None and not predecessor.released:
+            self._tell({"event": "artifact_lease_taken_over", "machine": predecessor.machine, "fencing": lease.fencing})
+        lease.keep(lambda: self._tell({"event": "artifact_lease_lost"}), until=self._deadline)
+        try:
+            # Again, now that nobody else can publish: the last holder may have done so after we looked.
+            found = self._find()
+            missing = tuple(key for key in self._keys if key.digest not in found)
+            if missing:
+                self._failures.require_none(missing[0])
+                self._explain(missing[0])
+                self._compiling = True
+                work = LeasedCompile(self._store, lease, self._failures, self._options, self._tell, self._timing)
+                return work.run(self._compile, self._target, missing, tuple(found.values()), self._deadline)
+        finally:
+            lease.release()
+        return self._restored([found[key.digest] for key in self._keys])
+
+    def _contender(self, key: Key) -> Contender:
+        machine = " ".join(self._options.machine.values())
+        name = f"{LEASES}{key.kind}/{key.digest}"
+        return Contender(self._store.objects, name, self._timing, machine, self._options.lease)
+
+    def _is_held(self, contender: Contender) -> bool:
+        held = contender.look() is Standing.HELD
+        if held and contender.record is not None:
+            record = contender.record
+            self._once("artifact_wait", key=self._keys[0].digest, machine=record.machine, fencing=record.fencing)
+        return held
+
+    def _find(self) -> dict[str, Manifest]:
+        found = {key.digest: self._store.find(key.digest, key.kind) for key in self._keys}
+        return {digest: manifest for digest, manifest in found.items() if manifest is not None}
+
+    def _restored(self, manifests: Sequence[Manifest]) -> Acquired | None:
+        try:
+            self._restore(manifests, self._target)
+        except NotFound:
+            if self._vanished:
+                raise
+            self._vanished = True  # deleted after it was found: it is a miss now. Twice: the entry is damaged
+            return None
+        self._tell({"event": "artifact_restored", "keys": [manifest.key for manifest in manifests]})
+        return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
+
+    def _explain(self, key: Key) -> str:
+        try:
+            miss = explain(key, self._store.entries(key.kind))
+        except ArtifactError as error:
+            self._tell({"event": "artifact_miss", "key": key.digest, "kind": key.kind, "problem": error.message})
+            return f"No entry for key {key.digest[:16]}; what there is cannot be listed: {error.message}"
+        self._tell(miss.event())
+        return miss.text()
+
+    def _pause(self, doing: str) -> None:
+        left = self._deadline - self._timing.now()
+        if left <= 0:
+            raise AcquireTimedOut(self._timing.now() - self._began, doing)
+        self._timing.sleep(min(left, self._options.poll * self._random.uniform(0.5, 1.5)))
+
+    def _once(self, event: str, **values: Json) -> None:
+        """An event of a wait, unless it says what the last one said."""
+        if (event, values) != self._told:
+            self._told = event, values
+            self._tell({"event": event, **values})

@@ -9,23 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from handler.artifacts.asked_config import asked_for, text_override, vision_override
 from handler.artifacts.canonical import normal
 from handler.json_value import Json
 from handler.neuron.finding import Finding, Severity
 from handler.neuron.plan import EnginePlan
 
 MISSING = object()
-# NeuronConfig's key, and the engine argument that the plugin fills it from when no override does (same file,
-# `_get_default_neuron_config`).
-FROM_ARGUMENTS = {
-    "tp_degree": "tensor_parallel_size",
-    "seq_len": "max_model_len",
-    "max_context_length": "max_model_len",
-    "torch_dtype": "dtype",
-    "is_prefix_caching": "enable_prefix_caching",
-    "pa_num_blocks": "num_gpu_blocks_override",
-    "pa_block_size": "block_size",
-}
 # Keys whose saved value says where something was when it was compiled.
 PLACES = frozenset({"quantized_checkpoints_path", "lora_config", "lora_ckpt_json", "skip_warmup"})
 DTYPES = {"half": "float16", "float": "float32"}
@@ -63,10 +53,10 @@ def cross_check(
         return (_unreadable(),)
     findings = [
         _finding(setting, name, config.get(name), asked)
-        for name, setting, asked in _asked(plan, lnc)
+        for name, setting, asked in asked_for(plan, lnc)
         if name not in PLACES and not _same(name, config.get(name, MISSING), asked)
     ]
-    vision = _vision_override(plan)
+    vision = vision_override(plan)
     saved_vision = _part(saved, "vision_config") or {}
     findings += [
         _finding(f"vision_neuron_config.{name}", name, saved_vision.get(name), asked)
@@ -89,55 +79,14 @@ def _part(saved: Mapping[str, Json], part: str) -> Mapping[str, Json] | None:
     return None
 
 
-def _override(plan: EnginePlan) -> dict[str, Json]:
-    """The override for the text model: the whole of it, or its part of a multimodal one."""
-    override = _raw_override(plan)
-    text = override.get("text_neuron_config")
-    return text if isinstance(text, dict) else {k: v for k, v in override.items() if not k.endswith("_neuron_config")}
-
-
-def _vision_override(plan: EnginePlan) -> dict[str, Json]:
-    vision = _raw_override(plan).get("vision_neuron_config")
-    return vision if isinstance(vision, dict) else {}
-
-
-def _raw_override(plan: EnginePlan) -> dict[str, Json]:
-    additional = plan.engine_args.get("additional_config")
-    for holder in (additional if isinstance(additional, dict) else {}, plan.engine_args):
-        override = holder.get("override_neuron_config")
-        if isinstance(override, dict):
-            return override
-    return {}
-
-
-def _asked(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
-    """NeuronConfig's key, the setting it is asked by, and the value. An override beats an argument."""
-    override = _override(plan)
-    for name, argument in FROM_ARGUMENTS.items():
-        value = plan.engine_args.get(argument)
-        if name in override or value is None or value == "auto" or _depends(name, plan):
-            continue
-        yield name, argument, value
-    for name, value in override.items():
-        if name not in {"on_device_sampling_config", "logical_nc_config"}:
-            yield name, f"override_neuron_config.{name}", value
-    wanted = lnc if lnc is not None else override.get("logical_nc_config")
-    if wanted is not None:
-        yield "logical_nc_config", "logical_nc_config", wanted
-
-
-def _depends(name: str, plan: EnginePlan) -> bool:
-    """Whether the plugin fills a key from something else: the block is the length unless there are blocks, and with
-    chunked prefill the longest prompt is a chunk."""
-    if name == "pa_block_size":
-        return not plan.engine_args.get("enable_prefix_caching")
-    return name == "max_context_length" and bool(plan.engine_args.get("enable_chunked_prefill"))
-
-
 def _batching(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]:
     """Sequences decoded at once: `max_num_seqs` is `batch_size`, except with chunked prefill, where that is 1."""
     asked = plan.engine_args.get("max_num_seqs")
-    if not isinstance(asked, int) or "batch_size" in _override(plan) or plan.engine_args.get("enable_chunked_prefill"):
+    if (
+        not isinstance(asked, int)
+        or "batch_size" in text_override(plan)
+        or plan.engine_args.get("enable_chunked_prefill")
+    ):
         return
     if config.get("batch_size") != asked:
         yield _finding("max_num_seqs", "batch_size", config.get("batch_size"), asked)
@@ -145,7 +94,7 @@ def _batching(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]
 
 def _sampling(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]:
     """On the device unless the override says null; the override's own keys must be the saved ones."""
-    override = _override(plan)
+    override = text_override(plan)
     asked = override.get("on_device_sampling_config", {})
     saved = config.get("on_device_sampling_config")
     setting = "override_neuron_config.on_device_sampling_config"

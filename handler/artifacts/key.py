@@ -6,13 +6,13 @@ one checkpoint's content for one graph. What is left out of both, and why, is in
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from handler.artifacts import left_out
 from handler.artifacts.canonical import canonical, digest, normal
 from handler.artifacts.checkpoint_identity import CheckpointIdentity
+from handler.artifacts.compile_environment import compile_environment
 from handler.json_value import Json
 from handler.neuron.plan import EnginePlan
 
@@ -101,7 +101,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
         "pipeline_parallel_size": arguments.pop("pipeline_parallel_size", 1),
         "model": _clear(_without(inputs.checkpoint.config, left_out.MODEL_CONFIG)),
         "tensors": inputs.checkpoint.shape,
-        "env": _environment(inputs),
+        "env": _clear(compile_environment(inputs.environ, inputs.plan.env)),
     }
     if inputs.target.lnc is not None:
         fields["lnc"] = inputs.target.lnc
@@ -179,36 +179,3 @@ def _short(value: Json) -> Json:
 
 def _shape_of(checkpoint: CheckpointIdentity) -> str:
     return digest([_without(checkpoint.config, left_out.MODEL_CONFIG), checkpoint.shape])
-
-
-def _environment(inputs: KeyInputs) -> dict[str, Json]:
-    """The plan's variables, and whichever of the process's the compiler reads; the plan's win."""
-    compiler = {name: value for name, value in inputs.environ.items() if left_out.COMPILER.fullmatch(name)}
-    found: dict[str, Json] = {}
-    for name, value in {**compiler, **inputs.plan.env}.items():
-        if name in left_out.ENVIRONMENT or left_out.SECRET.search(name):
-            continue
-        text = _flags(value) if name in {"NEURON_CC_FLAGS", "XLA_FLAGS"} else value.strip()
-        if text:
-            found[name] = text
-    return _clear(found)
-
-
-def _flags(text: str) -> str:
-    """Compiler flags in their order, without those that say where things are."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip and not word.startswith("-"):
-            skip = False
-            continue
-        skip = False
-        if left_out.FLAGS.fullmatch(word.partition("=")[0]):
-            skip = "=" not in word and bool(left_out.FLAGS_WITH_VALUE.fullmatch(word))
-            continue
-        kept.append(word)
-    return shlex.join(kept)

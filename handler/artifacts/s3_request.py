@@ -6,6 +6,7 @@ boto3 downloads at some 200 MB/s for one process, all of it its own CPU time, so
 
 from __future__ import annotations
 
+import os
 import ssl
 import threading
 from http.client import HTTPConnection, HTTPSConnection
@@ -16,7 +17,7 @@ from handler.artifacts.errors import CredentialsRefused
 from handler.artifacts.s3_errors import translated
 
 if TYPE_CHECKING:
-    from botocore.session import Session
+    from boto3.session import Session
 
 # A key that any addressing style leaves as it is: what stands before it in a URL is the bucket's address.
 SAMPLE_KEY = "key"
@@ -25,20 +26,26 @@ SAMPLE_KEY = "key"
 class S3Requests:
     """What one bucket's requests have in common. Thread-safe; makes no request itself.
 
-    :param session: where settings and credentials are from; by default botocore's usual chain.
+    :param session: where settings and credentials are from; by default boto3's own, which the store uses as well and
+        which has read its service model already. Of a CA bundle only the variables are heeded (AWS_CA_BUNDLE,
+        REQUESTS_CA_BUNDLE), not the configuration file's `ca_bundle`.
     """
 
     def __init__(self, bucket: str, session: Session | None = None) -> None:
+        import boto3
         from botocore.config import Config
-        from botocore.session import get_session
 
-        session = session or get_session()
+        if session is None:
+            if boto3.DEFAULT_SESSION is None:
+                boto3.setup_default_session()
+            session = boto3.DEFAULT_SESSION
+            assert session is not None
         credentials = session.get_credentials()
         if credentials is None:
             raise CredentialsRefused(f"s3://{bucket}", "there are none")
         self._credentials = credentials
         with translated(f"s3://{bucket}", "s3:GetObject"):
-            client: Any = session.create_client("s3", config=Config(signature_version="s3v4"))
+            client: Any = session.client("s3", config=Config(signature_version="s3v4"))
             url = client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": SAMPLE_KEY})
         parts = urlsplit(url)
         self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", parts.port
@@ -46,7 +53,6 @@ class S3Requests:
         self._path = parts.path.removesuffix(SAMPLE_KEY)
         # <access key>/<date>/<region>/s3/aws4_request: the region that botocore signs for.
         self._region = parse_qs(parts.query)["X-Amz-Credential"][0].split("/")[-3]
-        self._ca_bundle = session.get_config_variable("ca_bundle")
         self._lock = threading.Lock()
         self._context: ssl.SSLContext | None = None
 
@@ -75,7 +81,8 @@ class S3Requests:
     def _tls(self) -> ssl.SSLContext:
         from botocore.httpsession import get_cert_path
 
+        bundle = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE")
         with self._lock:
             if self._context is None:
-                self._context = ssl.create_default_context(cafile=self._ca_bundle or get_cert_path(True))
+                self._context = ssl.create_default_context(cafile=bundle or get_cert_path(True))
             return self._context

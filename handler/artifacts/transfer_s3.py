@@ -11,9 +11,10 @@ import threading
 import time
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from ssl import SSLCertVerificationError
 from typing import NoReturn
 
-from handler.artifacts.errors import NotFound
+from handler.artifacts.errors import NotFound, StoreUnavailable
 from handler.artifacts.manifest import FileEntry
 from handler.artifacts.s3_errors import translated
 from handler.artifacts.s3_request import S3Requests
@@ -62,6 +63,8 @@ class S3Reader:
             reply = self._reply = self._send(path, headers, timeout)
             if reply.status not in {200, 206}:
                 self._refuse(reply, location.uri)
+        except SSLCertVerificationError as error:
+            raise StoreUnavailable(location.uri, f"{error.verify_message}; AWS_CA_BUNDLE names the CAs") from error
         except (OSError, HTTPException) as error:
             raise _interrupted(error) from error
         # A server on loopback may answer a range with 200; what counts is which bytes it says it sends.

@@ -65,7 +65,7 @@ def to_document(config: EndpointConfig) -> str:
     import yaml
 
     settings = {
-        kind.name: json_value(getattr(config, kind.name))
+        kind.name: without_secrets(json_value(getattr(config, kind.name)), secrets(config))
         for kind in fields().values()
         if not kind.secret and _is_set(config, kind)
     }

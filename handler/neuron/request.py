@@ -71,7 +71,8 @@ class Request:
         """What the user called a NeuronConfig key."""
         given = self.config.source(f"neuron_config.{name}").name
         whole = self.config.source("neuron_config").name
-        return given or self.named_by.get(f"neuron_config.{name}") or (f"{whole}.{name}" if whole else name)
+        named = given or self.named_by.get(f"neuron_config.{name}") or (f"{whole}.{name}" if whole else name)
+        return named or "neuron_config"
 
 
 def read_request(config: EndpointConfig) -> tuple[Request, list[Finding]]:
@@ -103,8 +104,9 @@ class _Reader:
                 self._take_additional(given, value)
             elif name == "speculative_config":
                 self._take_speculative(given, value)
-            elif name in PLAIN and value is not None:
-                self._take_plain(name, value, PLAIN[name], self._argument(given))
+            elif name in PLAIN:
+                if value is not None:
+                    self._take_plain(name, value, PLAIN[name], self._argument(given))
             else:
                 self.extra[name] = value
 

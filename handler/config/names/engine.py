@@ -60,7 +60,9 @@ def canonical(name: str) -> str:
 def is_known(name: str) -> bool:
     """vLLM, in some version, has it."""
     name = canonical(name)
-    return any(each in known() or each in OPENED or each in server_arguments() for each in (name, name[3:]))
+    if name in known() or name in OPENED or name in server_arguments():
+        return True
+    return name.startswith("no_") and is_flag(name.removeprefix("no_"))
 
 
 def is_flag(name: str) -> bool:

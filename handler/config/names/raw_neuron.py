@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from handler.config.assignment import Assignment, assign
+from handler.errors import SettingError
 from handler.json_value import Json
 
 # Multimodal configurations: the override may hold nothing but these two.
@@ -19,11 +20,13 @@ def translate(given: Mapping[str, Json], setting: str, via: str = "") -> list[As
     """One assignment a key.
 
     :param via: the keys between the setting and this object, as the user spelled them.
-    :raises SettingError: a multimodal configuration that is none.
+    :raises SettingError: a key without a name, or a multimodal configuration that is none.
     """
     found = []
     for key, value in given.items():
         path = f"{via}.{key}" if via else key
+        if not key.strip():
+            raise SettingError(f"{setting}.{path}", "a key is empty", "Name it, or remove it.")
         if key in FIELDS:
             found.append(assign(key, value, setting, path))
         else:

@@ -76,7 +76,7 @@ class Case:
         if name in self.draft.raw:
             return self.draft.request.key(name)
         field = FIELD_OF.get(name, name)
-        return self.draft.request.setting(field)
+        return self.draft.request.setting(field) or "neuron_config"
 
 
 Check = Callable[[Case], Iterator[Finding]]

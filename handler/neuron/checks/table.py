@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.checks.arguments import ARGUMENTS
 from handler.neuron.checks.case import Check
 from handler.neuron.checks.features import unsupported
 from handler.neuron.checks.graph import GRAPH
@@ -16,6 +17,7 @@ from handler.neuron.checks.topology import TOPOLOGY
 
 CHECKS: Final[tuple[Check, ...]] = (
     unsupported,
+    *ARGUMENTS,
     *START,
     *TOPOLOGY,
     spelling,

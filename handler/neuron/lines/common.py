@@ -15,6 +15,8 @@ DEFAULT_LENGTH: Final = 4096
 # The plugin's own default (vllm-project/vllm-neuron, vllm_neuron/platform.py).
 DEFAULT_SEQUENCES: Final = 32
 COPIED: Final = ("dtype", "max_num_seqs", "max_model_len", "tensor_parallel_size")
+# vLLM 0.7.2 and 0.9.1 have them, 0.11 does not.
+LEGACY_ARGUMENTS: Final = ("device", "use_v2_block_manager", "speculative_max_model_len")
 # Variables of one line that another would carry along in silence.
 FORK_VARIABLES: Final = (
     "VLLM_NEURON_FRAMEWORK",
@@ -38,6 +40,15 @@ def spell_vllm(draft: Draft) -> None:
             args[name] = value
     args.update(draft.request.extra)
     draft.additional.update(draft.request.additional)
+
+
+def leave_out_legacy(draft: Draft) -> None:
+    """Arguments of the fork's vLLM, which later versions do not have and end on."""
+    for name in LEGACY_ARGUMENTS:
+        if name in draft.args:
+            del draft.args[name]
+            why = f"the vLLM of {draft.line} has no argument {name}, and ends on it; the plan leaves it out"
+            draft.inform("argument-left-out", draft.request.setting(name), why, "Leave it out.")
 
 
 def spell_environment(draft: Draft, *, fork: bool = False) -> None:

@@ -117,7 +117,7 @@ def spell_speculation(draft: Draft, framework: str) -> None:
     if draft.line == "fork-0.7.2":
         draft.args["speculative_model"] = speculative["model"]
         draft.args["num_speculative_tokens"] = speculative["num_speculative_tokens"]
-        draft.args["speculative_max_model_len"] = length
+        draft.args.setdefault("speculative_max_model_len", length)
     else:
         del speculative["method"]
         draft.args["speculative_config"] = {**speculative, "max_model_len": length}

@@ -14,6 +14,7 @@ from handler.neuron.lines.common import (
     complete_degree,
     complete_length,
     complete_sequences,
+    leave_out_legacy,
     spell_environment,
     spell_vllm,
 )
@@ -55,6 +56,7 @@ COPIED: Final = ("enable_prefix_caching", "block_size", "num_gpu_blocks_override
 def spell(draft: Draft) -> None:
     """Engine arguments of the native plugin."""
     spell_vllm(draft)
+    leave_out_legacy(draft)
     spell_environment(draft)
     complete_length(draft)
     complete_sequences(draft)

@@ -6,6 +6,7 @@ NxD Inference"; AWS Neuron 2.29 release notes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from handler.neuron.lines.base import Keys, Line
@@ -15,6 +16,7 @@ from handler.neuron.lines.common import (
     complete_degree,
     complete_length,
     complete_sequences,
+    leave_out_legacy,
     spell_environment,
     spell_vllm,
 )
@@ -22,8 +24,9 @@ from handler.neuron.lines.draft import Draft
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.lora import spell_lora_plugin
-from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
+from handler.neuron.lines.nxd_keys import MULTIMODAL_KEYS, is_multimodal, spell_neuron_config
 from handler.neuron.lines.speculation import speculative_config
+from handler.neuron.request import conflict
 
 SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
 SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
@@ -44,6 +47,7 @@ BOTH: Final = frozenset(Feature) - NOT_BOTH
 def spell(draft: Draft) -> None:
     """Everything that vLLM 0.13 and 0.16 with the NxDI plugin are started with."""
     spell_vllm(draft)
+    leave_out_legacy(draft)
     spell_environment(draft)
     _translate_sampling_variable(draft)
     agree(draft, "max_model_len", "seq_len")
@@ -62,12 +66,22 @@ def spell(draft: Draft) -> None:
     else:
         spell_prefix_caching(draft)
     spell_lora_plugin(draft)
+    if is_multimodal(draft):
+        _refuse_beside_multimodal(draft)
     spell_fp8(draft)
     _complete_prompt_length(draft)
     if draft.override:
         draft.additional["override_neuron_config"] = dict(draft.override)
     if draft.additional:
         draft.args["additional_config"] = dict(draft.additional)
+
+
+def _refuse_beside_multimodal(draft: Draft) -> None:
+    """What other features put into the override, a multimodal model's may not hold."""
+    for key in draft.override:
+        if key not in MULTIMODAL_KEYS:
+            why = f"a multimodal model's override may not hold {key}"
+            draft.error("multimodal-override", key, why, "Do without the setting that asks for it.")
 
 
 def chunks(draft: Draft) -> bool:
@@ -100,8 +114,9 @@ def _translate_sampling_variable(draft: Draft) -> None:
         return
     why = f"{SAMPLING}=1 ends in a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null instead"
     draft.warn("sampling-variable", SAMPLING, why, "Set on_device_sampling to false and leave the variable out.")
-    if not is_multimodal(draft) and draft.raw.get("on_device_sampling_config") is None:
-        draft.override["on_device_sampling_config"] = None
+    if draft.config.on_device_sampling:
+        draft.findings.append(conflict(SAMPLING, value, draft.request.setting("on_device_sampling"), True))
+    draft.request = replace(draft.request, config=replace(draft.config, on_device_sampling=False))
 
 
 def _complete_prompt_length(draft: Draft) -> None:

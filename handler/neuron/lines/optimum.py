@@ -13,6 +13,7 @@ from handler.neuron.lines.common import (
     complete_degree,
     complete_length,
     complete_sequences,
+    leave_out_legacy,
     spell_environment,
     spell_vllm,
 )
@@ -33,10 +34,8 @@ FEATURES: Final = frozenset(
 def spell(draft: Draft) -> None:
     """vLLM's plain arguments; the platform sets the block size and turns prefix caching off itself."""
     spell_vllm(draft)
+    leave_out_legacy(draft)
     spell_environment(draft)
-    if draft.args.pop("device", None) is not None:
-        why = "vLLM 0.11, which optimum-neuron's plugin runs on, has no device argument; the plan leaves it out"
-        draft.inform("device-left-out", draft.request.setting("device"), why, "Leave it out.")
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)

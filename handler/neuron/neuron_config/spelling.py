@@ -63,6 +63,9 @@ def check_keys(
 
 def _unknown(key: str, known: Mapping[str, Key], named: Named, strict: bool) -> Finding:
     near = nearest(key, known)
+    inner = nearest(key, SAMPLING_KEYS) if known is not SAMPLING_KEYS and "on_device_sampling_config" in known else None
+    if near is None and inner is not None:
+        near = f"on_device_sampling_config.{inner}"
     mend = f"Did you mean '{near}'?" if near else "Leave it out, or check its spelling in NxD Inference's NeuronConfig."
     why = f"'{key[:80]}' is not a key that is read: it would be ignored with at most a log line"
     severity = Severity.ERROR if strict or near else Severity.WARNING

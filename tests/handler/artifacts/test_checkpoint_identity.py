@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,5 @@ def test_no_configuration_at_all(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda body: len(body).to_bytes(8, "little") + body))
 def test_no_bytes_break_the_reader_of_headers(body: bytes) -> None:
-    try:
+    with suppress(BrokenFile):
         tensors(lambda start, length: body[start : start + length], len(body))
-    except BrokenFile as error:
-        assert str(error).startswith("has ")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from typing import cast
 
 import pytest
 from artifact_files import KEY, ingredients, write_artifacts
@@ -84,8 +86,6 @@ def test_by_count_the_newest_stay_and_pinned_ones_do_not_count(tmp_path: Path) -
     for number in range(5):
         path = store.objects.location(layout.manifest_name("graph", KEYS[number])).path
         assert path is not None
-        import os
-
         os.utime(path, (1000 + number, 1000 + number))
     store.pin(KEYS[0], "graph")
     assert store.expire(keep=2) == [(KEYS[2], "graph"), (KEYS[1], "graph")]
@@ -146,7 +146,7 @@ def test_a_collection_between_any_two_steps_of_a_publication_loses_nothing(
         assert store.collect().condemned == 2
         at(2 * GRACE + 120)
         interrupted = Interrupted(store.objects, step, store.collect)
-        Store(interrupted).publish(directory, ingredients(KEYS[1]))
+        Store(cast(ObjectStore, interrupted)).publish(directory, ingredients(KEYS[1]))
         assert store.verify(KEYS[1], "graph") == (), step
         store.collect()
         assert store.verify(KEYS[1], "graph") == (), step

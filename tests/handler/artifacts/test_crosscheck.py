@@ -129,7 +129,7 @@ def test_a_multimodal_model_has_two_configurations() -> None:
     (finding,) = cross_check(both, plan(override))
     assert finding.setting == "vision_neuron_config.batch_size"
     assert "batch_size = 1, and 2" in finding.why
-    text = {**override, "text_neuron_config": {"tp_degree": 4, "batch_size": 4}}
+    text: dict[str, Json] = {**override, "text_neuron_config": {"tp_degree": 4, "batch_size": 4}}
     assert "tp-degree" in names(both, plan(text))
 
 

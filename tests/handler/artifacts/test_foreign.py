@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +149,8 @@ def test_no_damage_to_a_zip_breaks_the_check(data: st.DataObject) -> None:
         at = data.draw(st.integers(max(0, len(body) - 400), len(body) - 1))
         body[at] = data.draw(st.integers(0, 255))
     damaged = bytes(body[: data.draw(st.integers(0, len(body)))])
-    try:
+    with suppress(BrokenFile):
         check_torchscript(lambda start, length: damaged[start : start + length], len(damaged))
-    except BrokenFile as error:
-        assert str(error).startswith("is ")
 
 
 def test_a_directory_that_claims_gigabytes_is_not_read() -> None:

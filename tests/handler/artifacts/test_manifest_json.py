@@ -25,7 +25,7 @@ MANIFEST = Manifest(
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    value = json.loads(manifest_json.written(MANIFEST))
+    value: dict[str, Any] = json.loads(manifest_json.written(MANIFEST))
     value["manifest"].update(changes)
     return value
 

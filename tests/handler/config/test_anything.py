@@ -6,7 +6,7 @@ import contextlib
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from handler.config.endpoint import EndpointConfig
@@ -29,6 +29,7 @@ NAMES = st.sampled_from(
         "ENDPOINT_MAX_BODY_MB",
         "SM_VLLM_ADDITIONAL_CONFIG",
         "SM_VLLM_LORA_MODULES",
+        "SM_VLLM_OVERRIDE_NEURON_CONFIG",
         "SAGEMAKER_BASE_DIR",
         "SAGEMAKER_BIND_TO_PORT",
         "SM_ON_BATCH_SIZE",
@@ -82,6 +83,7 @@ def survives(environ: dict[str, str], body: bytes | None = None) -> None:
 
 
 @settings(max_examples=400, deadline=None)
+@example({"SM_VLLM_OVERRIDE_NEURON_CONFIG": '{"": true}'})
 @given(st.dictionaries(st.one_of(NAMES, PREFIXED), TEXTS, max_size=6))
 def test_any_environment(environ: dict[str, str]) -> None:
     survives(environ)

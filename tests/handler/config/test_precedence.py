@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from reading import one_refusal, read, refused
 
+from handler.config.assignment import Assignment, Given
 from handler.config.load import load
+from handler.config.merge import merge
 from handler.config.source import Origin, Overridden, Source
 
 MODEL = "/models/m"
@@ -28,6 +30,12 @@ def test_the_stronger_source_wins_and_each_value_knows_its_own() -> None:
     assert config.source("max_model_len") == Source(Origin.MODEL_FILE, "option.max_model_len", lmi)
     assert config.source("tensor_parallel_size") == Source(Origin.ARTIFACTS, "tp_degree", "/neff/neuron_config.json")
     assert config.source("async_mode").origin is Origin.DEFAULT
+
+
+def test_the_order_in_which_sources_are_read_does_not_matter() -> None:
+    weak = Given(Assignment("max_num_seqs", 1), Source(Origin.ARTIFACTS, "batch_size"))
+    strong = Given(Assignment("max_num_seqs", 2), Source(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
+    assert merge([weak, strong]).values == merge([strong, weak]).values == {"max_num_seqs": 2}
 
 
 def test_what_was_overridden_is_kept_strongest_first() -> None:

@@ -69,3 +69,21 @@ def warnings(result: Outcome) -> list[str]:
 def completed(result: Outcome) -> set[str]:
     """What the plan chose for the user, by name."""
     return {finding.setting for finding in result.findings if finding.code == "completed"}
+
+
+def starts(plan: EnginePlan) -> None:
+    """The facts of a start on vLLM 0.16 with plugin 0.5, asserted of a plan (docs: platform.py, model_loader)."""
+    args = plan.engine_args
+    assert isinstance(args["max_model_len"], int)
+    assert isinstance(args["max_num_seqs"], int)
+    assert args["max_num_seqs"] >= 1
+    assert "quantization" not in args
+    assert args["enable_prefix_caching"] in (True, False), "left out, vLLM turns it on"
+    if args["enable_prefix_caching"]:
+        assert isinstance(args["block_size"], int)
+        needed = -(-args["max_model_len"] // args["block_size"]) * args["max_num_seqs"]
+        assert isinstance(args["num_gpu_blocks_override"], int)
+        assert args["num_gpu_blocks_override"] >= needed
+    additional = args.get("additional_config") or {}
+    assert isinstance(additional, dict)
+    assert "override-neuron-config" not in additional

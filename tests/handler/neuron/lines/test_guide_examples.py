@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import TRN1, TRN2, completed, outcome, planned, warnings
-
-from handler.neuron.plan import EnginePlan
+from neuron_plans import TRN1, TRN2, completed, outcome, planned, starts, warnings
 
 TINY = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 TINY_SETTINGS: dict[str, Any] = {"model": TINY, "max_num_seqs": 4, "max_model_len": 128, "tensor_parallel_size": 32}
@@ -375,24 +373,6 @@ def test_an_example_comes_out_as_its_line_spells_it(name: str) -> None:
     assert dict(plan.env) == env
 
 
-def starts(plan: EnginePlan) -> None:
-    """The facts of a start on vLLM 0.16 with plugin 0.5, asserted of a plan (docs: platform.py, model_loader)."""
-    args = plan.engine_args
-    assert isinstance(args["max_model_len"], int)
-    assert isinstance(args["max_num_seqs"], int)
-    assert args["max_num_seqs"] >= 1
-    assert "quantization" not in args
-    assert args["enable_prefix_caching"] in (True, False), "left out, vLLM turns it on"
-    if args["enable_prefix_caching"]:
-        assert isinstance(args["block_size"], int)
-        needed = -(-args["max_model_len"] // args["block_size"]) * args["max_num_seqs"]
-        assert isinstance(args["num_gpu_blocks_override"], int)
-        assert args["num_gpu_blocks_override"] >= needed
-    additional = args.get("additional_config") or {}
-    assert isinstance(additional, dict)
-    assert "override-neuron-config" not in additional
-
-
 PORTABLE = [
     name
     for name, (line, settings, _, _) in EXAMPLES.items()
@@ -403,6 +383,13 @@ PORTABLE = [
 @pytest.mark.parametrize("name", PORTABLE)
 def test_an_example_of_the_user_guide_starts_on_the_default_line(name: str) -> None:
     starts(planned("nxdi-0.16", **EXAMPLES[name][1]))
+
+
+def test_an_example_of_the_fork_is_typed_as_it_stands_on_the_default_line() -> None:
+    typed = {**TUTORIAL, "block_size": 2048, "skip_warmup": True, "engine_args": {"device": "neuron"}}
+    plan = planned("nxdi-0.16", **typed)
+    starts(plan)
+    assert "device" not in plan.engine_args
 
 
 def test_the_quick_start_says_what_it_chose() -> None:

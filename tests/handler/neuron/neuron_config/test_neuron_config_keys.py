@@ -15,6 +15,7 @@ UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
         "on_device_sampling_config.global_top_k",
         "global_topk",
     ),
+    ({"global_top_k": 64}, "global_top_k", "on_device_sampling_config.global_topk"),
     ({"enable_fused_speculatuon": True}, "enable_fused_speculatuon", "enable_fused_speculation"),
     ({"context_encoding_bucket": [128]}, "context_encoding_bucket", "context_encoding_buckets"),
     ({"chunked_prefill_config": {"max_num_seq": 4}}, "chunked_prefill_config.max_num_seq", "max_num_seqs"),

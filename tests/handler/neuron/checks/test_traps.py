@@ -1,0 +1,366 @@
+"""Each trap of vLLM on Neuron is found, by its code, with the setting at fault, and mended or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
+
+from handler.config.source import Origin, Source
+from handler.neuron.finding import Severity
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}
+QUANTIZED = {"quantized": True, "quantized_checkpoints_path": "/q"}
+SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
+Trap = tuple[str, dict[str, Any], Severity, str]
+
+TRAPS: dict[str, Trap] = {
+    # Starting at all.
+    "max-num-seqs": ("nxdi-0.16", {"max_num_seqs": 0}, ERROR, "max_num_seqs"),
+    "not-positive": ("nxdi-0.16", {"tensor_parallel_size": -1}, ERROR, "tensor_parallel_size"),
+    "bucket-not-positive": ("nxdi-0.16", {"context_encoding_buckets": (0, 128)}, ERROR, "context_encoding_buckets"),
+    "too-few-blocks": (
+        "nxdi-0.16",
+        {
+            "enable_prefix_caching": True,
+            "max_num_seqs": 4,
+            "max_model_len": 1000,
+            "block_size": 32,
+            "num_gpu_blocks_override": 124,
+        },
+        ERROR,
+        "num_gpu_blocks_override",
+    ),
+    "block-size-unused": ("nxdi-0.16", {"block_size": 32, "max_model_len": 128}, WARNING, "block_size"),
+    "length-beyond-model": ("nxdi-0.16", {"max_model_len": 200_000}, WARNING, "max_model_len"),
+    "bucket-coverage": (
+        "nxdi-0.16",
+        {"context_encoding_buckets": (128, 256), "max_model_len": 512},
+        WARNING,
+        "context_encoding_buckets",
+    ),
+    "token-budget-replaced": (
+        "nxdi-0.16",
+        {"engine_args": {"max_num_batched_tokens": 4096}},
+        WARNING,
+        "max_num_batched_tokens",
+    ),
+    "optimum-needs-export": ("optimum", {}, INFO, "model"),
+    "unsupported-model": ("nxdi-0.16", {"facts": llama(model_type="mamba")}, ERROR, "model"),
+    # Spelling.
+    "hyphenated-override": (
+        "nxdi-0.16",
+        {"engine_args": {"additional_config": {"override-neuron-config": {"skip_warmup": True}}}},
+        WARNING,
+        "additional_config.override-neuron-config",
+    ),
+    "broken-json": (
+        "nxdi-0.16",
+        {"engine_args": {"additional_config": '--"override-neuron-config" {"enable_bucketing": true}'}},
+        ERROR,
+        "additional_config",
+    ),
+    "wrong-type": ("nxdi-0.16", {"engine_args": {"max_num_seqs": "many"}}, ERROR, "max_num_seqs"),
+    "argument-of-another-version": (
+        "nxdi-0.16",
+        {"engine_args": {"num_lookahead_slots": 4}},
+        ERROR,
+        "num_lookahead_slots",
+    ),
+    "unknown-framework": (
+        "fork-0.7.2",
+        {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "neuron"}},
+        ERROR,
+        "VLLM_NEURON_FRAMEWORK",
+    ),
+    "framework-not-in-line": (
+        "nxdi-0.16",
+        {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}},
+        ERROR,
+        "VLLM_NEURON_FRAMEWORK",
+    ),
+    "legacy-variable": (
+        "nxdi-0.16",
+        {"neuron_env": {"NEURON_CONTEXT_LENGTH_BUCKETS": "128"}},
+        WARNING,
+        "NEURON_CONTEXT_LENGTH_BUCKETS",
+    ),
+    # Quantization.
+    "vllm-quantization": ("nxdi-0.16", {"quantization": "neuron_quant"}, ERROR, "quantization"),
+    "quantization-defaults": ("nxdi-0.16", {"neuron_config": QUANTIZED}, WARNING, "quantized"),
+    "all-modules-quantized": (
+        "nxdi-0.16",
+        {"quantization": "int8", "quantized_checkpoints_path": "/q"},
+        INFO,
+        "modules_to_not_convert",
+    ),
+    "quantization-off": (
+        "nxdi-0.16",
+        {"quantized_checkpoints_path": "/q"},
+        WARNING,
+        "quantized_checkpoints_path",
+    ),
+    "fp8-variable": (
+        "nxdi-0.16",
+        {
+            "quantization": "fp8",
+            "quantized_checkpoints_path": "/q",
+            "neuron_env": {"XLA_HANDLE_SPECIAL_SCALAR": "0"},
+        },
+        ERROR,
+        "XLA_HANDLE_SPECIAL_SCALAR",
+    ),
+    "quantization-from-checkpoint": ("native-0.24", {"quantization": "fp8"}, INFO, "quantization"),
+    "unsupported-quantization": (
+        "fork-0.7.2",
+        {"quantization": "awq", "neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}},
+        ERROR,
+        "quantization",
+    ),
+    # Sampling.
+    "on-device-sampling": ("nxdi-0.16", {}, INFO, "on_device_sampling"),
+    "static-sampling": (
+        "nxdi-0.16",
+        {"neuron_config": {"on_device_sampling_config": {"global_topk": 64}}},
+        WARNING,
+        "on_device_sampling_config",
+    ),
+    "global-topk": ("nxdi-0.16", {"global_topk": 1024}, WARNING, "global_topk"),
+    "global-topk-unused": ("nxdi-0.16", {"global_topk": 64, "on_device_sampling": False}, WARNING, "global_topk"),
+    "sampling-variable": ("nxdi-0.16", {"neuron_env": {SAMPLING: "1"}}, WARNING, SAMPLING),
+    "needs-on-device-sampling": (
+        "nxdi-0.16",
+        {**DRAFT, "on_device_sampling": False},
+        ERROR,
+        "on_device_sampling",
+    ),
+    # Lengths and caches.
+    "max-prompt-length": (
+        "nxdi-0.16",
+        {
+            "max_model_len": 2048,
+            "max_context_length": 1024,
+            "engine_args": {"additional_config": {"max_prompt_length": 2048}},
+        },
+        ERROR,
+        "additional_config.max_prompt_length",
+    ),
+    "prefix-caching-batch": (
+        "nxdi-0.16",
+        {"enable_prefix_caching": True, "max_num_seqs": 1},
+        ERROR,
+        "enable_prefix_caching",
+    ),
+    # Kernels.
+    "quantized-mlp-kernel": (
+        "nxdi-0.16",
+        {"quantized_mlp_kernel_enabled": True},
+        WARNING,
+        "quantized_mlp_kernel_enabled",
+    ),
+    "kernel-dtype": ("nxdi-0.16", {"qkv_kernel_enabled": True, "dtype": "float16"}, ERROR, "qkv_kernel_enabled"),
+    "kernels-dropped": ("nxdi-0.16", {"qkv_kernel_enabled": True, "instance": TRN1}, WARNING, "qkv_kernel_enabled"),
+    "flash-attention": ("nxdi-0.16", {"attn_kernel_enabled": False}, INFO, "attn_kernel_enabled"),
+    # Cores.
+    "line-platform": ("native-0.24", {"instance": INF2}, ERROR, "instance"),
+    "too-many-cores": ("nxdi-0.16", {"tensor_parallel_size": 128, "instance": TRN2}, ERROR, "tensor_parallel_size"),
+    "unusual-degree": ("nxdi-0.16", {"tensor_parallel_size": 12, "instance": INF2}, WARNING, "tensor_parallel_size"),
+    "padded-heads": ("nxdi-0.16", {"tensor_parallel_size": 24}, INFO, "tensor_parallel_size"),
+    "lnc": ("nxdi-0.16", {"logical_nc_config": 2, "instance": TRN1}, ERROR, "logical_nc_config"),
+    "visible-cores": (
+        "nxdi-0.16",
+        {"tensor_parallel_size": 8, "neuron_env": {"NEURON_RT_VISIBLE_CORES": "0-3"}},
+        ERROR,
+        "NEURON_RT_VISIBLE_CORES",
+    ),
+    # Drafts, adapters, checkpoints, artifacts.
+    "eagle-lm-head": (
+        "nxdi-0.16",
+        {"speculation": "eagle", "speculative_model": "yuhuili/EAGLE-x", "num_speculative_tokens": 5},
+        WARNING,
+        "speculative_model",
+    ),
+    "speculative-edge": ("nxdi-0.16", {**DRAFT, "speculation": "eagle"}, INFO, "max_model_len"),
+    "draft-model-undocumented": ("nxdi-0.16", DRAFT, INFO, "speculative_model"),
+    "speculation-without-length": (
+        "nxdi-0.16",
+        {"speculative_model": "/models/draft"},
+        ERROR,
+        "num_speculative_tokens",
+    ),
+    "speculation-without-draft": ("nxdi-0.16", {"speculation": "eagle"}, ERROR, "speculation"),
+    "unknown-speculation": (
+        "nxdi-0.16",
+        {"engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}},
+        ERROR,
+        "speculative_config",
+    ),
+    "speculation-with-lora": (
+        "nxdi-0.16",
+        {**DRAFT, "lora_modules": {"a": "/a"}, "lora_target_modules": ("q_proj",)},
+        ERROR,
+        "enable_lora",
+    ),
+    "lora-not-local": (
+        "nxdi-0.16",
+        {"lora_modules": {"sql": "org/adapter"}, "lora_target_modules": ("q_proj",)},
+        ERROR,
+        "lora_modules",
+    ),
+    "lora-without-adapters": (
+        "nxdi-0.16",
+        {"enable_lora": True, "lora_target_modules": ("q_proj",)},
+        ERROR,
+        "enable_lora",
+    ),
+    "lora-without-target-modules": ("nxdi-0.16", {"lora_modules": {"a": "/a"}}, ERROR, "lora_target_modules"),
+    "too-few-loras": (
+        "nxdi-0.16",
+        {"lora_modules": {"a": "/a", "b": "/b"}, "max_loras": 1, "lora_target_modules": ("q_proj",)},
+        ERROR,
+        "max_loras",
+    ),
+    "tied-embeddings": (
+        "nxdi-0.16",
+        {"model": "org/small", "facts": llama(local=False, tied_embeddings=True)},
+        ERROR,
+        "model",
+    ),
+    "artifacts-fixed": (
+        "nxdi-0.16",
+        {"compiled_artifacts": "/opt/ml/artifacts", "skip_warmup": True},
+        INFO,
+        "compiled_artifacts",
+    ),
+    "artifacts-maybe-unread": ("native-0.24", {"compiled_artifacts": "/a"}, WARNING, "compiled_artifacts"),
+    # Multimodal.
+    "multimodal-override": (
+        "nxdi-0.16",
+        {"vision_neuron_config": {"skip_warmup": True}, "neuron_config": {"cc_pipeline_tiling_factor": 1}},
+        ERROR,
+        "cc_pipeline_tiling_factor",
+    ),
+    # The native plugin.
+    "segment-sizes": (
+        "native-0.24",
+        {"neuron_config": {"kv_segment_size_buckets": [1000]}},
+        ERROR,
+        "kv_segment_size_buckets",
+    ),
+    "decode-lengths": (
+        "native-0.24",
+        {"max_model_len": 1024, "token_generation_buckets": (512, 1024)},
+        ERROR,
+        "token_generation_buckets",
+    ),
+    "largest-bucket": (
+        "native-0.24",
+        {"max_num_seqs": 4, "neuron_config": {"num_seqs_buckets": [1, 2]}},
+        ERROR,
+        "num_seqs_buckets",
+    ),
+    "mxfp4": ("native-0.24", {"quantization": "mxfp4", "instance": TRN2}, ERROR, "quantization"),
+    "language-only-nested": (
+        "native-0.24",
+        {"vision_neuron_config": {"mm_language_model_only": True}},
+        ERROR,
+        "vision_neuron_config.mm_language_model_only",
+    ),
+    # The fork.
+    "unknown-role": ("fork-0.9.1", {"disaggregation": "both"}, ERROR, "disaggregation"),
+    "nodes-without-master": ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 32}, ERROR, "MASTER_ADDR"),
+    "unknown-rank": (
+        "fork-0.9.1",
+        {"nodes": 2, "tensor_parallel_size": 32, "neuron_env": {"NEURON_RANK_ID": "7"}},
+        ERROR,
+        "NEURON_RANK_ID",
+    ),
+    "argument-left-out": ("nxdi-0.16", {"engine_args": {"device": "neuron"}}, INFO, "device"),
+}
+
+
+@pytest.mark.parametrize("code", TRAPS)
+def test_a_trap_is_found_named_and_mended(code: str) -> None:
+    line, given, severity, setting = TRAPS[code]
+    settings = {"facts": llama(), **given}
+    result = outcome(line, **settings)
+    finding = found(result, code)
+    assert finding.severity is severity
+    assert finding.setting == setting
+    assert finding.why
+    assert finding.mend
+    assert (result.plan is None) is bool(result.errors)
+
+
+def test_a_finding_names_the_variable_that_the_user_set() -> None:
+    sources = {"tensor_parallel_size": Source(Origin.ENVIRONMENT, "SM_VLLM_TENSOR_PARALLEL_SIZE")}
+    result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN1, sources=sources)
+    finding = found(result, "too-many-cores")
+    assert finding.setting == "SM_VLLM_TENSOR_PARALLEL_SIZE"
+    assert "32" in finding.mend
+
+
+CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [
+    ({"max_num_seqs": 4}, {"batch_size": 8}, {"batch_size", "max_num_seqs"}),
+    ({"max_model_len": 128}, {"seq_len": 256}, {"seq_len", "max_model_len"}),
+    ({"tensor_parallel_size": 8}, {"tp_degree": 16}, {"tp_degree", "tensor_parallel_size"}),
+    ({"enable_bucketing": True}, {"enable_bucketing": False}, {"enable_bucketing"}),
+    ({"quantization": "int8", "quantized_checkpoints_path": "/q"}, {"quantized": False}, {"quantized", "quantization"}),
+    (
+        {"global_topk": 64},
+        {"on_device_sampling_config": {"global_topk": 32}},
+        {"on_device_sampling_config.global_topk", "global_topk"},
+    ),
+    ({"on_device_sampling": False}, {"on_device_sampling_config": {"dynamic": True}}, {"on_device_sampling"}),
+    (
+        {"enable_prefix_caching": True, "max_num_seqs": 4, "block_size": 32},
+        {"pa_block_size": 64},
+        {"pa_block_size", "block_size"},
+    ),
+    (
+        {"enable_prefix_caching": True, "max_num_seqs": 4, "num_gpu_blocks_override": 999},
+        {"pa_num_blocks": 1000},
+        {"pa_num_blocks", "num_gpu_blocks_override"},
+    ),
+    ({"logical_nc_config": 2}, {"logical_nc_config": 1}, {"NEURON_LOGICAL_NC_CONFIG", "logical_nc_config"}),
+    ({"enable_prefix_caching": False}, {"is_prefix_caching": True}, {"is_prefix_caching", "enable_prefix_caching"}),
+]
+
+
+@pytest.mark.parametrize(("plain", "raw", "names"), CONFLICTS)
+def test_a_plain_setting_and_the_raw_override_may_not_differ(
+    plain: dict[str, Any], raw: dict[str, Any], names: set[str]
+) -> None:
+    result = outcome("nxdi-0.16", neuron_config=raw, **plain)
+    finding = found(result, "conflicting-settings")
+    assert finding.severity is ERROR
+    assert all(name in finding.why for name in names)
+
+
+def test_the_same_twice_is_no_conflict() -> None:
+    raw = {"batch_size": 4, "seq_len": 128, "tp_degree": 32, "enable_bucketing": True}
+    result = outcome(
+        "nxdi-0.16",
+        max_num_seqs=4,
+        max_model_len=128,
+        tensor_parallel_size=32,
+        enable_bucketing=True,
+        neuron_config=raw,
+    )
+    assert result.errors == ()
+
+
+def test_the_raw_override_fills_what_vllm_was_not_told() -> None:
+    result = outcome("nxdi-0.16", neuron_config={"batch_size": 4, "seq_len": 512, "tp_degree": 8})
+    assert result.plan is not None
+    args = result.plan.engine_args
+    assert (args["max_num_seqs"], args["max_model_len"], args["tensor_parallel_size"]) == (4, 512, 8)
+
+
+def test_clean_settings_give_no_warning() -> None:
+    result = outcome(
+        "nxdi-0.16", max_num_seqs=8, max_model_len=4096, tensor_parallel_size=32, facts=llama(), instance=TRN1
+    )
+    assert [finding for finding in result.findings if finding.severity is not INFO] == []

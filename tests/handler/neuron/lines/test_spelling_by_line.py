@@ -1,0 +1,427 @@
+"""One set of settings, each line's spelling of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from neuron_plans import TRN2, found, outcome, planned
+
+SHAPE: dict[str, Any] = {
+    "model": "/models/llama",
+    "max_num_seqs": 8,
+    "max_model_len": 4096,
+    "tensor_parallel_size": 32,
+}
+OFF = {"enable_prefix_caching": False}
+PER_REQUEST = {"dynamic": True, "deterministic": False}
+NXD = {"VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
+FP8_ENV = {"XLA_HANDLE_SPECIAL_SCALAR": "1", "UNSAFE_FP8FNCAST": "1"}
+EAGLE = {"speculation": "eagle", "speculative_model": "/models/eagle", "num_speculative_tokens": 5}
+DRAFT = {"speculative_model": "/models/draft", "num_speculative_tokens": 4}
+
+
+def nxdi(override: dict[str, Any], **args: Any) -> dict[str, Any]:
+    return {**SHAPE, **OFF, "additional_config": {"override_neuron_config": override}, **args}
+
+
+def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
+    given = {} if override is None else {"override_neuron_config": override}
+    return {**SHAPE, "block_size": 4096, "device": "neuron", **given, **args}
+
+
+def native(keys: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
+    given = {} if keys is None else {"additional_config": {"neuron_config": keys}}
+    return {**SHAPE, **given, **args}
+
+
+Spelled = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
+SPELLINGS: dict[str, Spelled] = {
+    "nxdi int8": (
+        "nxdi-0.16",
+        {"quantization": "int8", "quantized_checkpoints_path": "/q", "modules_to_not_convert": ("lm_head",)},
+        nxdi(
+            {
+                "quantized_checkpoints_path": "/q",
+                "modules_to_not_convert": ["lm_head"],
+                "quantized": True,
+                "quantization_dtype": "int8",
+                "quantization_type": "per_tensor_symmetric",
+            }
+        ),
+        {},
+    ),
+    "nxdi fp8": (
+        "nxdi-0.16",
+        {"quantization": "fp8", "quantized_checkpoints_path": "/q", "kv_cache_quant": True},
+        nxdi(
+            {
+                "quantized_checkpoints_path": "/q",
+                "kv_cache_quant": True,
+                "quantized": True,
+                "quantization_dtype": "f8e4m3",
+                "quantization_type": "per_channel_symmetric",
+            }
+        ),
+        FP8_ENV,
+    ),
+    "nxdi global top_k": (
+        "nxdi-0.16",
+        {"global_topk": 64},
+        nxdi({"on_device_sampling_config": {**PER_REQUEST, "global_topk": 64}}),
+        {},
+    ),
+    "nxdi CPU sampling": (
+        "nxdi-0.16",
+        {"on_device_sampling": False},
+        nxdi({"on_device_sampling_config": None}),
+        {},
+    ),
+    "nxdi CPU sampling by the variable": (
+        "nxdi-0.16",
+        {"neuron_env": {"NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"}},
+        nxdi({"on_device_sampling_config": None}),
+        {},
+    ),
+    "nxdi prefix caching": (
+        "nxdi-0.16",
+        {"enable_prefix_caching": True},
+        {**SHAPE, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
+        {},
+    ),
+    "nxdi prefix caching, the plugin's own example": (
+        "nxdi-0.16",
+        {
+            "enable_prefix_caching": True,
+            "block_size": 32,
+            "num_gpu_blocks_override": 4096,
+            "async_mode": False,
+            "skip_warmup": True,
+            "save_sharded_checkpoint": True,
+            "neuron_config": {
+                "is_prefix_caching": True,
+                "is_block_kv_layout": True,
+                "pa_num_blocks": 4096,
+                "pa_block_size": 32,
+            },
+        },
+        {
+            **SHAPE,
+            "enable_prefix_caching": True,
+            "block_size": 32,
+            "num_gpu_blocks_override": 4096,
+            "additional_config": {
+                "override_neuron_config": {
+                    "async_mode": False,
+                    "skip_warmup": True,
+                    "save_sharded_checkpoint": True,
+                    "is_prefix_caching": True,
+                    "is_block_kv_layout": True,
+                    "pa_num_blocks": 4096,
+                    "pa_block_size": 32,
+                }
+            },
+        },
+        {},
+    ),
+    "nxdi draft model": (
+        "nxdi-0.16",
+        DRAFT,
+        {
+            **SHAPE,
+            **OFF,
+            "speculative_config": {"method": "draft_model", "model": "/models/draft", "num_speculative_tokens": 4},
+        },
+        {},
+    ),
+    "nxdi LoRA": (
+        "nxdi-0.16",
+        {
+            "lora_modules": {"sql": "/adapters/sql"},
+            "max_loras": 2,
+            "max_lora_rank": 16,
+            "lora_target_modules": ("q_proj",),
+        },
+        nxdi(
+            {"lora_ckpt_json": "/tmp/neuron-endpoint/lora-adapters.json", "target_modules": ["q_proj"]},
+            enable_lora=True,
+            max_loras=2,
+            max_lora_rank=16,
+        ),
+        {},
+    ),
+    "nxdi multimodal": (
+        "nxdi-0.16",
+        {"text_neuron_config": {"fused_qkv": True}, "vision_neuron_config": {"buckets": [8]}, "skip_warmup": True},
+        nxdi(
+            {"text_neuron_config": {"skip_warmup": True, "fused_qkv": True}, "vision_neuron_config": {"buckets": [8]}}
+        ),
+        {},
+    ),
+    "nxdi LNC and artifacts": (
+        "nxdi-0.13",
+        {"logical_nc_config": 2, "compiled_artifacts": "/artifacts"},
+        {**SHAPE, **OFF},
+        {"NEURON_LOGICAL_NC_CONFIG": "2", "NEURON_COMPILED_ARTIFACTS": "/artifacts"},
+    ),
+    "nxdi artifacts that are yet in S3": ("nxdi-0.16", {"compiled_artifacts": "s3://b/k"}, {**SHAPE, **OFF}, {}),
+    "fork 0.9.1 EAGLE": (
+        "fork-0.9.1",
+        EAGLE,
+        fork(
+            {"enable_eagle_speculation": True, "enable_fused_speculation": True},
+            speculative_config={"model": "/models/eagle", "num_speculative_tokens": 5, "max_model_len": 4096},
+        ),
+        NXD,
+    ),
+    "fork 0.9.1 draft model": (
+        "fork-0.9.1",
+        DRAFT,
+        fork(
+            speculative_config={"model": "/models/draft", "num_speculative_tokens": 4, "max_model_len": 4096},
+            use_v2_block_manager=True,
+        ),
+        NXD,
+    ),
+    "fork 0.7.2 LoRA": (
+        "fork-0.7.2",
+        {"lora_modules": {"a": "/a"}, "max_loras": 2, "max_lora_rank": 256},
+        fork(enable_lora=True, max_loras=2, max_lora_rank=256, lora_modules=[{"name": "a", "path": "/a"}]),
+        NXD,
+    ),
+    "fork 0.9.1 LoRA": (
+        "fork-0.9.1",
+        {"lora_modules": {"a": "/a"}, "max_loras": 1, "max_lora_rank": 256},
+        fork({"lora_modules": [{"name": "a", "path": "/a"}]}, enable_lora=True, max_loras=1, max_lora_rank=256),
+        NXD,
+    ),
+    "fork prefix caching": (
+        "fork-0.7.2",
+        {"enable_prefix_caching": True, "block_size": 32},
+        fork({"is_prefix_caching": True}, enable_prefix_caching=True, block_size=32),
+        NXD,
+    ),
+    "fork chunked prefill": (
+        "fork-0.7.2",
+        {"enable_chunked_prefill": True, "block_size": 32, "engine_args": {"max_num_batched_tokens": 256}},
+        fork(enable_chunked_prefill=True, block_size=32, max_num_batched_tokens=256),
+        NXD,
+    ),
+    "fork disaggregated prefill": (
+        "fork-0.7.2",
+        {"disaggregation": "prefill", "engine_args": {"kv_transfer_config": {"kv_ip": "10.0.0.1", "kv_port": 8199}}},
+        fork(
+            kv_transfer_config={
+                "kv_connector": "NeuronConnector",
+                "kv_buffer_device": "cpu",
+                "kv_buffer_size": 1e9,
+                "kv_rank": 0,
+                "kv_role": "kv_producer",
+                "kv_parallel_size": 2,
+                "kv_ip": "10.0.0.1",
+                "kv_port": 8199,
+            }
+        ),
+        {
+            **NXD,
+            "NEURON_RT_ASYNC_SENDRECV_EXPERIMENTAL_ENABLED": "1",
+            "NEURON_RT_ASYNC_SENDRECV_BOOTSTRAP_PORT": "45645",
+        },
+    ),
+    "fork second node": (
+        "fork-0.9.1",
+        {"nodes": 2, "neuron_env": {"NEURON_RANK_ID": "1", "MASTER_ADDR": "10.0.0.1"}},
+        fork({"world_size": 64, "tp_degree": 32, "local_ranks_size": 32, "start_rank_id": 32}),
+        {
+            **NXD,
+            "MASTER_ADDR": "10.0.0.1",
+            "ENABLE_NEURON_MULTI_NODE": "true",
+            "WORLD_SIZE": "2",
+            "NEURON_LOCAL_TP": "32",
+            "NEURON_RANK_ID": "1",
+            "NEURON_RT_ROOT_COMM_ID": "10.0.0.1:63423",
+        },
+    ),
+    "fork CPU sampling": (
+        "fork-0.9.1",
+        {"on_device_sampling": False},
+        fork({"on_device_sampling_config": None}),
+        {**NXD, "NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"},
+    ),
+    "native, the documented example": (
+        "native-0.24",
+        {
+            "block_size": 128,
+            "kv_cache_quant": True,
+            "context_encoding_buckets": (2048,),
+            "engine_args": {
+                "enable_prompt_embeds": True,
+                "additional_config": {
+                    "neuron_config": {
+                        "num_seqs_buckets": [1, 2, 4, 8],
+                        "kv_segment_size_buckets": [2048],
+                        "on_device_sampling_config": {"all_greedy": True},
+                    }
+                },
+            },
+        },
+        native(
+            {
+                "num_batched_tokens_buckets": [2048],
+                "num_seqs_buckets": [1, 2, 4, 8],
+                "kv_segment_size_buckets": [2048],
+                "on_device_sampling_config": {"all_greedy": True},
+            },
+            block_size=128,
+            kv_cache_dtype="fp8",
+            enable_prompt_embeds=True,
+        ),
+        {},
+    ),
+    "native EAGLE3": (
+        "native-0.24",
+        {
+            "speculation": "eagle3",
+            "speculative_model": "eagle3-llama3.3-70b",
+            "num_speculative_tokens": 5,
+            "neuron_config": {"on_device_sampling_config": {"temperature": "0"}},
+        },
+        native(
+            {"on_device_sampling_config": {"temperature": "0"}},
+            speculative_config={"method": "eagle3", "model": "eagle3-llama3.3-70b", "num_speculative_tokens": 5},
+        ),
+        {},
+    ),
+    "native without buckets": (
+        "native-0.21",
+        {"enable_bucketing": False},
+        native({"num_batched_tokens_buckets": [4096], "num_seqs_buckets": [8]}, max_num_batched_tokens=4096),
+        {},
+    ),
+    "native on-device sampling, async": (
+        "native-0.24",
+        {"on_device_sampling": True, "async_mode": True},
+        native({"on_device_sampling_config": {"all_greedy": False}}, async_scheduling=True),
+        {},
+    ),
+    "native MXFP4": ("native-0.24", {"quantization": "mxfp4"}, native({"quantization": "mxfp4"}), {}),
+    "native vision": (
+        "native-0.24",
+        {
+            "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
+            "engine_args": {"additional_config": {"mm_language_model_only": True}},
+        },
+        {
+            **SHAPE,
+            "additional_config": {
+                "mm_language_model_only": True,
+                "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
+            },
+        },
+        {},
+    ),
+    "native prefill server": (
+        "native-0.24",
+        {"disaggregation": "prefill"},
+        native(
+            kv_transfer_config={
+                "kv_connector": "NeuronNixlConnector",
+                "kv_role": "kv_producer",
+                "kv_buffer_device": "cuda",
+                "kv_connector_extra_config": {"backends": ["LIBFABRIC"]},
+            }
+        ),
+        {},
+    ),
+    "optimum": ("optimum", {}, SHAPE, {}),
+    "cpu": (
+        "cpu",
+        {"enable_prefix_caching": True, "engine_args": {"seed": 1}, "served_model_name": ("a", "b")},
+        {**SHAPE, "enable_prefix_caching": True, "seed": 1, "served_model_name": ["a", "b"]},
+        {},
+    ),
+    "cpu speculation of vLLM's own": (
+        "cpu",
+        {"engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}},
+        {**SHAPE, "speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_a_line_spells_it_so(name: str) -> None:
+    line, settings, args, env = SPELLINGS[name]
+    plan = planned(line, **{**SHAPE, **settings})
+    assert dict(plan.engine_args) == args
+    assert dict(plan.env) == env
+
+
+@pytest.mark.parametrize(("length", "sequences"), [(1000, 4), (4096, 2), (33, 3)])
+def test_blocks_are_enough_when_the_length_is_no_multiple(length: int, sequences: int) -> None:
+    plan = planned("nxdi-0.16", enable_prefix_caching=True, max_model_len=length, max_num_seqs=sequences)
+    assert plan.engine_args["num_gpu_blocks_override"] == -(-length // 32) * sequences
+
+
+def test_a_block_count_of_ones_own_must_agree_with_the_override() -> None:
+    plan = planned("nxdi-0.16", enable_prefix_caching=True, max_num_seqs=4, neuron_config={"pa_num_blocks": 2048})
+    assert plan.engine_args["num_gpu_blocks_override"] == 2048
+
+
+def test_the_sampling_variable_reaches_a_multimodal_models_text_configuration() -> None:
+    plan = planned(
+        "nxdi-0.16", vision_neuron_config={}, neuron_env={"NEURON_ON_DEVICE_SAMPLING_DISABLED": "1"}, **SHAPE
+    )
+    override = {"text_neuron_config": {"on_device_sampling_config": None}}
+    assert plan.engine_args["additional_config"] == {"override_neuron_config": override}
+
+
+def test_adapters_do_not_fit_a_multimodal_override() -> None:
+    result = outcome(
+        "nxdi-0.16", vision_neuron_config={"buckets": [1]}, lora_modules={"a": "/a"}, lora_target_modules=("q_proj",)
+    )
+    assert {finding.code for finding in result.errors} == {"multimodal-override"}
+
+
+REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("nxdi-0.16", {"enable_chunked_prefill": True}, "enable_chunked_prefill", "nxdi-0.13"),
+    ("nxdi-0.16", {"disaggregation": "prefill"}, "disaggregation", "native-0.24"),
+    ("nxdi-0.16", {"nodes": 2}, "nodes", "fork-0.9.1"),
+    ("nxdi-0.16", {**EAGLE, "speculation": "eagle3"}, "speculation", "native-0.24"),
+    ("nxdi-0.13", DRAFT, "speculative_model", "nxdi-0.16"),
+    ("nxdi-0.13", {"lora_modules": {"a": "/a"}}, "lora_modules", "nxdi-0.16"),
+    ("nxdi-0.16", {"fused_speculation": False, **DRAFT}, "fused_speculation", "no line has it"),
+    ("native-0.24", {"qkv_kernel_enabled": True}, "qkv_kernel_enabled", "nxdi-0.16"),
+    ("native-0.24", {"skip_warmup": True}, "skip_warmup", "nxdi-0.16"),
+    ("native-0.24", EAGLE, "speculation", "nxdi-0.16"),
+    ("native-0.24", {"quantization": "int8"}, "quantization", "nxdi-0.16"),
+    ("native-0.24", {"global_topk": 64}, "global_topk", "nxdi-0.16"),
+    ("optimum", {"enable_prefix_caching": True}, "enable_prefix_caching", "nxdi-0.16"),
+    ("optimum", {"neuron_config": {"skip_warmup": True}}, "neuron_config", "nxdi-0.16"),
+    ("cpu", {"on_device_sampling": True}, "on_device_sampling", "nxdi-0.16"),
+    ("cpu", {"enable_bucketing": True}, "enable_bucketing", "nxdi-0.16"),
+]
+
+
+@pytest.mark.parametrize(("line", "settings", "setting", "elsewhere"), REFUSED)
+def test_what_a_line_does_not_have_is_refused_by_name(
+    line: str, settings: dict[str, Any], setting: str, elsewhere: str
+) -> None:
+    result = outcome(line, **settings)
+    finding = found(result, "unsupported-by-line")
+    assert result.plan is None
+    assert finding.setting == setting
+    assert line in finding.why
+    assert elsewhere in finding.mend
+
+
+def test_the_lines_named_run_on_the_instance() -> None:
+    finding = found(outcome("nxdi-0.16", disaggregation="decode", instance=TRN2), "unsupported-by-line")
+    assert "fork-0.9.1" in finding.mend
+    assert "transformers-neuronx" not in finding.mend
+
+
+@pytest.mark.parametrize("line", ["cpu", "optimum", "native-0.24"])
+def test_what_is_switched_off_asks_for_nothing(line: str) -> None:
+    off = {"qkv_kernel_enabled": False, "sequence_parallel_enabled": False, "on_device_sampling": False}
+    assert outcome(line, **off).errors == ()

@@ -1,0 +1,75 @@
+"""Which line a plan is for: what was set, what is installed, where it runs."""
+
+from __future__ import annotations
+
+import pytest
+from neuron_plans import INF2, TRN1
+
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.installed import installed_versions
+from handler.neuron.instance import Instance
+from handler.neuron.planner import make_plan
+
+PLUGIN = "vllm-neuron"
+NXD = "neuronx-distributed-inference"
+
+
+@pytest.mark.parametrize(
+    ("installed", "line"),
+    [
+        ({"vllm": "0.16.0", PLUGIN: "0.5.0", NXD: "0.9.1"}, "nxdi-0.16"),
+        ({"vllm": "0.13.0", PLUGIN: "0.4.1", NXD: "0.8.0"}, "nxdi-0.13"),
+        ({"vllm": "0.11.0", PLUGIN: "0.2.2", NXD: "0.7.0"}, "nxdi-0.13"),
+        ({"vllm": "0.24.0", PLUGIN: "1.1.0"}, "native-0.24"),
+        ({"vllm": "0.21.0+x", PLUGIN: "1.0.0"}, "native-0.21"),
+        ({"vllm": "0.9.1.dev1+neuron226", NXD: "0.6"}, "fork-0.9.1"),
+        ({"vllm": "0.7.2", NXD: "0.4"}, "fork-0.7.2"),
+        ({"vllm": "0.11.0", "optimum-neuron": "0.4.0"}, "optimum"),
+        ({"vllm": "0.16.0"}, "cpu"),
+        ({}, "cpu"),
+    ],
+)
+def test_by_what_is_installed(installed: dict[str, str], line: str) -> None:
+    result = make_plan(EndpointConfig(), None, None, installed=installed)
+    assert result.plan is not None
+    assert result.plan.line == line
+
+
+@pytest.mark.parametrize(
+    ("config", "instance", "installed", "argument", "line"),
+    [
+        (EndpointConfig(), TRN1, {}, None, "nxdi-0.16"),
+        (EndpointConfig(), INF2, {"vllm": "0.16.0"}, None, "nxdi-0.16"),
+        (EndpointConfig(line="fork-0.9.1"), TRN1, {"vllm": "0.16.0", PLUGIN: "0.5.0"}, None, "fork-0.9.1"),
+        (EndpointConfig(line="fork-0.9.1"), TRN1, {}, "nxdi-0.13", "nxdi-0.13"),
+        (EndpointConfig(neuron_env={"VLLM_NEURON_FRAMEWORK": "optimum-neuron"}), TRN1, {}, None, "optimum"),
+        (EndpointConfig(neuron_env={"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}), INF2, {}, None, "fork-0.7.2"),
+    ],
+)
+def test_by_setting_then_framework_then_instance(
+    config: EndpointConfig, instance: Instance, installed: dict[str, str], argument: str | None, line: str
+) -> None:
+    result = make_plan(config, None, instance, line=argument, installed=installed)
+    assert result.plan is not None
+    assert result.plan.line == line
+
+
+def test_a_fork_with_one_framework_installed_uses_it() -> None:
+    installed = {"vllm": "0.7.2", "transformers-neuronx": "0.13"}
+    plan = make_plan(EndpointConfig(), None, None, installed=installed).plan
+    assert plan is not None
+    assert plan.env["VLLM_NEURON_FRAMEWORK"] == "transformers-neuronx"
+
+
+def test_an_unknown_line_is_an_error_with_the_nearest() -> None:
+    result = make_plan(EndpointConfig(line="nxdi-0.17"), None, None)
+    (error,) = result.errors
+    assert error.code == "unknown-line"
+    assert "nxdi-0.16" in error.mend
+
+
+def test_what_is_installed_here_is_read_from_metadata() -> None:
+    """The tests run on the CPU build of vLLM, a distribution of another name."""
+    versions = installed_versions()
+    assert versions["vllm"].startswith("0.16.")
+    assert "vllm-neuron" not in versions

@@ -1,0 +1,63 @@
+"""From any environment to a plan or to named findings: settings, planner and estimate together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sample_model
+from handler.config.engine_arguments import known
+from handler.config.fields import fields
+from handler.config.names import lmi, neuron
+from model_packaging.examination import examine
+
+MODEL = str(sample_model.path())
+LINES = ["nxdi-0.16", "nxdi-0.13", "native-0.24", "fork-0.9.1", "fork-0.7.2", "optimum", "cpu", "no-line", ""]
+NAMES = st.sampled_from(
+    [
+        *(f"ENDPOINT_{name.upper()}" for name in fields() if name not in {"compiled_artifacts", "speculative_model"}),
+        *(f"SM_VLLM_{name.upper()}" for name in known() if name != "speculative_model"),
+        *(f"OPTION_{name.upper()}" for name in lmi.OPTIONS if "model" not in name),
+        *(name for name in neuron.KNOWN if "ARTIFACTS" not in name),
+    ]
+)
+KEYS = st.sampled_from(
+    ["tp_degree", "batch_size", "on_device_sampling_config", "async_mode", "cp_degree", "torch_dtype"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5000) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+TEXTS = st.sampled_from(
+    ["true", "false", "0", "1", "8", "64", "4096", "1,2", "eagle", "int8", "fp8", "bfloat16", "prefill"]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(NAMES, TEXTS | VALUES.map(json.dumps), max_size=6),
+    st.sampled_from(["ml.trn1.32xlarge", "ml.trn2.48xlarge", "ml.inf2.xlarge", None]),
+    st.sampled_from(LINES),
+)
+def test_any_environment_gives_a_plan_or_named_findings(
+    environ: dict[str, str], instance: str | None, line: str
+) -> None:
+    found = examine(environ, MODEL, instance=instance, line=line or None, fetch=lambda location: None)
+    assert found.failed or found.plan is not None
+    assert all(finding.code and finding.setting and finding.why and finding.mend for finding in found.findings)
+    json.dumps(found.document(), allow_nan=False)
+    if found.plan is not None:
+        json.dumps(found.plan.document(), allow_nan=False)
+
+
+@pytest.mark.parametrize("line", ["nxdi-0.16", "nxdi-0.13"])
+def test_memory_is_estimated_for_what_the_plan_chose(line: str) -> None:
+    found = examine({}, MODEL, instance="ml.trn1.32xlarge", line=line, fetch=lambda location: None)
+    assert found.plan is not None
+    assert found.memory is not None
+    for name in ("tensor_parallel_size", "max_model_len", "max_num_seqs"):
+        assert found.memory[name] == found.plan.engine_args[name]
