@@ -12,7 +12,8 @@ from pathlib import Path
 from container.lifecycle import Lifecycle
 from container.server import Server
 from container.service import Service
-from handler.config import environment
+from handler.config.load import load
+from handler.config.problems import each
 from handler.errors import SettingError
 
 EXIT_SETTING = 2
@@ -29,9 +30,10 @@ def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        config = environment.read(os.environ)
+        config = load(os.environ)
     except SettingError as error:
-        print(f"serve: {error.message}", file=sys.stderr, flush=True)
+        for one in each(error):
+            print(f"serve: {one.message}", file=sys.stderr, flush=True)
         sys.exit(EXIT_SETTING)
     prepare(os.environ)
     timeline = Timeline(process_start())

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+from dataclasses import replace
 
 from container.service import Service
+from handler.config.endpoint import EndpointConfig
+from handler.config.problems import SettingErrors
 from handler.engine.engine import Engine
-from handler.errors import EndpointError
-from handler.model.source import bring
+from handler.errors import EndpointError, SettingError
+from handler.json_value import Json
+from handler.model.source import Model, bring
+from handler.neuron.examination import examine_config
+from handler.neuron.finding import Severity
+from handler.neuron.plan import EnginePlan
 
 logger = logging.getLogger(__name__)
+LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Severity.INFO: logging.INFO}
 
 
 def start(service: Service) -> None:
     """Brings the service from STARTING to READY, or to FAILED with the reason. Runs in a thread of its own."""
     config, lifecycle = service.config, service.lifecycle
     try:
+        lifecycle.stage("check configuration")
+        plan = checked_plan(config)
         lifecycle.stage("fetch model")
-        model = bring(config, lifecycle.progress)
+        plan = with_model(plan, bring(config, lifecycle.progress))
         lifecycle.progress(0, 0)
-        engine = Engine.start(
-            model.path, [model.name], config.engine_arguments, stall=config.stall, stage=lifecycle.stage
-        )
+        os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
+        engine = Engine.start(plan, config, stage=lifecycle.stage)
         service.engine = engine
         lifecycle.stage("warm up")
         from handler.engine.warmup import warm_up
@@ -39,6 +49,28 @@ def start(service: Service) -> None:
         # The engine's core has printed its own account; a traceback helps whoever reads the log, not a client.
         logger.exception("the start failed")
         lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {_first_line(error)}")
+
+
+def checked_plan(config: EndpointConfig) -> EnginePlan:
+    """The plan of a configuration that can work; what was found on the way is logged.
+
+    :raises SettingErrors: every finding that would end in a failure, an hour from now.
+    """
+    examination = examine_config(config)
+    for finding in examination.findings:
+        logger.log(
+            LEVELS[finding.severity], "[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.mend
+        )
+    if examination.plan is None or examination.failed:
+        errors = [finding for finding in examination.findings if finding.severity is Severity.ERROR]
+        raise SettingErrors([SettingError(error.setting, error.why, error.mend) for error in errors])
+    return examination.plan
+
+
+def with_model(plan: EnginePlan, model: Model) -> EnginePlan:
+    """The plan for a model that is on this machine now; it is served by the name it was configured by."""
+    arguments: dict[str, Json] = {"served_model_name": [model.name], **plan.engine_args, "model": model.path}
+    return replace(plan, engine_args=arguments)
 
 
 def _first_line(error: BaseException) -> str:

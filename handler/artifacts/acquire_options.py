@@ -74,8 +74,8 @@ class Acquired:
     """Artifacts on this machine.
 
     :param path: what the engine loads: the target when restored, a directory beside it when compiled here.
-    :param published: whether they are in the store: of what was compiled here not when the lease was lost meanwhile,
-        or the store failed.
+    :param published: whether the store has these very artifacts: of what was compiled here not when the lease was lost
+        meanwhile, or the store failed.
     """
 
     path: Path

@@ -62,7 +62,10 @@ class LeasedCompile:
             self._lease.confirm()
             for key in reversed(missing):
                 ingredients = Ingredients(key.digest, key.kind, key.fields, seconds, self._options.machine)
-                manifests.append(self._store.publish(directory, ingredients, self._while_held))
+                manifest = self._store.publish(directory, ingredients, self._while_held)
+                if manifest.compile_seconds != seconds:
+                    raise self._lease.lost()  # another's, who took over at the last moment: what is here is not it
+                manifests.append(manifest)
                 self._tell({"event": "artifact_published", "key": key.digest, "seconds": seconds})
         except ArtifactError as error:
             self._tell({"event": "artifact_not_published", "code": error.code, "problem": error.message})

@@ -20,22 +20,6 @@ def doc(text: str, *, secret: bool = False) -> dict[str, object]:
     return {"doc": text, "secret": secret}
 
 
-@dataclass(frozen=True, slots=True)
-class EngineArgument:
-    """One vLLM engine argument as vLLM's own command line would take it, and the setting it came from.
-
-    `values` holds none for a flag, one for a value, several for an argument that repeats.
-    """
-
-    name: str
-    values: tuple[str, ...]
-    setting: str
-
-    def argv(self) -> tuple[str, ...]:
-        """The argument in vLLM's spelling: `--max-num-seqs 64`."""
-        return (f"--{self.name.replace('_', '-')}", *self.values)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointConfig:
     """The settings of one endpoint. Times in seconds, sizes in bytes, lengths in tokens."""
@@ -125,10 +109,6 @@ class EndpointConfig:
         default_factory=dict,
         metadata=doc("variables of the Neuron software that are passed on as they are (NEURON_CC_FLAGS ...)"),
     )
-
-    # The first slice's way of passing engine arguments on; goes when plans do.
-    model_setting: str = ""
-    engine_arguments: tuple[EngineArgument, ...] = ()
 
     sources: Mapping[str, Source] = field(default_factory=dict, repr=False, metadata=doc("where each value is from"))
     overridden: Mapping[str, tuple[Overridden, ...]] = field(

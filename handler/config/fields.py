@@ -18,7 +18,7 @@ from handler.config.values import clean, shown, to_bool, to_float, to_int, to_li
 from handler.json_value import Json
 
 # Filled in by the loader, or not settings at all.
-NOT_SETTINGS = frozenset({"sources", "overridden", "unused", "model_setting", "engine_arguments"})
+NOT_SETTINGS = frozenset({"sources", "overridden", "unused"})
 # Mappings that several sources fill together, key by key.
 MERGED = frozenset({"engine_args", "neuron_config", "neuron_env", "unused"})
 INT_BOUNDS = (1, 2**31 - 1)

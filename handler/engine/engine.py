@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from handler.config.endpoint import EngineArgument
+from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
+from handler.neuron.plan import EnginePlan
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +49,12 @@ class Engine:
 
     @classmethod
     def start(
-        cls,
-        model: str,
-        served_names: Sequence[str],
-        arguments: Sequence[EngineArgument],
-        stall: float,
-        stage: Callable[[str], None] = lambda name: None,
+        cls, plan: EnginePlan, config: EndpointConfig, stage: Callable[[str], None] = lambda name: None
     ) -> Engine:
         """Imports vLLM, starts its core and waits until it can be asked. 20 to 60 s on CPU.
 
+        :param plan: what vLLM is started with.
+        :param config: names the setting behind an argument that is refused; and how long a stall is.
         :raises SettingError: an engine argument that vLLM's parser refuses.
         :raises Exception: whatever vLLM raises when it cannot start.
         """
@@ -64,7 +62,7 @@ class Engine:
         from handler.engine import vllm_api
 
         stage("start engine")
-        engine_args = vllm_api.engine_args(model, served_names, arguments)
+        engine_args = vllm_api.engine_args(plan.engine_args, config)
         loop = LoopThread.start()
 
         async def build() -> Any:
@@ -75,7 +73,7 @@ class Engine:
         except BaseException:
             loop.stop()
             raise
-        return cls(llm, loop, engine_args.served_model_name, stall)
+        return cls(llm, loop, engine_args.served_model_name, config.stall)
 
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.

@@ -7,9 +7,9 @@ nowhere else. Importing this module imports vLLM (8 to 11 s): import it inside f
 from __future__ import annotations
 
 import copy
-import difflib
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Set
 from typing import Any, NoReturn
 
 from vllm import SamplingParams
@@ -21,9 +21,10 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from handler.config.endpoint import EngineArgument
+from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Sampling, Sink
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
+from handler.json_value import Json
 
 logger = logging.getLogger(__name__)
 
@@ -45,34 +46,40 @@ class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is 
         raise ValueError(message)
 
 
-def engine_args(model: str, served_names: Sequence[str], arguments: Sequence[EngineArgument]) -> AsyncEngineArgs:
-    """vLLM's engine arguments for a local model directory or hub id.
+def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
+    """vLLM's engine arguments from a plan's, read by vLLM's own parser.
 
-    :raises SettingError: naming the variable that vLLM's parser refuses.
+    :param config: names the setting behind an argument, for messages.
+    :raises SettingError: naming the setting that vLLM's parser refuses.
     """
     parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
     AsyncEngineArgs.add_cli_args(parser)
-    argv = ["--model", model, "--served-model-name", *served_names]
-    for argument in arguments:
+    options = {option for action in parser._actions for option in action.option_strings}
+    argv: list[str] = []
+    for name, value in arguments.items():
+        words = _words(name, value, options)
         try:
-            parser.parse_args(list(argument.argv()))
+            parser.parse_args(words)
         except (ValueError, SystemExit) as error:
-            known = sorted(option for action in parser._actions for option in action.option_strings)
-            raise _refused(argument, str(error), known) from None
-        argv += argument.argv()
+            source = config.source(f"engine_args.{name}").name or config.source(name).name or name
+            raise SettingError(source, f"vLLM refuses it ({error})", "Give a value that vLLM takes.") from None
+        argv += words
     return AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
 
 
-def _refused(argument: EngineArgument, problem: str, known: Sequence[str]) -> SettingError:
-    near = difflib.get_close_matches(argument.argv()[0], known, n=1)
-    mend = (
-        f"Did you mean SM_VLLM_{near[0].lstrip('-').upper().replace('-', '_')}?"
-        if near
-        else "See vLLM's engine arguments."
-    )
-    if "unrecognized" not in problem:
-        mend = "Give a value that vLLM takes."
-    return SettingError(argument.setting, f"vLLM refuses it ({problem})", mend)
+def _words(name: str, value: Json, options: Set[str]) -> list[str]:
+    """One argument in the spelling of vLLM's command line. A flag that cannot be negated is left out when false."""
+    option = f"--{name.replace('_', '-')}"
+    if value is None:
+        return []
+    if value is True:
+        return [option]
+    if value is False:
+        negated = f"--no-{option[2:]}"
+        return [negated] if negated in options else []
+    if isinstance(value, list):
+        return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
+    return [option, value if isinstance(value, str) else json.dumps(value)]
 
 
 def build_engine(arguments: AsyncEngineArgs) -> AsyncLLM:

@@ -35,16 +35,15 @@ def bring(config: EndpointConfig, progress: Progress = lambda done, total: None)
     :raises SettingError: the model is not there, or is not a model.
     """
     name = config.model
+    setting = config.source("model").name or "ENDPOINT_MODEL"
     if name.startswith("s3://"):
         target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
-        download_prefix(name, target, config.model_setting, progress)
-        return _local(target, name, config.model_setting)
+        download_prefix(name, target, setting, progress)
+        return _local(target, name, setting)
     if name.startswith(("/", "./", "../")) or _exists(Path(name)):
-        return _local(Path(name), name, config.model_setting)
+        return _local(Path(name), name, setting)
     if "://" in name or name.count("/") > 1:
-        raise SettingError(
-            config.model_setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id."
-        )
+        raise SettingError(setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id.")
     return Model(path=name, name=name, size=0)
 
 

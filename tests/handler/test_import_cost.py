@@ -16,7 +16,7 @@ HEAVY = ("vllm", "torch", "transformers", "boto3", "botocore")
 @pytest.mark.parametrize(
     "modules",
     [
-        ["handler.config.environment", "handler.config.endpoint"],
+        ["handler.config.load", "handler.config.endpoint"],
         ["handler.schemas.dispatch", "handler.schemas.body", "handler.schemas.models"],
         ["handler.model.source", "handler.model.s3"],
         ["handler.engine.engine", "handler.engine.prompt", "handler.engine.pulse"],

@@ -44,7 +44,7 @@ def quantization_unset(case: Case) -> Iterator[Finding]:
 def quantized_mlp(case: Case) -> Iterator[Finding]:
     """The 405B tutorial requires it; NeuronConfig does not raise."""
     values = case.values
-    if case.nxd and values.flag("quantized_mlp_kernel_enabled") and not values.flag("mlp_kernel_enabled"):
+    if case.nxd and values.flag("quantized_mlp_kernel_enabled") and not values.mlp_kernel:
         why = "the quantized MLP kernel is a variant of the MLP kernel, which is off"
         yield warning(
             "quantized-mlp-kernel", case.key("quantized_mlp_kernel_enabled"), why, "Set mlp_kernel_enabled too."

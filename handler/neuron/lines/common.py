@@ -42,6 +42,14 @@ def spell_vllm(draft: Draft) -> None:
     draft.additional.update(draft.request.additional)
 
 
+def leave_out_additional(draft: Draft) -> None:
+    """The fork reads `override_neuron_config` and nothing of `additional_config`."""
+    for key in draft.additional:
+        why = f"{draft.line} does not read additional_config; {key[:60]} in it would do nothing, and is left out"
+        draft.warn("additional-config-unread", draft.request.setting("additional_config"), why, "Leave it out.")
+    draft.additional.clear()
+
+
 def leave_out_legacy(draft: Draft) -> None:
     """Arguments of the fork's vLLM, which later versions do not have and end on."""
     for name in LEGACY_ARGUMENTS:

@@ -17,6 +17,7 @@ from handler.neuron.lines.common import (
     complete_degree,
     complete_length,
     complete_sequences,
+    leave_out_additional,
     spell_environment,
     spell_vllm,
 )
@@ -36,6 +37,7 @@ NOT: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UN
 def spell(draft: Draft) -> None:
     """The fork's engine arguments and environment."""
     spell_vllm(draft)
+    leave_out_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
     draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK

@@ -13,6 +13,7 @@ from handler.neuron.lines.common import (
     complete_degree,
     complete_length,
     complete_sequences,
+    leave_out_additional,
     spell_environment,
     spell_vllm,
 )
@@ -45,6 +46,7 @@ QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
 def spell(draft: Draft) -> None:
     """The fork's engine arguments and the framework's variables."""
     spell_vllm(draft)
+    leave_out_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
     draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK

@@ -32,7 +32,7 @@ def activation_quantization_type(values: Values) -> Broken | None:
 
 
 def activation_quantization_kernels(values: Values) -> Broken | None:
-    kernels = values.flag("mlp_kernel_enabled") or values.flag("quantized_mlp_kernel_enabled")
+    kernels = values.mlp_kernel or values.flag("quantized_mlp_kernel_enabled")
     if values.text("activation_quantization_type") is None or not kernels:
         return None
     why = "native activation quantization does not work with the MLP kernels"

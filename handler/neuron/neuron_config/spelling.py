@@ -9,6 +9,7 @@ from typing import Final
 from handler.json_value import Json
 from handler.neuron.finding import Finding, Severity
 from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, KEYS, PLUGIN, SAMPLING_KEYS, Key
+from handler.neuron.neuron_config.values import FOLLOWS
 
 Named = Callable[[str], str]
 WORDS: Final = {
@@ -47,7 +48,7 @@ def check_keys(
     for key, value in given.items():
         if key in known:
             kind = known[key].kind
-            if value is not None and not _is(value, kind):
+            if not _is(value, kind) and (value is not None or _counts(key, known[key])):
                 why = f"{_short(value)} is not {WORDS[kind]}; it would raise, or be misread, once the model is loaded"
                 mend = f"Give {WORDS[kind]}."
                 findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, mend))
@@ -59,6 +60,11 @@ def check_keys(
         else:
             findings.append(_unknown(key, known, named, strict))
     return findings
+
+
+def _counts(key: str, about: Key) -> bool:
+    """A number that NeuronConfig reckons with: null would be a TypeError there."""
+    return about.kind == "int" and (about.default is not None or key in FOLLOWS or key == "logical_nc_config")
 
 
 def _unknown(key: str, known: Mapping[str, Key], named: Named, strict: bool) -> Finding:

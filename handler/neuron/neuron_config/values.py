@@ -86,5 +86,10 @@ class Values:
         return older or self.flag("attn_block_tkg_nki_kernel_enabled")
 
     @property
+    def mlp_kernel(self) -> bool:
+        """`mlp_tkg_nki_kernel_enabled` is the older name of the same kernel."""
+        return self.flag("mlp_kernel_enabled") or self.flag("mlp_tkg_nki_kernel_enabled")
+
+    @property
     def mlp_quantized(self) -> bool:
         return self.flag("quantized_mlp_kernel_enabled") or self.text("activation_quantization_type") is not None

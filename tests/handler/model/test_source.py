@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handler.config.endpoint import EndpointConfig
+from handler.config.source import Origin, Source
 from handler.errors import SettingError
 from handler.model import source
 from handler.model.source import Model, bring
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
-    return EndpointConfig(model=model, model_setting="HF_MODEL_ID", scratch=scratch)
+    return EndpointConfig(model=model, sources={"model": Source(Origin.ENVIRONMENT, "HF_MODEL_ID")}, scratch=scratch)
 
 
 def refused(model: str) -> SettingError:

@@ -269,6 +269,12 @@ TRAPS: dict[str, Trap] = {
         "vision_neuron_config.mm_language_model_only",
     ),
     # The fork.
+    "additional-config-unread": (
+        "fork-0.9.1",
+        {"engine_args": {"additional_config": {"max_prompt_length": 1024}}},
+        WARNING,
+        "additional_config",
+    ),
     "unknown-role": ("fork-0.9.1", {"disaggregation": "both"}, ERROR, "disaggregation"),
     "nodes-without-master": ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 32}, ERROR, "MASTER_ADDR"),
     "unknown-rank": (

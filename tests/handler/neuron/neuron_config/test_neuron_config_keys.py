@@ -39,7 +39,13 @@ def test_a_key_like_no_other_is_an_error_too() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("cc_pipeline_tiling_factor", "1"), ("skip_warmup", "true"), ("buckets", 128), ("cp_degree", True)],
+    [
+        ("cc_pipeline_tiling_factor", "1"),
+        ("skip_warmup", "true"),
+        ("buckets", 128),
+        ("cp_degree", True),
+        ("max_length", None),
+    ],
 )
 def test_a_value_of_the_wrong_kind_is_an_error(key: str, value: object) -> None:
     finding = found(outcome("nxdi-0.16", neuron_config={key: value}), "neuron-key-type")
