@@ -21,7 +21,7 @@ from handler.neuron.model_facts import ModelFacts
 from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.neuron_config.values import Values
 from handler.neuron.plan import Outcome
-from handler.neuron.request import read_request
+from handler.neuron.request_reader import read_request
 
 Judge = Callable[[Mapping[str, Json]], Finding | None]
 FRAMEWORK = "VLLM_NEURON_FRAMEWORK"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Mapping
 
@@ -24,7 +25,7 @@ def construct(values: Mapping[str, Json], module: str = MODULE) -> Finding | Non
     except ImportError:
         return None
     try:
-        neuron_config(**values)
+        neuron_config(**copy.deepcopy(dict(values)))  # It sorts the lists that it is given.
     except JUDGEMENTS as error:
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return Finding(

@@ -11,6 +11,9 @@ TAKEN: list[dict[str, Any]] = []
 class NeuronConfig:
     def __init__(self, **keys: Any) -> None:
         TAKEN.append(keys)
+        for value in keys.values():
+            if isinstance(value, list):
+                value.sort()  # As the real class does, in place.
         if keys.get("seq_len") == 666:
             raise AssertionError
         if keys.get("seq_len") == 667:

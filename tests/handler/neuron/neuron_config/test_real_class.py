@@ -29,6 +29,14 @@ def test_it_is_given_the_defaults_of_the_plugin_and_the_override() -> None:
     assert keys["is_continuous_batching"] is True
 
 
+def test_it_does_not_change_the_plan() -> None:
+    config = EndpointConfig(max_model_len=256, max_num_seqs=2, context_encoding_buckets=(256, 128))
+    result = make_plan(config, None, None, line="nxdi-0.16", judge=judge)
+    assert result.plan is not None
+    override = {"context_encoding_buckets": [256, 128]}
+    assert result.plan.engine_args["additional_config"] == {"override_neuron_config": override}
+
+
 def test_what_it_raises_is_an_error() -> None:
     (empty,) = plan(666).errors
     assert empty.code == "neuron-config-raises"
