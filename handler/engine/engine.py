@@ -10,12 +10,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from handler.config.endpoint import EndpointConfig
+from handler.engine import sampling_check
 from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
 from handler.neuron.plan import EnginePlan
+from handler.neuron.sampling_limits import ON_CPU, SamplingLimits, sampling_limits
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,9 @@ class Engine:
     :ivar served_names: the names a request may call the model by; the first is the one in replies.
     """
 
-    def __init__(self, llm: Any, loop: LoopThread, served_names: Sequence[str], stall: float) -> None:
+    def __init__(
+        self, llm: Any, loop: LoopThread, served_names: Sequence[str], stall: float, limits: SamplingLimits = ON_CPU
+    ) -> None:
         from handler.engine import vllm_api
 
         self._api = vllm_api
@@ -36,7 +40,10 @@ class Engine:
         self.loop = loop
         self.served_names = tuple(served_names)
         self.max_model_len = vllm_api.max_model_len(llm)
+        self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
+        for name, value in sampling_check.ignored_defaults(self._defaults, limits).items():
+            logger.warning("generation_config.json asks for %s %s, which on-device sampling ignores", name, value)
         self._max_tokens_cap = vllm_api.default_max_tokens(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer)
@@ -73,7 +80,7 @@ class Engine:
         except BaseException:
             loop.stop()
             raise
-        return cls(llm, loop, engine_args.served_model_name, config.stall)
+        return cls(llm, loop, engine_args.served_model_name, config.stall, sampling_limits(plan))
 
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
@@ -83,6 +90,7 @@ class Engine:
         """
         room = self.max_model_len - len(generation.prompt)
         sampling = generation.sampling
+        sampling_check.check(sampling, self.limits)
         for token in sampling.stop_token_ids:  # with min_tokens, one past the vocabulary ends vLLM's engine (0.16.0)
             if token >= self.prompts.vocab_size:
                 raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.prompts.vocab_size - 1}")

@@ -1,0 +1,66 @@
+"""What the device would ignore is refused by name; on the CPU all of it counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from handler.engine.generation import Sampling
+from handler.engine.sampling_check import check, ignored_defaults
+from handler.errors import InvalidField, UnsupportedField
+from handler.neuron.plan import EnginePlan
+from handler.neuron.sampling_limits import ON_CPU, SamplingLimits, sampling_limits
+
+
+def limits(**sampling: object) -> SamplingLimits:
+    override = {"on_device_sampling_config": {"dynamic": True, **sampling}}
+    return sampling_limits(EnginePlan("nxdi-0.16", {"additional_config": {"override_neuron_config": override}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("repetition_penalty", 1.1),
+        ("frequency_penalty", 0.5),
+        ("presence_penalty", -0.5),
+        ("min_p", 0.1),
+        ("seed", 0),
+        ("min_tokens", 3),
+    ],
+)
+def test_what_the_device_ignores_is_refused_with_the_way_to_have_it(name: str, value: float) -> None:
+    with pytest.raises(UnsupportedField, match="ENDPOINT_ON_DEVICE_SAMPLING=false") as caught:
+        check(Sampling(**{name: value}), limits())  # type: ignore[arg-type]
+    assert caught.value.param == name
+    check(Sampling(**{name: value}), ON_CPU)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(temperature=0.7, top_p=0.9, top_k=50),
+        Sampling(top_k=-1),
+        Sampling(repetition_penalty=1.0, min_p=0.0, stop=("END",), ignore_eos=True),
+    ],
+)
+def test_what_it_honours_or_what_asks_for_nothing_passes(sampling: Sampling) -> None:
+    check(sampling, limits())
+
+
+def test_a_top_k_that_would_be_clamped_is_refused() -> None:
+    check(Sampling(top_k=64), limits(global_topk=64))
+    with pytest.raises(InvalidField, match="64") as caught:
+        check(Sampling(top_k=65), limits(global_topk=64))
+    assert caught.value.param == "top_k"
+
+
+def test_a_static_sampler_honours_nothing() -> None:
+    with pytest.raises(UnsupportedField):
+        check(Sampling(temperature=0.5), limits(dynamic=False))
+    check(Sampling(), limits(dynamic=False))
+
+
+def test_the_models_own_defaults_that_the_device_ignores_are_named() -> None:
+    defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05, "min_p": 0.0}
+    assert ignored_defaults(defaults, limits()) == {"repetition_penalty": 1.05}
+    assert ignored_defaults(defaults, ON_CPU) == {}
