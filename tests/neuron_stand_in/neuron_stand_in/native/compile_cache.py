@@ -1,0 +1,75 @@
+"""$VLLM_CACHE_ROOT/neuron/compile_cache/<md5>/: one directory for each graph, complete when its mark is there.
+
+Root: aws-neuron/aws-neuron-sdk#1371. The mark: aws-neuron/aws-neuron-sdk#1368.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neuron_stand_in.faults import strike
+from neuron_stand_in.settings import Stage, StandInSettings
+
+logger = logging.getLogger("neuron_stand_in")
+
+MARK = ".compilation_complete"
+KEYS = frozenset(
+    (
+        "num_batched_tokens_buckets",
+        "num_seqs_buckets",
+        "kv_segment_size_buckets",
+        "decode_context_length_buckets",
+        "on_device_sampling_config",
+        "quantization",
+    )
+)
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    root = environment.get("VLLM_CACHE_ROOT")
+    return (Path(root) if root else Path.home() / ".cache" / "vllm") / "neuron" / "compile_cache"
+
+
+def graphs(neuron_config: Mapping[str, Any], batched_tokens: int, sequences: int) -> list[tuple[str, int]]:
+    """One prefill graph for each bucket of batched tokens, one decode graph for each of sequences."""
+    unknown = sorted(neuron_config.keys() - KEYS)
+    if unknown:
+        logger.warning("neuron_config: unknown keys %s", unknown)
+    tokens = neuron_config.get("num_batched_tokens_buckets") or [batched_tokens]
+    seqs = neuron_config.get("num_seqs_buckets") or [sequences]
+    return [("prefill", bucket) for bucket in tokens] + [("decode", bucket) for bucket in seqs]
+
+
+def compile_missing(
+    keyed: Mapping[str, Any],
+    todo: list[tuple[str, int]],
+    settings: StandInSettings,
+    environment: Mapping[str, str],
+) -> int:
+    """Compiles what the cache has not; the number of graphs compiled.
+
+    :raises RuntimeError: one is missing and VLLM_NEURON_DISABLE_WARMUP_COMPILE=1 forbids the compile, or it failed.
+    """
+    compiled = 0
+    for graph in todo:
+        key = json.dumps([graph, keyed, settings.compiler], sort_keys=True, default=str).encode()
+        directory = cache_directory(environment) / hashlib.md5(key, usedforsecurity=False).hexdigest()
+        if (directory / MARK).is_file():
+            continue
+        if environment.get("VLLM_NEURON_DISABLE_WARMUP_COMPILE") == "1":
+            raise RuntimeError(f"{graph} is not in the compile cache, and VLLM_NEURON_DISABLE_WARMUP_COMPILE=1")
+        logger.info("Compiling %s", graph)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "graph.hlo").write_bytes(key)
+        strike(settings, Stage.TRACE)
+        time.sleep(settings.compile_seconds / len(todo))
+        (directory / "graph.neff").write_bytes(b"NEFF of the stand-in\n" + key)
+        (directory / MARK).touch()
+        compiled += 1
+    return compiled

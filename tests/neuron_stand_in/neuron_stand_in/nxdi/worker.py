@@ -1,0 +1,56 @@
+"""The worker and the model runner of the NxDI stand-in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from vllm.config import set_current_vllm_config
+
+from neuron_stand_in.device_runner import DeviceRunner
+from neuron_stand_in.device_worker import DeviceWorker
+from neuron_stand_in.engine_shape import EngineShape
+from neuron_stand_in.nxdi.buckets import bucket_for, context_buckets, token_buckets
+from neuron_stand_in.nxdi.load_or_compile import load_or_compile
+from neuron_stand_in.nxdi.platform import NxdiStandInPlatform
+from neuron_stand_in.settings import StandInSettings
+
+
+class NxdiRunner(DeviceRunner):
+    """Steps must fit a graph: a length that fits none ends the engine, as nothing catches it."""
+
+    neuron_config: Mapping[str, Any] = {}
+
+    def check_step(self, scheduler_output: Any) -> None:
+        super().check_step(scheduler_output)
+        new, cached = scheduler_output.scheduled_new_reqs, scheduler_output.scheduled_cached_reqs
+        if len(new) > 1 or (new and cached.req_ids):
+            raise RuntimeError(f"a step of {len(new)} prefills and {len(cached.req_ids)} decodes has no graph")
+        for request in new:
+            length = len(request.prompt_token_ids) - request.num_computed_tokens
+            bucket_for(length, 0, context_buckets(self.neuron_config), "context_encoding_model")
+        ahead = self.neuron_config["speculation_length"]
+        for computed in cached.num_computed_tokens:
+            bucket_for(computed + 1, ahead, token_buckets(self.neuron_config), "token_generation_model")
+
+
+class NxdiStandInWorker(DeviceWorker):
+    """Compiles or loads at the place where the real worker does: load_model, in the engine's process."""
+
+    def init_device(self) -> None:
+        super().init_device()
+        NxdiStandInPlatform.runs_the_model = True
+        with set_current_vllm_config(self.vllm_config):
+            self.model_runner = NxdiRunner(self.vllm_config, torch.device("cpu"))
+
+    def load_model(self) -> None:
+        settings = StandInSettings.read(os.environ)
+        additional = self.asked.additional_config or {}
+        loaded = load_or_compile(EngineShape.of(self.asked), additional, settings, os.environ)
+        self.model_runner.neuron_config = loaded.neuron_config
+        self.model_runner.sampling_config = loaded.neuron_config["on_device_sampling_config"]
+        self.model_runner.trace = settings.trace
+        with set_current_vllm_config(self.vllm_config):
+            self.model_runner.fill(loaded.tensors)
