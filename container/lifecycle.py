@@ -45,7 +45,7 @@ class Lifecycle:
     :ivar served: it has been ready.
     """
 
-    __slots__ = ("_became_ready", "_failed", "_lock", "_stage_ended", "_status", "began", "served")
+    __slots__ = ("_became_ready", "_failed", "_lock", "_prefix", "_stage_ended", "_status", "began", "served")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Lifecycle:
         self._lock = threading.Lock()
         self.began = time.monotonic()
         self.served = False
+        self._prefix = ""
         self._status = Status(State.STARTING, "bind port", self.began)
 
     @property
@@ -71,8 +72,12 @@ class Lifecycle:
             if self._status.state is not State.STARTING:
                 return
             before, now = self._status, time.monotonic()
-            self._status = Status(State.STARTING, name, now)
+            self._status = Status(State.STARTING, f"{self._prefix}{name}", now)
         self._stage_ended(before.stage, now - before.since)
+
+    def label(self, prefix: str) -> None:
+        """What the next stages are part of: `compile: start engine`."""
+        self._prefix = f"{prefix}: " if prefix else ""
 
     def progress(self, done: int, total: int) -> None:
         with self._lock:

@@ -6,11 +6,14 @@ import gc
 import logging
 import os
 from dataclasses import replace
+from pathlib import Path
 
+from container.artifacts import engine_by_artifacts
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
 from handler.config.problems import SettingErrors
 from handler.engine.engine import Engine
+from handler.engine.warmup import warm_up
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.model.source import Model, bring
@@ -29,15 +32,21 @@ def start(service: Service) -> None:
         lifecycle.stage("check configuration")
         plan = checked_plan(config)
         lifecycle.stage("fetch model")
-        plan = with_model(plan, bring(config, lifecycle.progress))
+        model = bring(config, lifecycle.progress)
         lifecycle.progress(0, 0)
-        os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
-        engine = Engine.start(plan, config, stage=lifecycle.stage)
-        service.engine = engine
-        lifecycle.stage("warm up")
-        from handler.engine.warmup import warm_up
+        plan = with_model(plan, model)
 
-        warm_up(engine)
+        def engine_of(plan: EnginePlan) -> Engine:
+            os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
+            engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
+            lifecycle.stage("warm up")
+            warm_up(engine)
+            return engine
+
+        if config.artifact_store and model.size:
+            engine_by_artifacts(service, plan, Path(model.path), engine_of)
+        else:
+            engine_of(plan)
         # What the imports and the start have made lives as long as the process: without this, collecting garbage walks
         # all of it, and every token and every /ping waits a quarter of a second for that.
         gc.collect()

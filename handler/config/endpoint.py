@@ -33,6 +33,15 @@ class EndpointConfig:
     instance: str | None = field(default=None, metadata=doc("instance type; default: what this machine is"))
     compiled_artifacts: str | None = field(default=None, metadata=doc("compiled artifacts: a directory or s3://"))
 
+    artifact_store: str | None = field(
+        default=None, metadata=doc("where compiled artifacts are kept: s3:// or file://")
+    )
+    artifact_signing_key: str | None = field(
+        default=None, metadata=doc("arn: of a Secrets Manager secret or KMS key, or file://, that signs artifacts")
+    )
+    on_miss: str = field(default="compile", metadata=doc("no artifacts in the store: compile, fail or wait"))
+    artifact_deadline: float = field(default=3300.0, metadata=doc("how long a start waits for artifacts"))
+
     # The serving process.
     scratch: Path = field(default=Path("/tmp/neuron-endpoint"), metadata=doc("a writable directory"))  # noqa: S108
     port: int = field(default=8080, metadata=doc("port to serve"))

@@ -35,6 +35,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("bfloat16", "float16", "float32"),
     "speculation": ("draft_model", "eagle", "eagle3", "medusa"),
     "disaggregation": ("prefill", "decode"),
+    "on_miss": ("compile", "fail", "wait"),
 }
 # Other spellings of the same value: vLLM's, LMI's, NxDI's, transformers-neuronx's.
 SPELLINGS: Mapping[str, Mapping[str, str]] = {

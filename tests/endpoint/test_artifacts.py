@@ -1,0 +1,116 @@
+"""Compile once, restore everywhere: `serve` over an artifact store in S3, on real engines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+from conftest import CREDENTIALS
+from serve_process import ServeProcess
+
+import sample_model
+from sample_model.facts import by_name
+
+pytestmark = pytest.mark.engine
+
+STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
+QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
+
+
+def serve(directory: Path, s3_endpoint: str, store: str, **environment: str) -> ServeProcess:
+    """A machine of its own: nothing but the store is shared. The model lies where SageMaker puts it."""
+    directory.mkdir()
+    (directory / "model").symlink_to(sample_model.path())
+    return ServeProcess(
+        directory,
+        {
+            **CREDENTIALS,
+            "AWS_ENDPOINT_URL": s3_endpoint,
+            "SAGEMAKER_BASE_DIR": str(directory),
+            "ENDPOINT_SCRATCH": str(directory / "scratch"),
+            "ENDPOINT_ARTIFACT_STORE": store,
+            "ENDPOINT_ENGINE_RESTARTS": "0",
+            **environment,
+        },
+    )
+
+
+def bucket(s3_endpoint: str, name: str) -> str:
+    boto3.client(
+        "s3", endpoint_url=s3_endpoint, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+    ).create_bucket(Bucket=name)
+    return f"s3://{name}/store"
+
+
+def answered(served: ServeProcess) -> str:
+    """Ready, asked, and ended; what it answered."""
+    try:
+        served.wait_port()
+        served.wait_ready()
+        reply: str = served.client.post("/invocations", json=QUESTION).json()["choices"][0]["message"]["content"]
+    finally:
+        status = served.terminate()
+    assert status == 0, served.log
+    return reply
+
+
+def test_a_cpu_compile_is_published_restored_and_missed_by_name(s3_endpoint: str, tmp_path: Path) -> None:
+    store = bucket(s3_endpoint, "cpu-artifacts")
+    compiling = {"SM_VLLM_ENFORCE_EAGER": "false"}
+    first = serve(tmp_path / "one", s3_endpoint, store, **compiling)
+    assert answered(first) == by_name("ping").answer
+    assert "compile: start engine" in first.log
+    assert "artifact_published" in first.log
+
+    second = serve(tmp_path / "two", s3_endpoint, store, **compiling)
+    assert answered(second) == by_name("ping").answer
+    assert "artifact_restored" in second.log
+    assert "restore artifacts" in second.log
+    assert "compile: " not in second.log
+
+    third = serve(tmp_path / "three", s3_endpoint, store, ENDPOINT_ON_MISS="fail", SM_VLLM_MAX_MODEL_LEN="512")
+    assert third.process.wait(60) == 3
+    assert "max_model_len 1024 -> 512" in third.log, third.log
+
+
+def test_the_neuron_path_over_the_stand_in(s3_endpoint: str, tmp_path: Path) -> None:
+    """Checks, miss, lease, compile, publish, warm-up, serve; a second machine restores and serves the same tokens."""
+    sys.path.insert(0, str(STAND_IN))
+    try:
+        from neuron_stand_in.installation import installed
+    finally:
+        sys.path.remove(str(STAND_IN))
+    store = bucket(s3_endpoint, "neuron-artifacts")
+    neuron = {
+        **installed(tmp_path / "site"),
+        "NEURON_STAND_IN": "1",
+        "ENDPOINT_LINE": "nxdi-0.16",
+        "ENDPOINT_INSTANCE": "ml.inf2.xlarge",
+        "ENDPOINT_SAVE_SHARDED_CHECKPOINT": "true",
+        "SM_VLLM_MAX_NUM_SEQS": "4",
+        "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
+        "BASE_COMPILE_WORK_DIR": str(tmp_path / "work"),
+    }
+
+    crashed = serve(tmp_path / "zero", s3_endpoint, store, **neuron, NEURON_STAND_IN_FAULT="kill")
+    assert crashed.process.wait(120) != 0
+    assert "artifact_published" not in crashed.log
+
+    first = serve(tmp_path / "one", s3_endpoint, store, **neuron, NEURON_STAND_IN_COMPILE_SECONDS="2")
+    try:
+        first.wait_port()
+        first.wait_ready()
+        honest = first.client.post("/invocations", json={**QUESTION, "repetition_penalty": 1.3})
+        assert honest.status_code == 400
+        assert honest.json()["error"]["param"] == "repetition_penalty"
+        assert any("compile: start engine" in body for _, _, body in first.pings)
+    finally:
+        assert answered(first) == by_name("ping").answer
+    assert "artifact_published" in first.log
+
+    second = serve(tmp_path / "two", s3_endpoint, store, **neuron)
+    assert answered(second) == by_name("ping").answer
+    assert "artifact_restored" in second.log
+    assert "compile: " not in second.log
