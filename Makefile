@@ -26,7 +26,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help serve s3 gateway test lint bench lock clean
+.PHONY: help serve s3 gateway test lint bench bench-restore bench-fleet lock clean
 
 help:
 	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
@@ -35,6 +35,7 @@ help:
 	echo "make test                                            all tests"
 	echo "make lint                                            ruff and mypy"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
+	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
 
 $(READY): $(INPUTS)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
@@ -78,6 +79,12 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
+
+bench-restore: $(READY)
+	@$(BIN)/python -m benchmarks restore
+
+bench-fleet: $(READY)
+	@$(BIN)/python -m benchmarks fleet
 
 # Writes down what is installed now, without what torch pins itself (CUDA packages differ by build) and ourselves.
 lock: $(READY)

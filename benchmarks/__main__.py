@@ -17,11 +17,16 @@ import click
 from benchmarks.block import Block
 from benchmarks.comparison import comparisons
 from benchmarks.contestant import ENVIRONMENT, KINDS
+from benchmarks.fleet_command import fleet
 from benchmarks.random_model import write_random_model
 from benchmarks.report import Report
+from benchmarks.restore import RIVALS, measure
+from benchmarks.restore_contestant import ContestantFailed
 from benchmarks.server import ServerFailed
 from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, workloads
 from benchmarks.workload import Api
+from handler.artifacts.errors import ArtifactError
+from handler.artifacts.restore import THREADS
 
 SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
 QUICK_LIMIT_S = 440.0
@@ -103,6 +108,34 @@ def serving(
         sys.exit(1)
 
 
+@main.command()
+@click.option("--pairs", default=7, show_default=True, type=click.IntRange(1), help="Runs of each side per rival.")
+@click.option("--rivals", default=",".join(RIVALS), show_default=True, help="Which of them, separated by commas.")
+@click.option("--threads", default=THREADS, show_default=True, type=click.IntRange(1), help="Connections of ours.")
+@click.option("--scale", default=1.0, show_default=True, type=float, help="Of every size: 1 is 2.2 GB in 200 files.")
+@click.option("--scratch", default=Path("build/bench-restore"), show_default=True, type=click.Path(path_type=Path))
+@click.option("--out", default=Path("build/bench-restore.json"), show_default=True, type=click.Path(path_type=Path))
+def restore(pairs: int, rivals: str, threads: int, scale: float, scratch: Path, out: Path) -> None:
+    """Restoring artifacts from S3, beside s5cmd, boto3 and cp: ratios of rates."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    chosen = tuple(rivals.split(","))
+    if unknown := set(chosen) - set(RIVALS):
+        raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--rivals")
+    report = Report(out)
+    if (load := os.getloadavg()[0]) > BUSY:
+        report.alarm(f"the machine is busy with something else (load average {load:.1f}): wide spreads ahead")
+    try:
+        fits = measure(pairs, chosen, threads, scale, scratch, report)
+    except (ContestantFailed, ArtifactError, OSError) as error:
+        report.alarm(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        report.alarm("interrupted; the server has been ended")
+        sys.exit(130)
+    sys.exit(0 if fits else 1)
+
+
 def _condemn(report: Report, invalid: list[Block]) -> None:
     report.alarm(f"{len(invalid)} invalid blocks; their workloads have no figures:")
     for block in invalid:
@@ -131,6 +164,8 @@ def _circumstances(ours: str, theirs: str, model: Path, plan: Plan) -> dict[str,
         "began_unix": time.time(),
     }
 
+
+main.add_command(fleet)
 
 if __name__ == "__main__":
     main()

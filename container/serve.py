@@ -29,6 +29,7 @@ DEFAULTS = {
 def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
     try:
         config = load(os.environ)
     except SettingError as error:

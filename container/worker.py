@@ -73,8 +73,9 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         try:
             super().run()
         finally:
-            if self.service.engine is not None:
-                self.service.engine.stop()
+            engine, self.service.engine = self.service.engine, None  # its end is no failure now
+            if engine is not None:
+                engine.stop()
             _leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
 
     def end(self) -> None:

@@ -61,10 +61,11 @@ class LeasedCompile:
         try:
             self._lease.confirm()
             for key in reversed(missing):
-                ingredients = Ingredients(key.digest, key.kind, key.fields, seconds, self._options.machine)
+                machine = {**self._options.machine, "holder": self._lease.holder}
+                ingredients = Ingredients(key.digest, key.kind, key.fields, seconds, machine)
                 manifest = self._store.publish(directory, ingredients, self._while_held)
-                if manifest.compile_seconds != seconds:
-                    raise self._lease.lost()  # another's, who took over at the last moment: what is here is not it
+                if manifest.machine.get("holder") != self._lease.holder:
+                    raise self._lease.lost()  # another's, who was a moment earlier: what is here is not it
                 manifests.append(manifest)
                 self._tell({"event": "artifact_published", "key": key.digest, "seconds": seconds})
         except ArtifactError as error:

@@ -97,6 +97,11 @@ class Lease:
         self._until = float("inf")
 
     @property
+    def holder(self) -> str:
+        """This process's name in the lease, unlike any other's."""
+        return self._record.holder
+
+    @property
     def fencing(self) -> int:
         """Grows with each holder of this lease."""
         return self._record.fencing

@@ -12,12 +12,14 @@ MOST_LINES = 80
 MASK = "[removed]"
 # Shorter values of secret variables ("1", "true") would mask half the log and are no secrets.
 SHORTEST = 6
+# What is looked at of a log at all, in characters.
+MOST_READ = 1_000_000
 # Hub tokens, AWS access key ids, private keys' first lines; then what follows a telling name: `token=...`,
-# `Authorization: Bearer ...`, `X-Amz-Signature=...`; then a password in a URL.
+# `Authorization: Bearer ...`, `X-Amz-Signature=...`, but not `max_tokens=128`; then a password in a URL.
 TOKENS = re.compile(r"\bhf_[A-Za-z0-9]{8,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*")
 NAMED = re.compile(
     r"(?i)([\w-]*(?:token|secret|passw(?:or)?d|credential|signature|api[_-]?key|access[_-]?key|authorization)[\w-]*"
-    r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?)[^\s\"',;&]+"
+    r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?)(?![\d.]+\b)[^\s\"',;&(){}\[\]]{6,}"
 )
 IN_URL = re.compile(r"(://[^/\s:@]+:)[^/\s@]+(?=@)")
 
@@ -27,7 +29,7 @@ def tail(log: str, environ: Mapping[str, str], most: int = MOST_BYTES) -> str:
 
     :param environ: the process's variables: the values of those with a telling name are taken out wherever they are.
     """
-    lines = redacted(log, environ).splitlines()[-MOST_LINES:]
+    lines = redacted(log[-MOST_READ:], environ).splitlines()[-MOST_LINES:]
     text = "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in lines)
     encoded = text.encode(errors="replace")
     if len(encoded) <= most:

@@ -11,7 +11,7 @@ import ssl
 import threading
 from http.client import HTTPConnection, HTTPSConnection
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from handler.artifacts.errors import CredentialsRefused
 from handler.artifacts.s3_errors import translated
@@ -33,7 +33,6 @@ class S3Requests:
 
     def __init__(self, bucket: str, session: Session | None = None) -> None:
         import boto3
-        from botocore.config import Config
 
         if session is None:
             if boto3.DEFAULT_SESSION is None:
@@ -44,15 +43,12 @@ class S3Requests:
         if credentials is None:
             raise CredentialsRefused(f"s3://{bucket}", "there are none")
         self._credentials = credentials
-        with translated(f"s3://{bucket}", "s3:GetObject"):
-            client: Any = session.client("s3", config=Config(signature_version="s3v4"))
-            url = client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": SAMPLE_KEY})
-        parts = urlsplit(url)
+        address = _address(session, bucket)
+        parts = urlsplit(address.url)
         self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", parts.port
         self._netloc = parts.netloc
         self._path = parts.path.removesuffix(SAMPLE_KEY)
-        # <access key>/<date>/<region>/s3/aws4_request: the region that botocore signs for.
-        self._region = parse_qs(parts.query)["X-Amz-Credential"][0].split("/")[-3]
+        self._region = address.region
         self._lock = threading.Lock()
         self._context: ssl.SSLContext | None = None
 
@@ -74,7 +70,7 @@ class S3Requests:
         path = self._path + quote(key, safe="/~")
         headers = {"Range": byte_range} if byte_range else {}
         request = AWSRequest("GET", f"{self._scheme}://{self._netloc}{path}", headers=headers)
-        with translated(key, "s3:GetObject"):
+        with translated(f"{self._netloc}{path}", "s3:GetObject"):
             S3SigV4Auth(self._credentials.get_frozen_credentials(), "s3", self._region).add_auth(request)
         return path, dict(request.headers.items())
 
@@ -86,3 +82,32 @@ class S3Requests:
             if self._context is None:
                 self._context = ssl.create_default_context(cafile=bundle or get_cert_path(True))
             return self._context
+
+
+class _Address(Exception):
+    """What botocore would send a request to, told by breaking it off."""
+
+    def __init__(self, url: str, region: str) -> None:
+        self.url, self.region = url, region
+
+
+def _address(session: Session, bucket: str) -> _Address:
+    """URL of a sample key, and the region that botocore signs for. Nothing is sent.
+
+    Taken from a signed request rather than from a presigned URL, which may lead to S3's global endpoint.
+    """
+    from botocore.config import Config
+
+    def tell(request: Any, **rest: object) -> None:
+        # AWS4-HMAC-SHA256 Credential=<access key>/<date>/<region>/s3/aws4_request, SignedHeaders=...
+        credential = request.headers["Authorization"].partition("Credential=")[2].partition(",")[0]
+        raise _Address(request.url, credential.split("/")[-3])
+
+    with translated(f"s3://{bucket}", "s3:GetObject"):
+        client: Any = session.client("s3", config=Config(signature_version="s3v4"))
+        client.meta.events.register_last("request-created.s3", tell)  # where it is signed
+        try:
+            client.head_object(Bucket=bucket, Key=SAMPLE_KEY)
+        except _Address as address:
+            return address
+    raise AssertionError("unreachable")

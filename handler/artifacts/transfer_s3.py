@@ -97,7 +97,7 @@ class S3Reader:
 
     def _send(self, path: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
         connection = self._connection
-        if connection is None:
+        if connection is None or connection.sock is None:  # none yet, or the server closed it with its last reply
             connection = self._source.requests.connect(min(CONNECT_TIMEOUT, timeout))
             connection.connect()
             with self._lock:

@@ -92,13 +92,14 @@ def test_the_neuron_path_over_the_stand_in(s3_endpoint: str, tmp_path: Path) -> 
         "SM_VLLM_MAX_NUM_SEQS": "4",
         "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
         "BASE_COMPILE_WORK_DIR": str(tmp_path / "work"),
+        "NEURON_STAND_IN_COMPILE_SECONDS": "2",
     }
 
     crashed = serve(tmp_path / "zero", s3_endpoint, store, **neuron, NEURON_STAND_IN_FAULT="kill")
     assert crashed.process.wait(120) != 0
     assert "artifact_published" not in crashed.log
 
-    first = serve(tmp_path / "one", s3_endpoint, store, **neuron, NEURON_STAND_IN_COMPILE_SECONDS="2")
+    first = serve(tmp_path / "one", s3_endpoint, store, **neuron)
     try:
         first.wait_port()
         first.wait_ready()

@@ -18,7 +18,7 @@ from benchmarks.fleet_fate import Death
 from handler.artifacts.acquire_options import OnMiss, Options
 from handler.artifacts.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore
 
-SMALL = int(os.environ.get("FLEET", "25"))
+SMALL = int(os.environ.get("FLEET", "12"))
 # Two renewals within a compile, so that each kind of step is there and none a hundred times.
 SHORT = 50.0
 
@@ -93,8 +93,7 @@ def test_a_store_that_fails_now_and_then(place: Path) -> None:
     for seed in range(8):
         scenario = Scenario(SMALL, compile=SHORT, deadline=3600, faults=0.05, seed=seed)
         fleet = simulate(scenario, place / str(seed))
-        found = [violation for violation in violations(scenario, fleet) if "written 0 times" not in violation]
-        assert found == []
+        assert list(violations(scenario, fleet)) == []
 
 
 def test_a_failure_ends_the_whole_fleet_at_once(place: Path) -> None:

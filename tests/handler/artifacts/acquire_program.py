@@ -1,0 +1,51 @@
+"""One start's search for artifacts in a process of its own: `acquire_program.py <store> <directory> <gate>`.
+
+Prints its events as JSON lines. Its compiler writes a few files, once the file `gate` is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from handler.artifacts.acquire import Acquisition
+from handler.artifacts.acquire_options import Compilation, Options
+from handler.artifacts.key import Key
+from handler.artifacts.restore import restore, source_of
+from handler.artifacts.store import Store
+from tests.handler.artifacts.artifact_files import write_artifacts
+
+KEYS = (Key("graph", "a" * 64, {"model": "test"}), Key("weights", "b" * 64, {"model": "test"}))
+
+
+def tell(event: object) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def main(uri: str, directory: Path, gate: Path) -> None:
+    store = Store.open(uri)
+
+    def compile(wanted: Compilation) -> None:
+        while not gate.exists():
+            time.sleep(0.02)
+        write_artifacts(wanted.directory)
+        (wanted.directory / "compiled-by").write_text(str(os.getpid()))
+
+    acquired = Acquisition(
+        store,
+        KEYS,
+        directory / "artifacts",
+        lambda manifests, target: restore(manifests, source_of(store), target),
+        compile,
+        time.monotonic() + 60,
+        options=Options(poll=0.2, lease=2.0),
+        listener=tell,
+    ).run()
+    tell({"event": "done", "path": str(acquired.path), "compiled": acquired.compiled, "published": acquired.published})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

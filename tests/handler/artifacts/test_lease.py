@@ -1,0 +1,192 @@
+"""Leases, over a directory and over S3 as moto's server speaks it."""
+
+from __future__ import annotations
+
+import pytest
+
+from handler.artifacts.compile_errors import LeaseLost
+from handler.artifacts.errors import StoreUnavailable
+from handler.artifacts.lease import SECONDS, Contender, Lease
+from handler.artifacts.lease_record import Standing
+from handler.artifacts.object_store import ObjectStore
+from tests.handler.artifacts.manual_time import ManualTime
+
+NAME = "leases/graph/key"
+
+
+def contender(objects: ObjectStore, time: ManualTime, machine: str = "") -> Contender:
+    return Contender(objects, NAME, time, machine)
+
+
+def taken(objects: ObjectStore, time: ManualTime) -> Lease:
+    one = contender(objects, time)
+    assert one.look() is Standing.FREE
+    lease = one.take()
+    assert lease is not None
+    return lease
+
+
+class Failing:
+    """An `ObjectStore` whose writes fail, before or after they are carried out, as long as `failing` says."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self.failing = ""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._objects, name)
+
+    def put(self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        if self.failing == "before":
+            raise StoreUnavailable(key, "test")
+        etag = self._objects.put(key, body, if_absent=if_absent, if_match=if_match)
+        if self.failing == "after":
+            raise StoreUnavailable(key, "test")
+        return etag
+
+
+def test_one_holds_it_and_the_other_sees_that(objects: ObjectStore) -> None:
+    time = ManualTime()
+    first, second = contender(objects, time, "trn1 host-1"), contender(objects, time)
+    assert first.look() is second.look() is Standing.FREE
+    lease = first.take()
+    assert lease is not None
+    assert lease.held
+    assert second.take() is None
+    assert second.look() is Standing.HELD
+    assert second.record is not None
+    assert second.record.machine == "trn1 host-1"
+
+
+def test_it_expires_only_when_it_was_watched_for_its_whole_duration(objects: ObjectStore) -> None:
+    time = ManualTime()
+    taken(objects, time)
+    time.seconds += 10 * SECONDS  # long dead, but a new watcher cannot know: no clocks are compared
+    watcher = contender(objects, time)
+    assert watcher.look() is Standing.HELD
+    time.seconds += SECONDS - 1
+    assert watcher.look() is Standing.HELD
+    time.seconds += 1
+    assert watcher.look() is Standing.EXPIRED
+    successor = watcher.take()
+    assert successor is not None
+    assert successor.fencing == 2
+
+
+def test_renewed_it_does_not_expire(objects: ObjectStore) -> None:
+    time = ManualTime()
+    lease = taken(objects, time)
+    lease.keep()
+    watcher = contender(objects, time)
+    for _ in range(12):
+        assert watcher.look() is Standing.HELD
+        time.seconds += SECONDS / 3
+        time.tick()
+        assert lease.held
+
+
+def test_a_holder_stops_believing_before_anybody_may_take_it(objects: ObjectStore) -> None:
+    time = ManualTime()
+    lease = taken(objects, time)
+    watcher = contender(objects, time)
+    watcher.look()
+    time.seconds += SECONDS * 0.91
+    assert not lease.held
+    assert watcher.look() is Standing.HELD
+
+
+def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore) -> None:
+    time = ManualTime()
+    lease = taken(objects, time)
+    told: list[str] = []
+    lease.keep(lambda: told.append("lost"))
+    watcher = contender(objects, time)
+    watcher.look()
+    time.seconds += SECONDS
+    watcher.look()
+    thief = watcher.take()
+    assert thief is not None
+    body, _ = objects.get(NAME)
+    time.tick()
+    assert told == ["lost"]
+    assert not lease.held
+    with pytest.raises(LeaseLost, match="another instance has it"):
+        lease.confirm()
+    lease.release()
+    assert objects.get(NAME)[0] == body
+    thief.confirm()
+
+
+def test_a_watcher_that_is_late_does_not_steal_a_renewed_one(objects: ObjectStore) -> None:
+    time = ManualTime()
+    lease = taken(objects, time)
+    lease.keep()
+    watcher = contender(objects, time)
+    watcher.look()
+    time.seconds += SECONDS
+    assert watcher.look() is Standing.EXPIRED
+    time.tick()
+    assert watcher.take() is None
+    assert lease.held
+
+
+def test_a_store_that_is_away_for_a_while_is_survived(objects: ObjectStore) -> None:
+    time = ManualTime()
+    store = Failing(objects)
+    lease = taken(store, time)  # type: ignore[arg-type]
+    lease.keep()
+    store.failing = "before"
+    time.seconds += SECONDS
+    time.tick()
+    assert not lease.held
+    with pytest.raises(LeaseLost, match="could not be renewed in time"):
+        lease.confirm()
+    store.failing = ""
+    lease.confirm()  # nobody has taken it meanwhile
+    assert lease.held
+
+
+def test_a_renewal_whose_answer_was_lost_is_no_theft(objects: ObjectStore) -> None:
+    time = ManualTime()
+    store = Failing(objects)
+    lease = taken(store, time)  # type: ignore[arg-type]
+    lease.keep()
+    store.failing = "after"
+    time.seconds += SECONDS / 3
+    time.tick()
+    store.failing = ""
+    time.seconds += SECONDS / 3
+    time.tick()
+    assert lease.held
+    time.seconds += SECONDS / 2
+    assert lease.held
+
+
+def test_released_it_is_free_at_once_and_the_number_grows(objects: ObjectStore) -> None:
+    time = ManualTime()
+    lease = taken(objects, time)
+    lease.keep()
+    lease.release()
+    assert not time.renews
+    second = taken(objects, time)
+    assert (lease.fencing, second.fencing) == (1, 2)
+
+
+def test_no_renewals_after_its_end(objects: ObjectStore) -> None:
+    time = ManualTime()
+    lease = taken(objects, time)
+    lease.keep(until=time.now() + 10)
+    before = objects.get(NAME)
+    time.seconds += 11
+    time.tick()
+    assert objects.get(NAME) == before
+
+
+def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore) -> None:
+    time = ManualTime()
+    objects.put(NAME, b'{"seconds": "x"')
+    watcher = contender(objects, time)
+    assert watcher.look() is Standing.HELD
+    time.seconds += SECONDS
+    assert watcher.look() is Standing.EXPIRED
+    assert watcher.take() is not None

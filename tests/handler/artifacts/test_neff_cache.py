@@ -1,0 +1,141 @@
+"""The compiler's own cache: what is saved of it, what is brought, and what is cleaned out."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from handler.artifacts.neff_cache import Cleaned, NeffCache, environment
+from handler.artifacts.neff_store import NeffStore
+from handler.artifacts.object_store import ObjectStore
+from handler.artifacts.signature import SecretSigner
+
+COMPILER = "2.21.18209.0+043b1bf7"
+
+
+def module(root: Path, name: str = "MODULE_1+a", neff: bytes | None = b"neff", *, done: bool = True) -> Path:
+    directory = root / f"neuronxcc-{COMPILER}" / name
+    directory.mkdir(parents=True)
+    (directory / "model.hlo_module.pb").write_bytes(b"hlo")
+    (directory / "compile_flags.json").write_text("[]")
+    (directory / "model.hlo_module.pb.lock").touch()
+    if neff is not None:
+        (directory / "model.neff").write_bytes(neff)
+        if done:
+            (directory / "model.done").touch()
+    return directory
+
+
+def names(root: Path) -> set[str]:
+    return {path.name for path in root.glob("neuronxcc-*/*")}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    return tmp_path / "there"
+
+
+def test_what_one_compiled_another_has(objects: ObjectStore, here: Path, there: Path) -> None:
+    made = module(here)
+    assert NeffCache(here, NeffStore(objects)).save().modules == 1
+    brought = NeffCache(there, NeffStore(objects)).bring(COMPILER)
+    assert (brought.modules, brought.refused) == (1, ())
+    arrived = there / made.relative_to(here)
+    assert {path.name: path.read_bytes() for path in arrived.iterdir()} == {
+        "model.hlo_module.pb": b"hlo",
+        "compile_flags.json": b"[]",
+        "model.neff": b"neff",
+        "model.done": b"",
+    }
+
+
+def test_only_what_is_finished_is_saved(objects: ObjectStore, here: Path, there: Path) -> None:
+    module(here, "MODULE_1+a")
+    module(here, "MODULE_2+a", None)  # interrupted
+    module(here, "MODULE_3+a", done=False)
+    (module(here, "MODULE_4+a", None) / "model.log").write_text("error")
+    module(here, "MODULE_5+a", b"")  # an empty neff is none
+    NeffCache(here, NeffStore(objects)).save()
+    NeffCache(there, NeffStore(objects)).bring(COMPILER)
+    assert names(there) == {"MODULE_1+a"}
+
+
+def test_clean(objects: ObjectStore, here: Path) -> None:
+    finished = module(here, "MODULE_1+a")
+    module(here, "MODULE_2+a", None)
+    (module(here, "MODULE_3+a", None) / "model.log").write_text("error")
+    busy = module(here, "MODULE_4+a", None)
+    with open(busy / "model.hlo_module.pb.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cleaned = NeffCache(here, NeffStore(objects)).clean()
+    assert cleaned == Cleaned(finished=1, poisoned=1, half_made=1, busy=1)
+    assert names(here) == {finished.name, busy.name}
+    assert not list(finished.glob("*.lock"))
+
+
+def test_another_version_of_the_compiler_brings_nothing(objects: ObjectStore, here: Path, there: Path) -> None:
+    module(here)
+    NeffCache(here, NeffStore(objects)).save()
+    assert NeffCache(there, NeffStore(objects)).bring("2.22.0").modules == 0
+
+
+def test_saved_once(objects: ObjectStore, here: Path) -> None:
+    module(here)
+    cache = NeffCache(here, NeffStore(objects))
+    assert [cache.save().modules, cache.save().modules] == [1, 0]
+
+
+@pytest.mark.parametrize("damage", [b"nefx", b"ne", b"neff and more"])
+def test_damaged_bytes_are_passed_over(objects: ObjectStore, here: Path, there: Path, damage: bytes) -> None:
+    module(here, "MODULE_1+a")
+    module(here, "MODULE_2+a", b"other")
+    NeffCache(here, NeffStore(objects)).save()
+    for info in list(objects.list("neff/objects/")):
+        if objects.get(info.key)[0] == b"neff":
+            objects.put(info.key, damage)
+    brought = NeffCache(there, NeffStore(objects)).bring(COMPILER)
+    assert names(there) == {"MODULE_2+a"}
+    assert brought.modules == 1
+    assert "digest" in brought.refused[0]
+
+
+def test_the_limit_keeps_the_newest(objects: ObjectStore, here: Path, there: Path) -> None:
+    for name in ("MODULE_1+a", "MODULE_2+a"):
+        module(here, name, name.encode() * 100)
+        NeffCache(here, NeffStore(objects)).save()
+    assert NeffCache(there, NeffStore(objects)).bring(COMPILER, most_bytes=1500).modules == 1
+
+
+def test_with_a_key_only_signed_modules_are_brought(objects: ObjectStore, here: Path, there: Path) -> None:
+    signer = SecretSigner(b"0123456789abcdef")
+    module(here, "MODULE_1+a")
+    NeffCache(here, NeffStore(objects)).save()
+    module(here, "MODULE_2+a", b"signed")
+    NeffCache(here, NeffStore(objects, signer)).save()
+    brought = NeffCache(there, NeffStore(objects, signer)).bring(COMPILER)
+    assert names(there) == {"MODULE_2+a"}
+    assert "not signed" in brought.refused[0]
+
+
+def test_a_module_that_names_a_path_is_refused(objects: ObjectStore, there: Path) -> None:
+    digest = "0" * 64
+    body = (
+        f'{{"module": {{"neff_schema": 1, "compiler": "{COMPILER}", "module": "MODULE_1+a", '
+        f'"files": [{{"name": "../x", "size": 1, "digest": "{digest}"}}]}}}}'
+    )
+    objects.put(f"neff/modules/neuronxcc-{COMPILER}/MODULE_1+a.json", body.encode())
+    objects.put(f"neff/objects/{digest}", b"x")
+    assert len(NeffCache(there, NeffStore(objects)).bring(COMPILER).refused) == 1
+    assert names(there) == set()
+
+
+def test_the_work_directory_is_the_same_everywhere(here: Path, there: Path) -> None:
+    assert environment(here)["BASE_COMPILE_WORK_DIR"] == environment(there)["BASE_COMPILE_WORK_DIR"]
+    assert environment(here)["NEURON_COMPILE_CACHE_URL"] == str(here)
