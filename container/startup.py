@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from container.artifacts import engine_by_artifacts
+from container.given_artifacts import with_given_artifacts
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
 from handler.config.problems import SettingErrors
@@ -34,7 +35,7 @@ def start(service: Service) -> None:
         lifecycle.stage("fetch model")
         model = bring(config, lifecycle.progress)
         lifecycle.progress(0, 0)
-        plan = with_model(plan, model)
+        plan = with_given_artifacts(service, with_model(plan, model))
 
         def engine_of(plan: EnginePlan) -> Engine:
             os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
@@ -43,7 +44,7 @@ def start(service: Service) -> None:
             warm_up(engine)
             return engine
 
-        if config.artifact_store and model.size:
+        if config.artifact_store and model.size and not config.compiled_artifacts:
             engine_by_artifacts(service, plan, Path(model.path), engine_of)
         else:
             engine_of(plan)
