@@ -1,0 +1,35 @@
+# One image; the build argument chooses the line (docs: README, "Settings", ENDPOINT_LINE):
+#   0.13.0-neuronx-py312-sdk2.28.0-ubuntu24.04   vLLM 0.13, NxD Inference, the last with NKI kernels on trn1 and inf2
+#   0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04   vLLM 0.16, NxD Inference (the default)
+#   0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04   vLLM 0.24, the native plugin; trn2 and trn3
+ARG BASE_IMAGE=public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04
+# hadolint ignore=DL3006
+FROM ${BASE_IMAGE}
+
+# Multi-model endpoints and bidirectional streaming are not served yet, so their labels are not claimed.
+LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
+
+WORKDIR /opt/neuron-endpoint
+
+# Our few dependencies first: they change less often than the code. vLLM, the plugin and torch are the base's, and stay
+# as they are: what was installed before is a constraint now, and is compared afterwards.
+COPY requirements/runtime.txt requirements/
+RUN python -m pip freeze --exclude-editable > /tmp/base.txt \
+    && grep -E '^[A-Za-z0-9._-]+==' /tmp/base.txt > /tmp/pins.txt \
+    && python -m pip install --no-cache-dir --constraint /tmp/pins.txt --requirement requirements/runtime.txt \
+    && python -m pip freeze --exclude-editable > /tmp/now.txt \
+    && awk 'NR == FNR { now[$0]; next } !($0 in now) { print "changed: " $0; bad = 1 } END { exit bad }' /tmp/now.txt /tmp/base.txt \
+    && rm /tmp/base.txt /tmp/pins.txt /tmp/now.txt
+
+COPY pyproject.toml README.md LICENSE ./
+COPY handler handler
+COPY container container
+COPY model_packaging model_packaging
+RUN python -m pip install --no-cache-dir --no-deps .
+
+EXPOSE 8080
+
+# Exec form and nothing in between: `docker run IMAGE serve` makes `serve` PID 1, and SIGTERM arrives. The base's own entry
+# point runs its arguments as a child and passes no signal on.
+ENTRYPOINT ["/usr/bin/env"]
+CMD ["serve"]

@@ -1,0 +1,103 @@
+"""The image, as far as it goes without a Docker engine: linted, and its RUN steps run in a virtual environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = ROOT / "Dockerfile"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """(name, the rest) of each instruction, continuation lines joined, comments left out."""
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
+    joined = re.sub(r"\\\n", " ", "\n".join(lines))
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line.strip())]
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    found = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_serve_is_the_process_that_gets_the_signals() -> None:
+    said = dict(instructions())
+    assert (said["ENTRYPOINT"], said["CMD"]) == ('["/usr/bin/env"]', '["serve"]')
+    assert "accept-bind-to-port=true" in said["LABEL"]
+
+
+def test_the_default_base_is_the_line_that_the_tests_run() -> None:
+    assert dict(instructions())["ARG"].split(":")[-1].startswith("0.16.0-neuronx")
+
+
+def test_the_layer_of_dependencies_is_the_package_s_own() -> None:
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    given = (ROOT / "requirements" / "runtime.txt").read_text().splitlines()
+    assert [line for line in given if not line.startswith("#")] == wanted
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What COPY brings into the image."""
+    directory = tmp_path_factory.mktemp("image")
+    for name, rest in instructions():
+        if name != "COPY":
+            continue
+        *sources, target = rest.split()
+        for source in sources:
+            place = directory / target if target != "./" else directory / source
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place = place / source.rpartition("/")[2] if target.endswith("/") and target != "./" else place
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, place)
+    return directory
+
+
+def base(directory: Path, *packages: str) -> dict[str, str]:
+    """A stand-in for the base image: a virtual environment with pins of its own; the environment to run steps in."""
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    environment = {**os.environ, "PATH": f"{directory / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(directory)}
+    if packages:
+        command = [directory / "bin" / "python", "-m", "pip", "install", "--quiet", *packages]
+        subprocess.run(command, check=True, env=environment)
+    return environment
+
+
+def run_steps(context: Path, environment: dict[str, str], directory: Path) -> None:
+    for name, rest in instructions():
+        if name == "RUN":
+            step = rest.replace("/tmp/", f"{directory}/")
+            done = subprocess.run(
+                ["sh", "-c", step], cwd=context, env=environment, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_steps_leave_a_serve_that_runs_and_the_base_s_pins_as_they_were(context: Path, tmp_path: Path) -> None:
+    environment = base(tmp_path / "venv", "click==8.1.7", "pyyaml==6.0.2")
+    run_steps(context, environment, tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    freeze = subprocess.run([python, "-m", "pip", "freeze"], capture_output=True, text=True, check=True).stdout
+    assert "click==8.1.7" in freeze
+    assert "PyYAML==6.0.2" in freeze
+    refused = subprocess.run(
+        ["/usr/bin/env", "serve"],
+        env={**environment, "ENDPOINT_MODL": "x"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "Did you mean ENDPOINT_MODEL?" in refused.stderr
