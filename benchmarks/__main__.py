@@ -26,7 +26,7 @@ from benchmarks.server import ServerFailed
 from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, workloads
 from benchmarks.workload import Api
 from handler.artifacts.errors import ArtifactError
-from handler.artifacts.restore import THREADS
+from handler.artifacts.restore import threads_here
 
 SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
 QUICK_LIMIT_S = 440.0
@@ -111,7 +111,7 @@ def serving(
 @main.command()
 @click.option("--pairs", default=7, show_default=True, type=click.IntRange(1), help="Runs of each side per rival.")
 @click.option("--rivals", default=",".join(RIVALS), show_default=True, help="Which of them, separated by commas.")
-@click.option("--threads", default=THREADS, show_default=True, type=click.IntRange(1), help="Connections of ours.")
+@click.option("--threads", default=threads_here, type=click.IntRange(1), help="Connections of ours.")
 @click.option("--scale", default=1.0, show_default=True, type=float, help="Of every size: 1 is 2.2 GB in 200 files.")
 @click.option("--scratch", default=Path("build/bench-restore"), show_default=True, type=click.Path(path_type=Path))
 @click.option("--out", default=Path("build/bench-restore.json"), show_default=True, type=click.Path(path_type=Path))

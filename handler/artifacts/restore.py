@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,21 +27,29 @@ from handler.artifacts.restore_lock import locked
 from handler.artifacts.restore_parts import Contents
 from handler.artifacts.restore_target import Target
 from handler.artifacts.retry import Retry
+from handler.artifacts.s3_objects import S3Objects
 from handler.artifacts.store import Store
 from handler.artifacts.transfer import Source
 
-THREADS = 8
+
+def threads_here() -> int:
+    """Connections for this machine: four for each CPU, from 8 to 64.
+
+    On two CPUs and a server on loopback 4, 8 and 16 are equally fast (measured). S3 gives one connection some 85 to 90
+    MB/s ("Performance design patterns for Amazon S3"), so a large instance needs many.
+    """
+    return min(64, max(8, 4 * len(os.sched_getaffinity(0))))
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
     """How a restore goes about it.
 
-    :param threads: connections at once. More than 8 brought nothing on two cores; a large instance may want 32.
+    :param threads: connections at once, each with 256 KB of memory.
     :param setting: the setting that the target is from, for errors.
     """
 
-    threads: int = THREADS
+    threads: int = field(default_factory=threads_here)
     retry: Retry = field(default_factory=Retry)
     setting: str = "ENDPOINT_SCRATCH"
 
@@ -130,15 +139,14 @@ def source_of(store: Store) -> Source:
 
     :raises CredentialsRefused: it is in S3 and there are no credentials.
     """
-    location = store.object_location("0" * 64)
-    if location.path is not None:
+    if not isinstance(store.objects, S3Objects):
         from handler.artifacts.transfer_directory import DirectorySource
 
         return DirectorySource(store.object_location)
     from handler.artifacts.s3_request import S3Requests
     from handler.artifacts.transfer_s3 import S3Source
 
-    return S3Source(S3Requests(location.bucket), store.object_location)
+    return S3Source(S3Requests(store.objects.bucket, store.objects.client), store.object_location)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from handler.artifacts.errors import CredentialsRefused
 from handler.artifacts.s3_errors import translated
 
 if TYPE_CHECKING:
-    from boto3.session import Session
+    from mypy_boto3_s3.client import S3Client
 
 # A key that any addressing style leaves as it is: what stands before it in a URL is the bucket's address.
 SAMPLE_KEY = "key"
@@ -26,24 +26,22 @@ SAMPLE_KEY = "key"
 class S3Requests:
     """What one bucket's requests have in common. Thread-safe; makes no request itself.
 
-    :param session: where settings and credentials are from; by default boto3's own, which the store uses as well and
-        which has read its service model already. Of a CA bundle only the variables are heeded (AWS_CA_BUNDLE,
-        REQUESTS_CA_BUNDLE), not the configuration file's `ca_bundle`.
+    Of a CA bundle only the variables are heeded (AWS_CA_BUNDLE, REQUESTS_CA_BUNDLE), not a configuration file's.
+
+    :param client: the client whose address of the bucket is used; by default one of its own. Making one takes as long
+        as restoring 60 MB (measured), so the store's is shared.
+    :raises CredentialsRefused: there are none.
     """
 
-    def __init__(self, bucket: str, session: Session | None = None) -> None:
+    def __init__(self, bucket: str, client: S3Client | None = None) -> None:
         import boto3
 
-        if session is None:
-            if boto3.DEFAULT_SESSION is None:
-                boto3.setup_default_session()
-            session = boto3.DEFAULT_SESSION
-            assert session is not None
+        session = boto3.session.Session()
         credentials = session.get_credentials()
         if credentials is None:
             raise CredentialsRefused(f"s3://{bucket}", "there are none")
         self._credentials = credentials
-        address = _address(session, bucket)
+        address = _address(client or session.client("s3"), bucket)
         parts = urlsplit(address.url)
         self._scheme, self._host, self._port = parts.scheme, parts.hostname or "", parts.port
         self._netloc = parts.netloc
@@ -91,23 +89,26 @@ class _Address(Exception):
         self.url, self.region = url, region
 
 
-def _address(session: Session, bucket: str) -> _Address:
+def _address(client: S3Client, bucket: str) -> _Address:
     """URL of a sample key, and the region that botocore signs for. Nothing is sent.
 
     Taken from a signed request rather than from a presigned URL, which may lead to S3's global endpoint.
     """
-    from botocore.config import Config
+    me = threading.get_ident()
 
     def tell(request: Any, **rest: object) -> None:
-        # AWS4-HMAC-SHA256 Credential=<access key>/<date>/<region>/s3/aws4_request, SignedHeaders=...
-        credential = request.headers["Authorization"].partition("Credential=")[2].partition(",")[0]
-        raise _Address(request.url, credential.split("/")[-3])
+        if threading.get_ident() == me:
+            # AWS4-HMAC-SHA256 Credential=<access key>/<date>/<region>/s3/aws4_request, SignedHeaders=...
+            credential = request.headers["Authorization"].partition("Credential=")[2].partition(",")[0]
+            raise _Address(request.url, credential.split("/")[-3])
 
-    with translated(f"s3://{bucket}", "s3:GetObject"):
-        client: Any = session.client("s3", config=Config(signature_version="s3v4"))
-        client.meta.events.register_last("request-created.s3", tell)  # where it is signed
-        try:
+    event = "request-created.s3"  # where it is signed, too: hence "last"
+    client.meta.events.register_last(event, tell)
+    try:
+        with translated(f"s3://{bucket}", "s3:GetObject"):
             client.head_object(Bucket=bucket, Key=SAMPLE_KEY)
-        except _Address as address:
-            return address
+    except _Address as address:
+        return address
+    finally:
+        client.meta.events.unregister(event, tell)
     raise AssertionError("unreachable")

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 from restore_entry import Entry, make_entry, small_parts
 from s3_server import environment, s3_server
@@ -65,7 +64,6 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         small_parts(patch)
         entry = make_entry(root / "bucket")
         proxy = FaultProxy(port)
-        patch.setattr(boto3, "DEFAULT_SESSION", None)  # with the credentials of these tests
         for name, value in environment(proxy.url).items():
             patch.setenv(name, value)
         yield Ground(entry, proxy)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import boto3
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -33,7 +32,6 @@ Serve = Callable[[type[BaseHTTPRequestHandler]], str]
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     small_parts(monkeypatch)
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # with the credentials of this test
     for name, value in environment("http://127.0.0.1:1").items():
         monkeypatch.setenv(name, value)
 
