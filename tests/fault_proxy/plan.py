@@ -15,6 +15,7 @@ class Fault(StrEnum):
     INTERNAL = "500 InternalError"
     SLOW = "slow body"
     STALL = "body that stands still"
+    TRICKLE = "body that trickles"
     TRUNCATED = "truncated body"
     SHORT = "shorter content-length"
     FLIPPED = "flipped bit"
@@ -24,7 +25,7 @@ class Fault(StrEnum):
     SKEWED = "403 RequestTimeTooSkewed"
 
 
-# Standing still costs the test real time, so it is rare.
+# Standing still and trickling cost the test real time, so they are rare.
 PASSING = {
     Fault.RESET_AT_ONCE: 4,
     Fault.RESET_MIDWAY: 4,
@@ -32,6 +33,7 @@ PASSING = {
     Fault.INTERNAL: 2,
     Fault.SLOW: 3,
     Fault.STALL: 0.3,
+    Fault.TRICKLE: 0.3,
     Fault.TRUNCATED: 4,
     Fault.SHORT: 2,
     Fault.FLIPPED: 3,

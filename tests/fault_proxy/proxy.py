@@ -25,18 +25,21 @@ ERRORS = {
 }
 SKEW = 3600.0
 STALL = 3.0  # seconds; longer than any patience of the tests
+PAUSE = 0.05  # shorter than any
 
 
 class FaultProxy:
     """Serves on a port of its own until closed. `plan` may be exchanged at any time.
 
     :param upstream: the port of the server on loopback.
+    :ivar outwaited: trickling bodies that the client did not give up.
     :ivar watch: called with each request's path, before anything is done with it.
     """
 
     def __init__(self, upstream: int) -> None:
         self.plan = Plan(None)
         self.watch: Callable[[str], None] = lambda path: None
+        self.outwaited = 0
         self.ended = threading.Event()
         proxy = self
 
@@ -98,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = body[: len(body) // 2]
         self._reply(status, headers, len(body))
         half = len(body) // 2
-        if fault in {Fault.RESET_MIDWAY, Fault.TRUNCATED, Fault.STALL, Fault.SLOW}:
+        if fault in {Fault.RESET_MIDWAY, Fault.TRUNCATED, Fault.STALL, Fault.TRICKLE, Fault.SLOW}:
             self.wfile.write(body[:half])
             if fault is Fault.RESET_MIDWAY:
                 return self._reset()
@@ -106,7 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(0.02)
             if fault is Fault.STALL:
                 self.proxy.ended.wait(STALL)
-            if fault in {Fault.TRUNCATED, Fault.STALL}:
+            if fault is Fault.TRICKLE:
+                self._trickle(body[half:])
+            if fault in {Fault.TRUNCATED, Fault.STALL, Fault.TRICKLE}:
                 self.close_connection = True
                 return None
             body = body[half:]
@@ -140,6 +145,14 @@ class _Handler(BaseHTTPRequestHandler):
         date = formatdate(time.time() - (SKEW if skewed else 0), usegmt=True)
         self._reply(status, {"Content-Type": "application/xml", "Date": date}, len(body))
         self.wfile.write(body)
+
+    def _trickle(self, body: bytes) -> None:
+        """Never silent for long, never done."""
+        for number in range(min(len(body) - 1, int(STALL / PAUSE))):
+            self.wfile.write(body[number : number + 1])
+            if self.proxy.ended.wait(PAUSE):
+                return
+        self.proxy.outwaited += 1
 
     def _reset(self) -> None:
         """RST instead of FIN: what the client has not read yet is lost."""

@@ -149,7 +149,12 @@ def test_a_wrong_digest_is_fetched_once_more_and_then_refused(ground: Ground, tm
     assert ground.restore(tmp_path / "other", Only(Fault.FLIPPED, file.digest, times=1)) == 1
 
 
-def test_a_body_that_stands_still_is_given_up_and_asked_for_again(ground: Ground, tmp_path: Path) -> None:
-    plan = Only(Fault.STALL, ground.entry.file(WEIGHTS).digest, times=1)
+@pytest.mark.parametrize("fault", [Fault.STALL, Fault.TRICKLE])
+def test_a_body_that_does_not_get_on_is_given_up_and_asked_for_again(
+    ground: Ground, tmp_path: Path, fault: Fault
+) -> None:
+    plan = Only(fault, ground.entry.file(WEIGHTS).digest, times=1)
+    before = ground.proxy.outwaited
     assert ground.restore(tmp_path / "artifacts", plan) == 1
+    assert ground.proxy.outwaited == before
     assert ground.entry.is_restored(tmp_path / "artifacts")
