@@ -16,10 +16,8 @@ from handler.artifacts.restore_parts import Part
 from handler.artifacts.retry import Retry
 from handler.artifacts.transfer import Interrupted, Source
 
-# Filled by one read, digested and written while it is still in the processor's cache.
-BUFFER = 256 * 1024
-# Of one write: larger ones make the kernel allocate large pages, which cost twice the CPU time here (measured).
-WRITE = 64 * 1024
+# Filled by one read, digested and written whole: fewer turns of the interpreter's lock (measured, benchmarks/README.md).
+BUFFER = 1024 * 1024
 # Answers that this machine's clock is off by more than 15 minutes: the server may be wrong, but not often.
 SKEWED = 3
 
@@ -148,7 +146,7 @@ class PartWorker:
 
 def _write(file: int, content: memoryview, position: int) -> None:
     while content:
-        count = os.pwrite(file, content[:WRITE], position)
+        count = os.pwrite(file, content, position)
         content = content[count:]
         position += count
 
