@@ -16,7 +16,7 @@ from handler.artifacts.restore_parts import Part
 from handler.artifacts.retry import Retry
 from handler.artifacts.transfer import Interrupted, Source
 
-# Filled by one read, digested and written whole: fewer turns of the interpreter's lock (measured, benchmarks/README.md).
+# Filled by one read, digested and written whole (measured: benchmarks/README.md).
 BUFFER = 1024 * 1024
 # Answers that this machine's clock is off by more than 15 minutes: the server may be wrong, but not often.
 SKEWED = 3

@@ -33,7 +33,7 @@ class Engine:
     def __init__(
         self, llm: Any, loop: LoopThread, served_names: Sequence[str], stall: float, limits: SamplingLimits = ON_CPU
     ) -> None:
-        from handler.engine import vllm_api
+        from handler.engine.vllm_api import core as vllm_api
 
         self._api = vllm_api
         self._llm = llm
@@ -66,7 +66,7 @@ class Engine:
         :raises Exception: whatever vLLM raises when it cannot start.
         """
         stage("import vLLM")
-        from handler.engine import vllm_api
+        from handler.engine.vllm_api import core as vllm_api
 
         stage("start engine")
         engine_args = vllm_api.engine_args(plan.engine_args, config)

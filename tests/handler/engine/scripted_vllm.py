@@ -1,4 +1,4 @@
-"""A stand-in for `handler.engine.vllm_api` and the vLLM below it: the engine above is the real one."""
+"""A stand-in for `handler.engine.vllm_api.core` and the vLLM below it: the engine above is the real one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScriptedVllm:
 
 
 class ScriptedApi:
-    """The functions of `handler.engine.vllm_api`, over a `ScriptedVllm`."""
+    """The functions of `handler.engine.vllm_api.core`, over a `ScriptedVllm`."""
 
     def max_model_len(self, llm: ScriptedVllm) -> int:
         return CONTEXT

@@ -16,7 +16,7 @@ from scripted_tokenizer import VOCAB_SIZE
 from scripted_vllm import CONTEXT, ScriptedApi, ScriptedVllm
 from waiting import WITHIN, eventually
 
-import handler.engine
+import handler.engine.vllm_api
 from handler.engine.engine import Engine, Ticket
 from handler.engine.generation import Generation, Sampling
 from handler.engine.loop import LoopThread
@@ -68,8 +68,8 @@ class Bench:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted = ScriptedApi()
-    monkeypatch.setitem(sys.modules, "handler.engine.vllm_api", scripted)  # type: ignore[arg-type]
-    monkeypatch.setattr(handler.engine, "vllm_api", scripted, raising=False)
+    monkeypatch.setitem(sys.modules, "handler.engine.vllm_api.core", scripted)  # type: ignore[arg-type]
+    monkeypatch.setattr(handler.engine.vllm_api, "core", scripted, raising=False)
 
 
 @pytest.fixture
