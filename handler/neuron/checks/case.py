@@ -40,11 +40,16 @@ ALIASES: Final = {"half": "float16", "float": "float32"}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A draft under examination. `values` is the NeuronConfig with the plugin's defaults under the override."""
+    """A draft under examination.
+
+    :param values: the NeuronConfig with the plugin's defaults under the override.
+    :param vllm: the version of vLLM that would run; None where the line does not tell.
+    """
 
     draft: Draft
     line: Line
     values: Values
+    vllm: str | None = None
 
     @property
     def config(self) -> EndpointConfig:

@@ -1,0 +1,102 @@
+"""Which vLLM runs, which were seen, and what each takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from neuron_plans import found, outcome
+
+import sample_model
+from handler.config.endpoint import EndpointConfig
+from handler.config.engine_arguments import versions
+from handler.neuron import installed as installed_module
+from handler.neuron.examination import examine_config
+from handler.neuron.finding import Severity
+from handler.neuron.lines.table import NAMES
+from handler.neuron.planner import make_plan
+from handler.neuron.vllm_versions import OF_LINE, SEEN, InstalledVllm, version_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_version_of_a_line_or_seen_has_its_table_of_arguments() -> None:
+    assert {*OF_LINE.values(), *SEEN} <= set(versions())
+    assert set(OF_LINE) <= set(NAMES)
+
+
+def test_make_has_pins_for_every_version_seen() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert set(re.findall(r"^TORCH_(\S+) :=", makefile, re.MULTILINE)) == set(SEEN)
+    for version in SEEN:
+        own = "" if f"VLLM := {version}\n" in makefile else f"-{version}"
+        assert (ROOT / "requirements" / f"engine-cpu{own}.in").is_file()
+        assert (ROOT / "requirements" / f"lock{own}.txt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("line", "packages", "version"),
+    [
+        ("nxdi-0.16", {}, "0.16.0"),
+        ("native-0.24", {"vllm": "0.16.0+cpu"}, "0.24.0"),
+        ("cpu", {"vllm": "0.24.0+cpu"}, "0.24.0"),
+        ("nxdi-0.13", {"vllm": "0.13.1", "vllm-neuron": "0.4.1"}, "0.13.1"),
+        ("optimum", {}, None),
+    ],
+)
+def test_the_installed_version_counts_where_it_makes_the_line(
+    line: str, packages: dict[str, str], version: str | None
+) -> None:
+    assert version_of(line, packages) == version
+
+
+def test_an_argument_is_held_to_the_version_of_the_line() -> None:
+    new = {"engine_args": {"watermark": 0.1}}
+    assert not outcome("native-0.24", **new).errors
+    told = found(outcome("native-0.21", **new), "argument-of-another-version")
+    assert (told.severity, told.setting) == (Severity.ERROR, "watermark")
+    assert "0.24.0 has" in told.why
+    gone = found(outcome("native-0.24", engine_args={"swap_space": 4.0}), "argument-of-another-version")
+    assert gone.setting == "swap_space"
+
+
+def test_a_value_is_held_to_the_version_of_the_line() -> None:
+    given = {"engine_args": {"kv_cache_dtype": "nvfp4"}}
+    assert not outcome("native-0.24", **given).errors
+    told = found(outcome("nxdi-0.16", **given), "value-of-another-version")
+    assert (told.severity, told.setting) == (Severity.ERROR, "kv_cache_dtype")
+    assert "fp8" in told.mend
+
+
+def test_the_cpu_line_is_held_to_what_is_installed() -> None:
+    config = EndpointConfig(model="/m", engine_args={"watermark": 0.1})
+    assert make_plan(config, None, None, line="cpu", installed={"vllm": "0.24.0"}).plan is not None
+    assert make_plan(config, None, None, line="cpu", installed={"vllm": "0.16.0"}).plan is None
+    # A version without a table: vLLM's own parser decides at the start.
+    assert make_plan(config, None, None, line="cpu", installed={"vllm": "0.19.1"}).plan is not None
+
+
+def test_an_unseen_vllm_is_a_warning_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed_module, "installed_versions", lambda: {"vllm": "0.19.1+cpu"})
+    examination = examine_config(EndpointConfig(model=str(sample_model.path())))
+    assert examination.vllm == InstalledVllm("0.19.1", "")
+    assert examination.document()["vllm"] == {"version": "0.19.1", "seen": ""}
+    (told,) = [finding for finding in examination.findings if finding.code == "vllm-not-seen"]
+    assert told.severity is Severity.WARNING
+    assert "0.19.1" in told.why
+    assert not examination.failed
+
+
+def test_a_plan_for_another_line_is_not_warned_of_this_machines_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installed_module, "installed_versions", lambda: {"vllm": "0.19.1"})
+    examination = examine_config(EndpointConfig(model=str(sample_model.path()), instance="ml.trn1.32xlarge"))
+    assert "vllm-not-seen" not in {finding.code for finding in examination.findings}
+
+
+@pytest.mark.parametrize("version", SEEN)
+def test_a_seen_vllm_says_what_was_run(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(installed_module, "installed_versions", lambda: {"vllm": version})
+    examination = examine_config(EndpointConfig(model=str(sample_model.path())))
+    assert str(examination.vllm) == f"vLLM {version} is installed: {SEEN[version]}"
+    assert "vllm-not-seen" not in {finding.code for finding in examination.findings}
