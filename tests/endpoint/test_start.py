@@ -8,7 +8,7 @@ import pytest
 from serve_process import ServeProcess
 
 from handler.neuron.installed import installed_versions
-from handler.neuron.vllm_versions import SEEN, UNSEEN
+from handler.neuron.vllm_versions import SEEN, UNSEEN, public
 
 pytestmark = pytest.mark.engine
 
@@ -35,7 +35,7 @@ def test_a_line_for_each_stage_and_a_curl_line(endpoint: ServeProcess) -> None:
 
 
 def test_the_log_says_which_vllm_was_found_and_whether_it_was_seen(endpoint: ServeProcess) -> None:
-    version = installed_versions()["vllm"]
+    version = public(installed_versions()["vllm"])
     assert f"vLLM {version} is installed: {SEEN.get(version, UNSEEN)}" in endpoint.log
     assert ("[vllm-not-seen]" in endpoint.log) == (version not in SEEN)
 
