@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from container.writer import SocketWriter
-from handler.engine.engine import Ticket
 from handler.errors import EndpointError
-from handler.schemas.reply import Reply
+from handler.schemas.reply import Reply, Running
 
 Output = tuple[str, Sequence[int], str | None, int | str | None]
 
@@ -27,7 +26,7 @@ class Answer:
         self.output: Output | None = None
         self.error: EndpointError | None = None
         self.gone = False
-        self.ticket: Ticket | None = None
+        self.ticket: Running | None = None
         self.release: Callable[[], None] = self.done.set
 
     def push(
@@ -76,7 +75,7 @@ class DirectStream(_Stream):
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
         self.writer: SocketWriter
-        self.ticket: Ticket | None = None
+        self.ticket: Running | None = None
         self.error: EndpointError | None = None
         self.whole = False
         self.done = threading.Event()

@@ -12,9 +12,9 @@ from container.connection import GunicornConnection
 from container.errors import error_response, unexpected
 from container.sinks import Answer, DirectStream, QueuedStream
 from container.writer import SocketWriter
-from handler.engine.engine import Engine, Ticket
+from handler.engine.engine import Engine
 from handler.errors import EndpointError
-from handler.schemas.reply import Call
+from handler.schemas.reply import AnyCall, Running
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -29,12 +29,12 @@ class TokenResponse(Response):
     ordinary WSGI iterator.
     """
 
-    def __init__(self, engine: Engine, call: Call, admission: Admission) -> None:
+    def __init__(self, engine: Engine, call: AnyCall, admission: Admission) -> None:
         super().__init__()
         self._engine = engine
         self._call = call
         self._admission = admission
-        if call.generation.stream:
+        if call.stream:
             self.headers["Content-Type"] = call.reply.stream_content_type
             self.headers.extend(STREAM_HEADERS)
         else:
@@ -44,7 +44,7 @@ class TokenResponse(Response):
         connection = GunicornConnection.of(environ, start_response)
         body: Iterable[bytes] | None = None
         try:
-            if not self._call.generation.stream:
+            if not self._call.stream:
                 body = self._answer(connection, environ, start_response)
             elif connection is not None:
                 body = self._stream(connection, environ, start_response)
@@ -64,7 +64,7 @@ class TokenResponse(Response):
     ) -> Iterable[bytes]:
         headers = [*self.headers.items()]
         stream = DirectStream(self._call.reply)
-        ticket = stream.ticket = self._engine.ticket(self._call.generation, stream)
+        ticket = stream.ticket = self._call.ticket(self._engine, stream)
         writer = stream.writer = SocketWriter(
             connection.socket,
             self._engine.loop.loop,
@@ -85,7 +85,7 @@ class TokenResponse(Response):
         self, connection: GunicornConnection | None, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         answer = Answer()
-        ticket = answer.ticket = self._engine.ticket(self._call.generation, answer)
+        ticket = answer.ticket = self._call.ticket(self._engine, answer)
         if connection is None:
             self._engine.loop.call(ticket.begin)
         else:
@@ -104,7 +104,7 @@ class TokenResponse(Response):
         self.set_data(self._call.reply.whole(*answer.output))
         return super().__call__(environ, start_response)
 
-    def _begin(self, writer: SocketWriter, ticket: Ticket) -> None:
+    def _begin(self, writer: SocketWriter, ticket: Running) -> None:
         def begin() -> None:
             try:
                 writer.watch()
@@ -116,7 +116,7 @@ class TokenResponse(Response):
 
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         stream = QueuedStream(self._call.reply)
-        ticket = self._engine.ticket(self._call.generation, stream)
+        ticket = self._call.ticket(self._engine, stream)
         self._engine.loop.call(ticket.begin)
         first = stream.events.get()
         if isinstance(first, EndpointError):
@@ -133,7 +133,7 @@ class IteratedStream:
     """The WSGI body over a `QueuedStream`; closing it early frees the engine's slot."""
 
     def __init__(
-        self, first: bytes | None, stream: QueuedStream, engine: Engine, ticket: Ticket, admission: Admission
+        self, first: bytes | None, stream: QueuedStream, engine: Engine, ticket: Running, admission: Admission
     ) -> None:
         self._first = first
         self._stream = stream

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Request, Response, request
 
 from container.body import read_json
 from container.service import Service
 from container.token_response import TokenResponse
 from handler.schemas import chat, completion, dispatch
+from handler.schemas.asked import Asked
 from handler.schemas.body import decode
 from handler.schemas.dispatch import Parse
 
@@ -27,7 +28,8 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/invocations")
     def invocations() -> Response:
-        return respond(dispatch.parse)
+        asked = asked_of(request, service)
+        return respond(lambda document, engine: dispatch.parse(document, engine, asked))
 
     @routes.post("/v1/chat/completions")
     def chat_completions() -> Response:
@@ -38,3 +40,12 @@ def blueprint(service: Service) -> Blueprint:
         return respond(completion.parse)
 
     return routes
+
+
+def asked_of(request: Request, service: Service) -> Asked:
+    """What a request to /invocations says beside its body."""
+    return Asked(
+        accept=tuple(kind for kind, _ in request.accept_mimetypes),
+        inputs_schema=service.config.inputs_schema,
+        output_formatter=service.config.output_formatter,
+    )

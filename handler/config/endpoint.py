@@ -51,6 +51,10 @@ class EndpointConfig:
     stall: float = field(default=6.0, metadata=doc("silence of the engine after which /ping says 500"))
     engine_restarts: int = field(default=3, metadata=doc("failed engines replaced within an hour"))
     log_requests: bool = field(default=False, metadata=doc("log each request, without its prompt"))
+    inputs_schema: str = field(default="lmi", metadata=doc("whose `inputs` bodies are: lmi or tgi"))
+    output_formatter: str | None = field(
+        default=None, metadata=doc("LMI's: json, jsonlines or sse; default: the request decides")
+    )
 
     # Shape and batching.
     tensor_parallel_size: int | None = field(default=None, metadata=doc("tensor parallel degree, in logical cores"))

@@ -35,6 +35,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("bfloat16", "float16", "float32"),
     "speculation": ("draft_model", "eagle", "eagle3", "medusa"),
     "disaggregation": ("prefill", "decode"),
+    "inputs_schema": ("lmi", "tgi"),
+    "output_formatter": ("json", "jsonlines", "sse"),
     "on_miss": ("compile", "fail", "wait"),
 }
 # Other spellings of the same value: vLLM's, LMI's, NxDI's, transformers-neuronx's.

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from handler.errors import EndpointError
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the answer must be: text of a JSON schema (`json`), or of a regular expression (`regex`).
+
+    :param field: the name the client gave it, for messages.
+    """
+
+    kind: Literal["json", "regex"]
+    text: str
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +27,8 @@ class Sampling:
 
     :param max_tokens: tokens to generate at the most; None fills the context.
     :param max_tokens_field: the name the client gave it, for messages.
+    :param logprobs: log probabilities of each token made, and of so many of the likeliest beside it.
+    :param prompt_logprobs: the same of each token of the prompt.
     """
 
     max_tokens: int | None = None
@@ -34,6 +48,31 @@ class Sampling:
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    grammar: Grammar | None = None
+
+
+class Score(NamedTuple):
+    """A token's natural log probability. `text` is the token decoded by itself."""
+
+    token_id: int
+    logprob: float
+    text: str
+
+
+# One position: the token that is there, then the likeliest ones, the likeliest first.
+Position = Sequence[Score]
+
+
+class Scores(Protocol):
+    """Hears the log probabilities of a generation that asks for them, on the engine's loop, before its sink hears the
+    tokens. Must not block or raise.
+    """
+
+    def heard(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
+        """Of the tokens that the sink is about to get. `prompt` comes once; its first token has none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +82,14 @@ class Generation:
     :param request_id: unique; returned to the client as the reply's id.
     :param prompt: token ids, already within the vocabulary and the context.
     :param stream: text as it is made, or once at the end.
+    :param scores: hears the log probabilities, where the sampling asks for any.
     """
 
     request_id: str
     prompt: tuple[int, ...] | list[int]
     sampling: Sampling
     stream: bool
+    scores: Scores | None = None
 
 
 class Sink(Protocol):

@@ -32,6 +32,7 @@ class PromptRenderer:
     def chat(
         self,
         messages: Sequence[Message],
+        param: str = "messages",
         *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
@@ -43,7 +44,7 @@ class PromptRenderer:
         :raises InvalidField: the template refuses the messages (a role, an order), or there is none.
         """
         if self.template is None:
-            raise InvalidField("messages", "this model has no chat template; send 'prompt' instead")
+            raise InvalidField(param, "this model has no chat template; send 'prompt' instead")
         try:
             text = self.tokenizer.apply_chat_template(
                 [self._message(message) for message in messages],
@@ -56,8 +57,8 @@ class PromptRenderer:
         except ClientError:
             raise
         except Exception as error:  # jinja2.TemplateError for raise_exception, TypeError and others for bad shapes
-            raise InvalidField("messages", f"the chat template refuses them ({_first_line(error)})") from None
-        return self.text(text, "messages", add_special_tokens=add_special_tokens)
+            raise InvalidField(param, f"the chat template refuses them ({_first_line(error)})") from None
+        return self.text(text, param, add_special_tokens=add_special_tokens)
 
     def text(self, text: str, param: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text.

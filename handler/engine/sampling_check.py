@@ -23,6 +23,8 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "presence_penalty": (0.0,),
     "seed": (None,),
     "min_tokens": (0,),
+    "logprobs": (None,),
+    "grammar": (None,),
 }
 MEND = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
 
@@ -33,6 +35,8 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
     :raises UnsupportedField: a parameter that the device does not honour.
     :raises InvalidField: a top_k above the device's limit, which it would clamp.
     """
+    if sampling.prompt_logprobs is not None and not limits.prompt_logprobs:
+        raise UnsupportedField("prompt_logprobs", "this line of vLLM and Neuron has none to give: leave it out")
     if not limits.on_device:
         return
     for name, neutral in NEUTRAL.items():

@@ -22,17 +22,26 @@ class SamplingLimits:
     :param on_device: the device samples; no structured output is enforced there (but see the native plugin).
     :param global_topk: the largest top_k that counts; None where there is no limit.
     :param honoured: the parameters that count; None for all of them, empty for none.
+    :param prompt_logprobs: the prompt's log probabilities can be had. NxD Inference's runner reports none, wherever it
+        samples (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     """
 
     on_device: bool
     global_topk: int | None
     honoured: frozenset[str] | None
+    prompt_logprobs: bool = False
+
+    @property
+    def logprobs(self) -> bool:
+        """The log probabilities of the tokens made can be had: a device gives token ids and nothing else."""
+        return not self.on_device
 
     def honours(self, parameter: str) -> bool:
         return self.honoured is None or parameter in self.honoured
 
 
-ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None)
+ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=True)
+NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None)
 
 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
@@ -43,7 +52,7 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         return _native(_section(plan, "neuron_config"))
     if plan.line.startswith("fork"):
         if plan.env.get("NEURON_ON_DEVICE_SAMPLING_DISABLED", "0") not in ("", "0"):
-            return ON_CPU
+            return NXD_ON_CPU
         override = plan.engine_args.get("override_neuron_config")
         keys = override if isinstance(override, dict) else {}
         if plan.env.get("VLLM_NEURON_FRAMEWORK") == "transformers-neuronx":
@@ -67,7 +76,7 @@ def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimit
         keys = text
     sampling = keys.get(KEY, default or {"dynamic": True})
     if not isinstance(sampling, dict):
-        return ON_CPU
+        return NXD_ON_CPU
     limit = sampling.get("global_topk", MOST)
     most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
     return SamplingLimits(True, most, HONOURED if sampling.get("dynamic") is True else frozenset())

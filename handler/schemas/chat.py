@@ -70,7 +70,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
         if name in RESERVED_TEMPLATE_ARGUMENTS:
             raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
     ids = engine.prompts.chat(
-        [_message(index, message) for index, message in enumerate(fields.messages)],
+        [message_of(index, message) for index, message in enumerate(fields.messages)],
         add_generation_prompt=fields.add_generation_prompt,
         continue_final_message=fields.continue_final_message,
         add_special_tokens=fields.add_special_tokens or False,
@@ -93,9 +93,9 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     )
 
 
-def _message(index: int, message: Mapping[str, Any]) -> dict[str, Any]:
+def message_of(index: int, message: Mapping[str, Any], param: str = "messages") -> dict[str, Any]:
     """One message, its content as text. Parts are joined by line ends, as vLLM joins them."""
-    where = f"messages[{index}]"
+    where = f"{param}[{index}]"
     role = message.get("role")
     if role not in ROLES:
         raise InvalidField(f"{where}.role", f"it must be one of {', '.join(ROLES)}")

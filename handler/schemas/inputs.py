@@ -1,155 +1,111 @@
-"""`{"inputs": ..., "parameters": {...}, "stream": ...}`: the body of TGI and of DJL's LMI, first slice.
+"""`{"inputs": ..., "parameters": {...}, "stream": ...}`: the body of TGI and of DJL's LMI, as a call.
 
-The whole reply is LMI's object, `{"generated_text": ...}`; a stream is TGI's server-sent token events.
+`inputs` is a text, a list of texts (several generations, answered in order), or messages. Where TGI and LMI differ,
+`Asked` says whose body it is; docs/requests.md has the table.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
-
-import msgspec
-from msgspec import Meta
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from handler.engine.engine import Engine
-from handler.engine.generation import Generation, Sampling
-from handler.errors import EndpointError, InvalidField, MissingField, UnknownField, UnsupportedField
-from handler.schemas.fields import Count, Int64, Penalty, convert
+from handler.engine.generation import Generation
+from handler.engine.token_text import TokenText
+from handler.errors import InvalidField, MissingField, UnsupportedField
+from handler.schemas.asked import Asked
+from handler.schemas.fields import convert
+from handler.schemas.framing import framed
+from handler.schemas.inputs_fields import LMI, TGI, InputsFields, Parameters, parameters_of
+from handler.schemas.inputs_prompts import Prompt, prompts_of
+from handler.schemas.inputs_reply import InputsReply, Reported
+from handler.schemas.inputs_sampling import greedy, sampling_of
+from handler.schemas.inputs_several import BestOfReply, ListReply
 from handler.schemas.models import check_model
-from handler.schemas.reply import Call, encode, error_event, event_of
-
-# Defaults of text-generation-inference's GenerateParameters (router/src/lib.rs).
-DEFAULT_MAX_NEW_TOKENS = 100
-# Parameters of TGI and LMI that are refused by name, each with the values that ask for nothing.
-UNSERVED: Mapping[str, tuple[object, ...]] = {
-    "best_of": (None, 1),
-    "watermark": (None, False),
-    "typical_p": (None, 1.0),
-    "truncate": (None,),
-    "grammar": (None,),
-    "adapter_id": (None,),
-    "decoder_input_details": (None, False),
-    "top_n_tokens": (None, 0),
-    "details": (None, False),
-}
+from handler.schemas.reply import AnyCall, Call
+from handler.schemas.several import SeveralCall
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that are served."""
+def parse(document: Mapping[str, Any], engine: Engine, asked: Asked | None = None) -> AnyCall:
+    """A TGI or LMI body as a call, of several generations where it takes them.
 
-    max_new_tokens: Count | None = None
-    do_sample: bool | None = None
-    temperature: Annotated[float, Meta(ge=0)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
-    frequency_penalty: Penalty | None = None
-    presence_penalty: Penalty | None = None
-    seed: Int64 | None = None
-    stop: list[str] | None = None
-    stop_sequences: list[str] | None = None
-    return_full_text: bool | None = False
-    ignore_eos_token: bool | None = False
-
-
-class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
-    inputs: str
-    parameters: dict[str, Any] | None = None
-    stream: bool | None = False
-    model: str | None = None
-
-
-def parse(document: Mapping[str, Any], engine: Engine) -> Call:
-    """A TGI or LMI body as a call.
-
+    :param asked: whose body it is and how a stream is framed, where the body leaves it open.
     :raises ClientError: naming the field.
     """
     if document.get("inputs") is None:
-        raise MissingField("inputs", "send a string")
+        raise MissingField("inputs", "send a text, a list of texts, or messages")
+    asked = asked or Asked()
     fields = convert(document, InputsFields)
     check_model(fields.model, engine.served_names)
-    given = fields.parameters or {}
-    if "max_tokens" in given:
-        raise UnknownField("parameters.max_tokens", "parameters.max_new_tokens")
-    for name, neutral in UNSERVED.items():
-        if name in given and given[name] not in neutral:
-            raise UnsupportedField(f"parameters.{name}", "leave it out")
-    try:
-        parameters = convert({key: value for key, value in given.items() if key not in UNSERVED}, Parameters)
-    except InvalidField as error:
-        raise InvalidField(f"parameters.{error.field}", error.problem) from None
-    except UnsupportedField as error:
-        raise UnsupportedField(f"parameters.{error.field}", "leave it out") from None
-    except UnknownField as error:
-        raise UnknownField(f"parameters.{error.field}", error.meant) from None
-    ids = engine.prompts.text(fields.inputs, "inputs")
-    request_id = f"gen-{uuid.uuid4().hex}"
-    prefix = fields.inputs if parameters.return_full_text else ""
-    return Call(
-        Generation(request_id, ids, _sampling(parameters, engine.max_model_len - len(ids)), bool(fields.stream)),
-        InputsReply(prefix),
-    )
+    parameters = parameters_of(fields.parameters or {})
+    formatter = parameters.output_formatter or asked.output_formatter
+    stream = bool(fields.stream) if formatter is None else formatter != "json"
+    listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
+    form = Form(parameters, engine, tgi=asked.tgi, stream=stream)
+    form.check(several=listed)
+    prompts = prompts_of(fields.inputs, parameters, engine, tgi=asked.tgi)
+    best_of = parameters.best_of or 1
+    answers = [form.answer(prompt) for prompt in prompts for _ in range(best_of)]
+    generations, replies = tuple(generation for generation, _ in answers), [reply for _, reply in answers]
+    if best_of > 1:
+        return SeveralCall(generations, BestOfReply(replies, tgi=asked.tgi))
+    if listed:
+        return SeveralCall(generations, ListReply(replies))
+    return framed(Call(*answers[0]), asked.framing(TGI if asked.tgi else LMI, parameters.output_formatter))
 
 
-def _sampling(parameters: Parameters, room: int) -> Sampling:
-    """TGI decodes greedily unless sampling is asked for, by `do_sample` or by a temperature."""
-    greedy = not parameters.do_sample and parameters.temperature is None
-    stop = tuple(parameters.stop or parameters.stop_sequences or ())
-    if "" in stop:
-        raise InvalidField("parameters.stop", "a stop string is empty")
-    return Sampling(
-        max_tokens=parameters.max_new_tokens or max(1, min(DEFAULT_MAX_NEW_TOKENS, room)),
-        max_tokens_field="parameters.max_new_tokens",
-        temperature=0.0 if greedy else parameters.temperature,
-        top_p=parameters.top_p,
-        top_k=parameters.top_k,
-        repetition_penalty=parameters.repetition_penalty,
-        frequency_penalty=parameters.frequency_penalty or 0.0,
-        presence_penalty=parameters.presence_penalty or 0.0,
-        seed=parameters.seed,
-        stop=stop,
-        ignore_eos=bool(parameters.ignore_eos_token),
-    )
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What all the generations of one body share."""
 
+    parameters: Parameters
+    engine: Engine
+    tgi: bool
+    stream: bool
 
-class InputsReply:
-    """The reply to one `inputs` request."""
+    def check(self, *, several: bool) -> None:
+        """What does not go together, and what this engine's device cannot tell.
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    __slots__ = ("_index", "_text")
+        :raises ClientError: naming the field.
+        """
+        parameters, limits = self.parameters, self.engine.limits
+        best_of = parameters.best_of or 1
+        if self.stream and several:
+            raise InvalidField("inputs", "a stream has one answer: send one text, or leave 'stream' out")
+        if self.stream and parameters.decoder_input_details:
+            raise UnsupportedField("parameters.decoder_input_details", "it does not go with 'stream'")
+        if best_of > 1:
+            if self.stream or several:
+                raise UnsupportedField("parameters.best_of", "it goes with one text and without 'stream'")
+            if greedy(parameters, tgi=self.tgi):
+                raise InvalidField("parameters.best_of", "without sampling all answers are the same: set 'do_sample'")
+            if parameters.seed is not None:
+                raise InvalidField("parameters.best_of", "with a 'seed' all answers are the same: leave one out")
+        for name, wanted in (("best_of", best_of > 1), ("top_n_tokens", parameters.top_n_tokens)):
+            if wanted and not limits.logprobs:
+                raise UnsupportedField(f"parameters.{name}", "the device that samples tells no log probabilities")
+        if parameters.decoder_input_details and not limits.prompt_logprobs:
+            raise UnsupportedField("parameters.decoder_input_details", "this line of vLLM and Neuron tells none")
 
-    def __init__(self, prefix: str) -> None:
-        self._text = [prefix]
-        self._index = 0
-
-    def opening(self) -> bytes:
-        return b""
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
-        self._text.append(text)
-        self._index += len(token_ids)
-        if finish_reason is None and not text:
-            return b""
-        token = {
-            "id": token_ids[-1] if token_ids else None,
-            "text": text,
-            "logprob": None,
-            "special": not text,
-        }
-        whole = "".join(self._text) if finish_reason is not None else None
-        return event_of({"index": self._index, "token": token, "generated_text": whole, "details": None})
-
-    def closing(self) -> bytes:
-        return b""
-
-    def broken(self, error: EndpointError) -> bytes:
-        return error_event(error)
-
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
-        return encode({"generated_text": "".join([*self._text, text])})
+    def answer(self, prompt: Prompt) -> tuple[Generation, InputsReply]:
+        """A generation and the reply to it, which hears its log probabilities."""
+        parameters, engine = self.parameters, self.engine
+        details = bool(parameters.details or parameters.decoder_input_details)
+        reported = Reported(
+            tgi=self.tgi,
+            prefix=prompt.prefix,
+            details=details,
+            top_n_tokens=parameters.top_n_tokens or 0,
+            seed=parameters.seed,
+            prompt=prompt.ids if parameters.decoder_input_details else (),
+            prompt_tokens=len(prompt.ids),
+        )
+        reply = InputsReply(reported, TokenText(engine.prompts.tokenizer))
+        logprobs = None
+        if engine.limits.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
+            logprobs = parameters.top_n_tokens or 0
+        sampling = sampling_of(parameters, engine.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
+        scores = None if logprobs is None else reply
+        return Generation(f"gen-{uuid.uuid4().hex}", prompt.ids, sampling, self.stream, scores), reply

@@ -8,7 +8,8 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from handler.engine.generation import Generation
+from handler.engine.engine import Engine
+from handler.engine.generation import Generation, Sink
 from handler.errors import EndpointError
 
 encode = msgspec.json.Encoder().encode
@@ -46,12 +47,43 @@ class Reply(Protocol):
         ...
 
 
+class Running(Protocol):
+    """A request that is ready to begin. All of it happens on the engine's loop."""
+
+    def begin(self) -> None: ...
+
+    def fail(self, error: EndpointError) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+class AnyCall(Protocol):
+    """What a body asks for and how it is to be answered, by either path."""
+
+    @property
+    def reply(self) -> Reply: ...
+
+    @property
+    def stream(self) -> bool: ...
+
+    def ticket(self, engine: Engine, sink: Sink) -> Running:
+        """:raises ClientError: the engine refuses it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a body asks for and how it is to be answered."""
+    """A call of the short path: one prompt, one answer of plain text."""
 
     generation: Generation
     reply: Reply
+
+    @property
+    def stream(self) -> bool:
+        return self.generation.stream
+
+    def ticket(self, engine: Engine, sink: Sink) -> Running:
+        return engine.ticket(self.generation, sink)
 
 
 def event_of(document: object) -> bytes:

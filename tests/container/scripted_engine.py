@@ -21,6 +21,7 @@ from handler.engine.engine import Ticket
 from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
+from handler.neuron.sampling_limits import ON_CPU
 
 # Small, so that a test can meet them: tokens, bytes, requests at once.
 CONTEXT = 2000
@@ -41,6 +42,7 @@ class ScriptedEngine:
         self.served_names = ("scripted",)
         self.max_model_len = CONTEXT
         self.prompts = scripted_prompts()
+        self.limits = ON_CPU
         self.begun = 0
         self.cancelled = 0
         self.is_dead = False

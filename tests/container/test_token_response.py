@@ -69,7 +69,7 @@ def test_a_whole_reply(client: FlaskClient, path: str, body: dict[str, Any], tex
     [
         ("/v1/completions", {"prompt": "a|b|c"}),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a|b|c"}]}),
-        ("/invocations", {"inputs": "a|b|c"}),
+        ("/invocations", {"inputs": "a|b|c", "parameters": {"output_formatter": "sse"}}),
     ],
 )
 def test_a_stream(client: FlaskClient, path: str, body: dict[str, Any]) -> None:
@@ -117,13 +117,17 @@ def test_a_whole_reply_that_fails_midway_is_an_error_and_no_half_answer(client: 
 
 @pytest.mark.parametrize("command", ["<fail>", "<abort>"])
 @pytest.mark.parametrize("body", [{"prompt": "a|b|"}, {"inputs": "a|b|"}])
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/jsonlines"])
 def test_an_error_midway_is_a_last_event_and_no_end_mark(
-    client: FlaskClient, body: dict[str, str], command: str
+    client: FlaskClient, body: dict[str, str], command: str, accept: str
 ) -> None:
     (key, script), *_ = body.items()
-    reply = post(client, "/invocations", {key: script + command, "stream": True})
+    asked = {key: script + command, "stream": True}
+    reply = client.post("/invocations", json=asked, headers={"Accept": accept}, buffered=True)
     assert reply.status_code == 200
-    *tokens, last = events_in(reply.data)
+    assert reply.mimetype == accept
+    in_lines = accept == "application/jsonlines"
+    *tokens, last = [json.loads(line) for line in reply.data.splitlines()] if in_lines else events_in(reply.data)
     assert len(tokens) == 2
     assert last["error"]["code"] == "generation_failed"
     assert b"[DONE]" not in reply.data
@@ -189,3 +193,25 @@ def test_as_many_at_once_as_there_are_places_and_one_more_is_told_to_wait(
         for future in running:
             future.result(WITHIN)
     assert sorted(statuses) == [200] * PLACES + [429] * 3
+
+
+def test_a_list_of_inputs_is_answered_in_order_and_together(client: FlaskClient, engine: ScriptedEngine) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, client, "/invocations", {"inputs": ["a|<gate:first>|b", "c", "d|e"]})
+        eventually(lambda: engine.begun == 3 and engine.unfinished() == 1)
+        engine.open("first")
+        reply = running.result(WITHIN)
+    assert [answer["generated_text"] for answer in json.loads(reply.data)] == ["ab", "c", "de"]
+
+
+def test_one_input_that_fails_is_the_reply_and_frees_the_others(client: FlaskClient, engine: ScriptedEngine) -> None:
+    reply = post(client, "/invocations", {"inputs": ["a|<hold>", "b|<fail>", "c|<hold>"]})
+    assert reply.status_code == 500
+    assert json.loads(reply.data)["error"]["code"] == "generation_failed"
+    eventually(lambda: engine.cancelled == 2)
+
+
+def test_one_input_that_the_engine_refuses_begins_none(client: FlaskClient, engine: ScriptedEngine) -> None:
+    body = {"inputs": ["a", "b"], "parameters": {"max_new_tokens": 5000}}
+    assert post(client, "/invocations", body).status_code == 400
+    assert engine.begun == 0

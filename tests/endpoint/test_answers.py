@@ -68,18 +68,6 @@ def test_completion(endpoint: ServeProcess, path: str, stream: bool) -> None:
     assert text.strip() == answer()
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_inputs(endpoint: ServeProcess, stream: bool) -> None:
-    body = {"inputs": PLAIN, "parameters": {"max_new_tokens": 100}, "stream": stream}
-    reply = endpoint.client.post("/invocations", json=body)
-    if stream:
-        received = events(reply.content)
-        assert "".join(event["token"]["text"] for event in received).strip() == answer()
-        assert received[-1]["generated_text"].strip() == answer()
-    else:
-        assert reply.json()["generated_text"].strip() == answer()
-
-
 def test_a_token_id_prompt_is_the_text_it_encodes(endpoint: ServeProcess) -> None:
     from tokenizers import Tokenizer
 

@@ -26,6 +26,10 @@ class ScriptedTokenizer:
     """What `PromptRenderer` uses of a slow (Python) tokenizer."""
 
     is_fast = False
+    all_special_ids = (BOS,)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join("<bos>" if token == BOS else chr(token) for token in ids)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [BOS] * add_special_tokens + list(text.encode())

@@ -45,6 +45,10 @@ def _int8(name: str, value: str) -> list[Assignment]:
     return [assign("quantization", "int8", name)] if _bool(name, value) else []
 
 
+def _tgi_compat(name: str, value: str) -> list[Assignment]:
+    return [assign("inputs_schema", "tgi", name)] if _bool(name, value) else []
+
+
 def _rolling_batch(name: str, value: str) -> list[Assignment]:
     if value.strip().lower() == "disable":
         return [assign("max_num_seqs", 1, name)]
@@ -139,6 +143,8 @@ OPTIONS: Mapping[str, Rule] = {
     ),
     "enable_saturate_infinity": _flag("enable_saturate_infinity", "--enable-saturate-infinity"),
     "model_loader": _loader,
+    "output_formatter": _to("output_formatter"),
+    "tgi_compat": _tgi_compat,
     "device": _only("neuron", "auto", "cpu", reason="the device is what the line runs on"),
     "task": _only("text-generation", "generate", "auto", reason="this endpoint generates text"),
     "entrypoint": _handler,

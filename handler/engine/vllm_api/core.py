@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.outputs import RequestOutput
-from vllm.sampling_params import RequestOutputKind
+from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.config.endpoint import EndpointConfig
-from handler.engine.generation import Generation, Sampling, Sink
+from handler.engine.generation import Generation, Grammar, Position, Sampling, Score, Scores, Sink
 from handler.engine.vllm_api import chat_templates
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
 from handler.json_value import Json
@@ -144,11 +144,20 @@ def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, 
             include_stop_str_in_output=sampling.include_stop_str_in_output,
             skip_special_tokens=sampling.skip_special_tokens,
             spaces_between_special_tokens=sampling.spaces_between_special_tokens,
+            logprobs=sampling.logprobs,
+            prompt_logprobs=sampling.prompt_logprobs,
+            structured_outputs=None if sampling.grammar is None else _structured_outputs(sampling.grammar),
             output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
             **OWNED,
         )
     except ValueError as error:
         raise InvalidField(_field_in(str(error)), str(error).rstrip(".")) from None
+
+
+def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
+    if grammar.kind == "regex":
+        return StructuredOutputsParams(regex=grammar.text)
+    return StructuredOutputsParams(json=grammar.text)
 
 
 def _field_in(message: str) -> str:
@@ -162,13 +171,23 @@ async def add_request(engine: AsyncLLM, generation: Generation, params: Sampling
     vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
     task switch. Returns vLLM's internal id, which `abort` takes.
     """
-    collector = await engine.add_request(generation.request_id, {"prompt_token_ids": list(generation.prompt)}, params)
+    prompt = {"prompt_token_ids": list(generation.prompt)}
+    try:
+        collector = await engine.add_request(generation.request_id, prompt, params)
+    except ValueError as error:
+        grammar = generation.sampling.grammar
+        if grammar is None or isinstance(error, EngineDeadError):
+            raise
+        raise InvalidField(grammar.field, str(error).rstrip(".")) from None
+    scores = generation.scores
 
     def put(output: RequestOutput | Exception) -> None:
         if isinstance(output, Exception):
             sink.fail(as_endpoint_error(output))
         else:
             completion = output.outputs[0]
+            if scores is not None:
+                _tell(scores, output, completion)
             sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
 
     earlier, collector.output = collector.output, None  # no await since: nothing can slip in between
@@ -176,6 +195,19 @@ async def add_request(engine: AsyncLLM, generation: Generation, params: Sampling
     if earlier is not None:
         put(earlier)
     return str(getattr(collector, "request_id", generation.request_id))  # 0.13.0: ours
+
+
+def _tell(scores: Scores, output: RequestOutput, completion: CompletionOutput) -> None:
+    """Of vLLM's candidates for a position the first is the token that is there (vllm/logprobs.py)."""
+    prompt = output.prompt_logprobs
+    scores.heard(
+        [_position(entry) for entry in completion.logprobs or ()],
+        None if not prompt else [None if entry is None else _position(entry) for entry in prompt],
+    )
+
+
+def _position(entry: Mapping[int, Any]) -> Position:
+    return [Score(token, found.logprob, found.decoded_token or "") for token, found in entry.items()]
 
 
 async def abort(engine: AsyncLLM, internal_id: str) -> None:

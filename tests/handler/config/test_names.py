@@ -232,7 +232,7 @@ def test_what_would_open_a_second_server_is_refused(prefix: str, argument: str) 
         ("OPTION_ROLLING_BATCH", "trtllm", "vLLM"),
         ("OPTION_BATCH_SIZE", "4", "max_rolling_batch_size"),
         ("OPTION_LOAD_SPLIT_MODEL", "true", "save_sharded_checkpoint"),
-        ("OPTION_OUTPUT_FORMATTER", "jsonlines", "request"),
+        ("OPTION_INPUT_FORMATTER", "mine", "request"),
         ("OPTION_ENTRYPOINT", "model.py", "handler"),
         ("OPTION_ON_DEVICE_GENERATION", "/a/file.json", "file"),
         ("OPTION_NEURON_OPTIMIZE_LEVEL", "9", "level"),
@@ -331,3 +331,10 @@ def test_the_guides_hyphens_are_read_and_stay_visible() -> None:
 def test_compiler_flags_add_up() -> None:
     environ = {"NEURON_CC_FLAGS": "--x", "OPTION_NEURON_OPTIMIZE_LEVEL": "2", "OPTION_ENABLE_SATURATE_INFINITY": "true"}
     assert read(environ).neuron_env == {"NEURON_CC_FLAGS": "--x --enable-saturate-infinity -O2"}
+
+
+def test_lmis_reply_forms_are_settings() -> None:
+    config = read({"OPTION_OUTPUT_FORMATTER": "sse", "OPTION_TGI_COMPAT": "true"})
+    assert (config.output_formatter, config.inputs_schema) == ("sse", "tgi")
+    assert read({"OPTION_TGI_COMPAT": "false"}).inputs_schema == "lmi"
+    assert "jsonlines" in one_refusal({"OPTION_OUTPUT_FORMATTER": "jsonlines_chat"}).mend

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from handler.engine.generation import Sampling
+from handler.engine.generation import Grammar, Sampling
 from handler.engine.sampling_check import check, ignored_defaults
 from handler.errors import InvalidField, UnsupportedField
 from handler.neuron.plan import EnginePlan
-from handler.neuron.sampling_limits import ON_CPU, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, SamplingLimits, sampling_limits
 
 
 def limits(**sampling: object) -> SamplingLimits:
@@ -25,9 +25,11 @@ def limits(**sampling: object) -> SamplingLimits:
         ("min_p", 0.1),
         ("seed", 0),
         ("min_tokens", 3),
+        ("logprobs", 0),
+        ("grammar", Grammar("regex", "a+", "grammar")),
     ],
 )
-def test_what_the_device_ignores_is_refused_with_the_way_to_have_it(name: str, value: float) -> None:
+def test_what_the_device_ignores_is_refused_with_the_way_to_have_it(name: str, value: object) -> None:
     with pytest.raises(UnsupportedField, match="ENDPOINT_ON_DEVICE_SAMPLING=false") as caught:
         check(Sampling(**{name: value}), limits())  # type: ignore[arg-type]
     assert caught.value.param == name
@@ -64,3 +66,12 @@ def test_the_models_own_defaults_that_the_device_ignores_are_named() -> None:
     defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05, "min_p": 0.0}
     assert ignored_defaults(defaults, limits()) == {"repetition_penalty": 1.05}
     assert ignored_defaults(defaults, ON_CPU) == {}
+
+
+def test_the_prompts_log_probabilities_are_refused_where_the_runner_reports_none() -> None:
+    for there in (limits(), NXD_ON_CPU):
+        with pytest.raises(UnsupportedField) as caught:
+            check(Sampling(prompt_logprobs=0), there)
+        assert caught.value.param == "prompt_logprobs"
+    check(Sampling(prompt_logprobs=0, logprobs=5), ON_CPU)
+    check(Sampling(logprobs=5), NXD_ON_CPU)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from neuron_plans import planned
 
-from handler.neuron.sampling_limits import HONOURED, ON_CPU, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import HONOURED, NXD_ON_CPU, ON_CPU, SamplingLimits, sampling_limits
 
 SPECULATIVE = {"speculative_model": "/d", "num_speculative_tokens": 4}
 TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
@@ -19,7 +19,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         ("nxdi-0.16", {}, SamplingLimits(True, 256, HONOURED)),
         ("nxdi-0.16", {"global_topk": 64}, SamplingLimits(True, 64, HONOURED)),
         ("nxdi-0.16", {"global_topk": 1000}, SamplingLimits(True, 256, HONOURED)),
-        ("nxdi-0.16", {"on_device_sampling": False}, ON_CPU),
+        ("nxdi-0.16", {"on_device_sampling": False}, NXD_ON_CPU),
         (
             "nxdi-0.16",
             {"neuron_config": {"on_device_sampling_config": {"dynamic": False}}},
@@ -39,7 +39,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         ),
         ("fork-0.9.1", {}, SamplingLimits(True, 256, HONOURED)),
         ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset())),
-        ("fork-0.9.1", {"on_device_sampling": False}, ON_CPU),
+        ("fork-0.9.1", {"on_device_sampling": False}, NXD_ON_CPU),
         ("fork-0.7.2", TNX, SamplingLimits(True, 256, HONOURED)),
         ("optimum", {}, ON_CPU),
         ("cpu", {}, ON_CPU),
@@ -54,3 +54,10 @@ def test_a_penalty_counts_on_the_cpu_only() -> None:
     assert on_device.honours("top_p")
     assert not on_device.honours("repetition_penalty")
     assert sampling_limits(planned("nxdi-0.16", on_device_sampling=False)).honours("repetition_penalty")
+
+
+def test_log_probabilities_come_from_the_cpu_and_the_prompts_not_from_nxd_inference() -> None:
+    on_device, on_cpu = (sampling_limits(planned("nxdi-0.16", on_device_sampling=device)) for device in (True, False))
+    assert (on_device.logprobs, on_device.prompt_logprobs) == (False, False)
+    assert (on_cpu.logprobs, on_cpu.prompt_logprobs) == (True, False)
+    assert (ON_CPU.logprobs, ON_CPU.prompt_logprobs) == (True, True)

@@ -7,15 +7,20 @@ from typing import Any
 
 from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
+from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
+
 CONTEXT = 100
 
 
 class ParsingEngine:
     """What `parse` reads of an engine."""
 
-    def __init__(self, template: str | None = PLAIN_TEMPLATE, *, parts: bool = False) -> None:
+    def __init__(
+        self, template: str | None = PLAIN_TEMPLATE, *, parts: bool = False, limits: SamplingLimits = ON_CPU
+    ) -> None:
         self.served_names = ("sample", "alias")
         self.max_model_len = CONTEXT
+        self.limits = limits
         self.prompts = scripted_prompts(template, parts=parts)
 
 

@@ -213,62 +213,6 @@ def test_a_completions_default_length_is_openais_and_shrinks_to_the_context() ->
     assert limit({"prompt": "a" * (CONTEXT - 6)}) == 5
 
 
-# TGI and LMI
-
-
-def test_inputs_decode_greedily_unless_sampling_is_asked_for() -> None:
-    def temperature(parameters: dict[str, Any]) -> float | None:
-        return inputs.parse({"inputs": "a", "parameters": parameters}, ENGINE).generation.sampling.temperature
-
-    assert temperature({}) == 0.0
-    assert temperature({"do_sample": False}) == 0.0
-    assert temperature({"do_sample": True}) is None
-    assert temperature({"temperature": 0.3}) == 0.3
-
-
-def test_the_parameters_of_inputs() -> None:
-    parameters = {"max_new_tokens": 7, "stop": ["x"], "seed": 3, "ignore_eos_token": True, "top_k": 5}
-    generation = inputs.parse({"inputs": "a", "parameters": parameters, "stream": True}, ENGINE).generation
-    chosen = generation.sampling
-    assert (chosen.max_tokens, chosen.stop, chosen.seed, chosen.ignore_eos, chosen.top_k) == (7, ("x",), 3, True, 5)
-    assert generation.stream is True
-    assert inputs.parse({"inputs": "a", "parameters": {"stop_sequences": ["y"]}}, ENGINE).generation.sampling.stop == (
-        "y",
-    )
-    assert inputs.parse({"inputs": "a", "parameters": None}, ENGINE).generation.sampling.max_tokens == CONTEXT - 2
-
-
-@pytest.mark.parametrize(
-    ("document", "param"),
-    [
-        ({"inputs": ["a"]}, "inputs"),
-        ({"inputs": {"a": 1}}, "inputs"),
-        ({"inputs": "a", "parameters": []}, "parameters"),
-        ({"inputs": "a", "parameters": {"max_new_tokens": 0}}, "parameters.max_new_tokens"),
-        ({"inputs": "a", "parameters": {"temperature": "x"}}, "parameters.temperature"),
-        ({"inputs": "a", "parameters": {"stop": [""]}}, "parameters.stop"),
-        ({"inputs": "a", "parameters": {"watermark": True}}, "parameters.watermark"),
-        ({"inputs": "a", "parameters": {"grammar": {"type": "regex"}}}, "parameters.grammar"),
-        ({"inputs": "a", "parameter": {}}, "parameter"),
-        ({"inputs": "a", "stream": "yes"}, "stream"),
-    ],
-)
-def test_an_inputs_body_that_cannot_be_used_is_blamed_on_its_field(document: dict[str, Any], param: str) -> None:
-    assert refused(document).param == param
-
-
-@pytest.mark.parametrize("parameters", [{"max_new_token": 5}, {"logit_bias": {"1": 2}}])
-def test_every_error_below_parameters_says_so(parameters: dict[str, Any]) -> None:
-    name = next(iter(parameters))
-    assert refused({"inputs": "a", "parameters": parameters}).param == f"parameters.{name}"
-
-
-@pytest.mark.parametrize("name", ["best_of", "watermark", "typical_p", "truncate", "details", "top_n_tokens"])
-def test_neutral_parameters_are_let_through(name: str) -> None:
-    for value in inputs.UNSERVED[name]:
-        assert inputs.parse({"inputs": "a", "parameters": {name: value}}, ENGINE).generation.prompt
-
-
 # All of them
 
 BODIES: list[dict[str, Any]] = [{"messages": HELLO}, {"prompt": "a"}]

@@ -18,7 +18,6 @@ from handler.schemas.reply import Reply
 ENGINE: Any = ParsingEngine()
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "abc"}], "stream": True}
 COMPLETION: dict[str, Any] = {"prompt": [1, 2, 3], "stream": True}
-INPUTS: dict[str, Any] = {"inputs": "abc", "stream": True}
 USAGE = {"stream_options": {"include_usage": True}}
 EACH_USAGE = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 # What SSE, JSON and our own byte surgery could stumble on.
@@ -85,17 +84,6 @@ def test_a_stream_is_valid_events_whose_text_is_the_whole(
 
 
 @settings(max_examples=100, deadline=None)
-@example(deltas=AWKWARD, full=True)
-@given(deltas=DELTAS, full=st.booleans())
-def test_a_token_stream_of_inputs(deltas: list[str], full: bool) -> None:
-    events = streamed({**INPUTS, "parameters": {"return_full_text": full}}, deltas)
-    assert "".join(event["token"]["text"] for event in events) == "".join(deltas)
-    assert [event["generated_text"] for event in events[:-1]] == [None] * (len(events) - 1)
-    assert events[-1]["generated_text"] == "abc" * full + "".join(deltas)
-    assert events[-1]["index"] == max(len(deltas), 1)
-
-
-@settings(max_examples=100, deadline=None)
 @given(st.text())
 def test_the_whole_reply_has_the_text_and_the_counts(text: str) -> None:
     chat = json.loads(reply_to(CHAT).whole(text, [5, 6], "length", None))
@@ -109,9 +97,6 @@ def test_the_whole_reply_has_the_text_and_the_counts(text: str) -> None:
         assert reply["choices"][0]["finish_reason"] == "length"
         assert (reply["usage"]["prompt_tokens"], reply["usage"]["completion_tokens"]) == (3, 2)
         assert reply["usage"]["total_tokens"] == 5
-    assert json.loads(reply_to(INPUTS).whole(text, [5, 6], "length", None)) == {"generated_text": text}
-    full = {**INPUTS, "parameters": {"return_full_text": True}}
-    assert json.loads(reply_to(full).whole(text, [5], "stop", None)) == {"generated_text": "abc" + text}
 
 
 def test_a_chat_stream_opens_with_the_role() -> None:
@@ -122,7 +107,7 @@ def test_a_chat_stream_opens_with_the_role() -> None:
 
 
 def test_a_step_without_text_makes_no_event() -> None:
-    for document in (CHAT, COMPLETION, INPUTS):
+    for document in (CHAT, COMPLETION):
         assert reply_to(document).event("", [1], None, None) == b""
 
 
@@ -137,7 +122,7 @@ def test_what_stopped_it_is_told(stop_reason: int | str | None) -> None:
         )
 
 
-@pytest.mark.parametrize("document", [CHAT, COMPLETION, INPUTS], ids=["chat", "completion", "inputs"])
+@pytest.mark.parametrize("document", [CHAT, COMPLETION], ids=["chat", "completion"])
 def test_a_broken_stream_ends_with_one_error_event_and_no_end_mark(document: dict[str, Any]) -> None:
     reply = reply_to(document)
     stream = reply.opening() + reply.event("x", [1], None, None) + reply.broken(EngineFailed("its process ended"))
@@ -147,7 +132,7 @@ def test_a_broken_stream_ends_with_one_error_event_and_no_end_mark(document: dic
     assert b"[DONE]" not in stream
 
 
-@pytest.mark.parametrize("document", [CHAT, COMPLETION, INPUTS], ids=["chat", "completion", "inputs"])
+@pytest.mark.parametrize("document", [CHAT, COMPLETION], ids=["chat", "completion"])
 def test_the_content_types(document: dict[str, Any]) -> None:
     reply = reply_to(document)
     assert reply.content_type == "application/json"

@@ -1,0 +1,72 @@
+"""How a stream's JSON documents are told apart: server-sent events, or lines (LMI's `application/jsonlines`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from handler.engine.engine import Engine
+from handler.engine.generation import Sink
+from handler.errors import EndpointError
+from handler.schemas.reply import AnyCall, Reply, Running
+
+SSE: Final = "text/event-stream"
+JSON_LINES: Final = "application/jsonlines"
+DATA: Final = b"data: "
+END_MARK: Final = b"data: [DONE]\n\n"
+
+
+def framed(call: AnyCall, kind: str) -> AnyCall:
+    """The call, its stream framed as asked. Every reply makes server-sent events by itself."""
+    return LinesCall(call, JsonLines(call.reply)) if kind == JSON_LINES and call.stream else call
+
+
+@dataclass(frozen=True, slots=True)
+class LinesCall:
+    """A call whose reply is framed in lines."""
+
+    call: AnyCall
+    reply: Reply
+
+    @property
+    def stream(self) -> bool:
+        return self.call.stream
+
+    def ticket(self, engine: Engine, sink: Sink) -> Running:
+        return self.call.ticket(engine, sink)
+
+
+class JsonLines:
+    """A reply whose stream has one JSON document a line. It has no end mark but HTTP's."""
+
+    content_type: ClassVar[str] = "application/json"
+    stream_content_type: ClassVar[str] = JSON_LINES
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    def opening(self) -> bytes:
+        return lines(self._reply.opening())
+
+    def event(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        return lines(self._reply.event(text, token_ids, finish_reason, stop_reason))
+
+    def closing(self) -> bytes:
+        return lines(self._reply.closing())
+
+    def broken(self, error: EndpointError) -> bytes:
+        return lines(self._reply.broken(error))
+
+    def whole(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        return self._reply.whole(text, token_ids, finish_reason, stop_reason)
+
+
+def lines(events: bytes) -> bytes:
+    """Whole events as lines. JSON has no bare line end, so that events can be told apart by their bytes."""
+    return events.removesuffix(END_MARK).replace(b"\n\ndata: ", b"\n").removeprefix(DATA).replace(b"\n\n", b"\n")
