@@ -38,6 +38,9 @@ from handler.neuron.machine import this_machine
 from handler.neuron.plan import EnginePlan
 
 logger = logging.getLogger(__name__)
+# Seconds between two polls of a waiter, and how many at least go into a lease.
+POLL = 10.0
+POLLS = 4
 StartEngine = Callable[[EnginePlan], Engine]
 
 
@@ -161,9 +164,15 @@ def engine_by_artifacts(service: Service, plan: EnginePlan, model: Path, start: 
         restore(manifests, source_of(store), directory, paths=ModelPaths(model=str(model)), progress=progress)
         lifecycle.progress(0, 0)
 
-    options = Options(on_miss=OnMiss(config.on_miss), machine=_machine(service))
+    def listener(event: Mapping[str, Json]) -> None:
+        if event["event"] == "artifact_wait":
+            lifecycle.stage("wait for another instance's artifacts")
+        logger.info("%s", dict(event))
+
+    poll = min(POLL, config.artifact_lease / POLLS)
+    options = Options(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(service))
     deadline = time.monotonic() + config.artifact_deadline
-    search = Acquisition(store, keys, target, bring, compile, deadline, options=options, listener=_log)
+    search = Acquisition(store, keys, target, bring, compile, deadline, options=options, listener=listener)
     try:
         acquired = search.run()
     except NotFound:
@@ -192,7 +201,3 @@ def _signer(service: Service) -> Signer | None:
 def _machine(service: Service) -> dict[str, str]:
     instance = this_machine(service.config)
     return {"instance": instance.name if instance else platform.machine(), "host": platform.node()}
-
-
-def _log(event: Mapping[str, Json]) -> None:
-    logger.info("%s", dict(event))

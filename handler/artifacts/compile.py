@@ -18,6 +18,7 @@ from handler.artifacts.negative_entry import NegativeEntries
 from handler.artifacts.publication import Ingredients
 from handler.artifacts.store import Store
 from handler.artifacts.timing import Timing
+from handler.processes import alive
 
 
 class LeasedCompile:
@@ -91,18 +92,8 @@ def fresh_directory(target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     for left in target.parent.glob("*"):
         owner = re.fullmatch(re.escape(target.name) + r"\.compiled-(\d+)", left.name)
-        if owner and (int(owner[1]) == os.getpid() or not _alive(int(owner[1]))):
+        if owner and (int(owner[1]) == os.getpid() or not alive(int(owner[1]))):
             shutil.rmtree(left)
     directory = target.with_name(f"{target.name}.compiled-{os.getpid()}")
     directory.mkdir()
     return directory
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

@@ -41,6 +41,7 @@ class EndpointConfig:
     )
     on_miss: str = field(default="compile", metadata=doc("no artifacts in the store: compile, fail or wait"))
     artifact_deadline: float = field(default=3300.0, metadata=doc("how long a start waits for artifacts"))
+    artifact_lease: float = field(default=60.0, metadata=doc("how long a dead instance's compile blocks others"))
 
     # The serving process.
     scratch: Path = field(default=Path("/tmp/neuron-endpoint"), metadata=doc("a writable directory"))  # noqa: S108

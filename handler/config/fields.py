@@ -28,6 +28,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "max_body": (1, 1024 * MIB),
     "drain": (0, 3600),
     "stall": (1, 3600),
+    "artifact_lease": (2, 3600),
     "engine_restarts": (0, 1000),
     "logical_nc_config": (1, 2),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import shutil
 import tempfile
 import threading
@@ -12,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
+from handler.processes import alive
 
 if TYPE_CHECKING:
     from botocore.config import Config
@@ -53,7 +56,8 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
         _check_room(target, sum(file.size for file in files))
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        _remove_left(target)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-{os.getpid()}-", dir=target.parent))
         try:
             _fetch(client, bucket, files, partial, progress)
             try:
@@ -65,6 +69,14 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
             shutil.rmtree(partial, ignore_errors=True)
     except (BotoCoreError, ClientError, Boto3Error) as error:
         raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
+
+
+def _remove_left(target: Path) -> None:
+    """What processes that were killed have left beside `target`: as large as the model, and of no use."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}-*-*"):
+        pid = left.name.split("-")[-2]
+        if not pid.isdigit() or int(pid) == os.getpid() or not alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def split(uri: str, setting: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -56,6 +57,7 @@ class ServeProcess:
                 env={**kept, **ENGINE_ENVIRONMENT, "SAGEMAKER_BIND_TO_PORT": str(self.port), **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     @property
@@ -123,6 +125,23 @@ class ServeProcess:
             pid = parents[pid]
         return False
 
+    def stage(self) -> str:
+        """What /ping says that the start is at; empty once it serves or where nothing answers."""
+        status, body = self.ping()
+        return str(json.loads(body)["stage"]) if status in {500, 503} else ""
+
+    def kill_all(self) -> None:
+        """Ends every process of it, and the client."""
+        self.kill_all_processes()
+        self.client.close()
+
+    def kill_all_processes(self) -> None:
+        """SIGKILL for every process of it at once, the engine's core among them, as when a container is killed."""
+        while [pid for pid in session_members(self.process.pid) if _kill(pid)]:
+            self.process.poll()
+            time.sleep(0.01)
+        self.process.wait(10)
+
     def terminate(self) -> int:
         """SIGTERM, and SIGKILL 35 s later; the exit status."""
         if self.process.poll() is None:
@@ -134,3 +153,25 @@ class ServeProcess:
             return self.process.wait(10)
         finally:
             self.client.close()
+
+
+def session_members(session: int) -> list[int]:
+    """The living processes of a session: what `serve` has started, whatever group it put itself in."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == session and fields[0] != "Z":
+                members.append(int(entry.name))
+    return members
+
+
+def _kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True

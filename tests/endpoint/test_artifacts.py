@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import boto3
@@ -15,7 +14,6 @@ from sample_model.facts import by_name
 
 pytestmark = pytest.mark.engine
 
-STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
 QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
 
 
@@ -73,45 +71,3 @@ def test_a_cpu_compile_is_published_restored_and_missed_by_name(s3_endpoint: str
     third = serve(tmp_path / "three", s3_endpoint, store, ENDPOINT_ON_MISS="fail", SM_VLLM_MAX_MODEL_LEN="512")
     assert third.process.wait(60) == 3
     assert "max_model_len 1024 -> 512" in third.log, third.log
-
-
-def test_the_neuron_path_over_the_stand_in(s3_endpoint: str, tmp_path: Path) -> None:
-    """Checks, miss, lease, compile, publish, warm-up, serve; a second machine restores and serves the same tokens."""
-    sys.path.insert(0, str(STAND_IN))
-    try:
-        from neuron_stand_in.installation import installed
-    finally:
-        sys.path.remove(str(STAND_IN))
-    store = bucket(s3_endpoint, "neuron-artifacts")
-    neuron = {
-        **installed(tmp_path / "site"),
-        "NEURON_STAND_IN": "1",
-        "ENDPOINT_LINE": "nxdi-0.16",
-        "ENDPOINT_INSTANCE": "ml.inf2.xlarge",
-        "ENDPOINT_SAVE_SHARDED_CHECKPOINT": "true",
-        "SM_VLLM_MAX_NUM_SEQS": "4",
-        "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
-        "BASE_COMPILE_WORK_DIR": str(tmp_path / "work"),
-        "NEURON_STAND_IN_COMPILE_SECONDS": "2",
-    }
-
-    crashed = serve(tmp_path / "zero", s3_endpoint, store, **neuron, NEURON_STAND_IN_FAULT="kill")
-    assert crashed.process.wait(120) != 0
-    assert "artifact_published" not in crashed.log
-
-    first = serve(tmp_path / "one", s3_endpoint, store, **neuron)
-    try:
-        first.wait_port()
-        first.wait_ready()
-        honest = first.client.post("/invocations", json={**QUESTION, "repetition_penalty": 1.3})
-        assert honest.status_code == 400
-        assert honest.json()["error"]["param"] == "repetition_penalty"
-        assert any("compile: start engine" in body for _, _, body in first.pings)
-    finally:
-        assert answered(first) == by_name("ping").answer
-    assert "artifact_published" in first.log
-
-    second = serve(tmp_path / "two", s3_endpoint, store, **neuron)
-    assert answered(second) == by_name("ping").answer
-    assert "artifact_restored" in second.log
-    assert "compile: " not in second.log

@@ -56,7 +56,7 @@ def cpu(site: Path, model: Path, place: Path) -> EngineRun:
 def device(site: Path, model: Path, place: Path) -> EngineRun:
     """Compiled here, for 3 ranks, with on-device sampling."""
     environment = {**ON, "NEURON_COMPILED_ARTIFACTS": str(place / "artifacts")}
-    environment["NEURON_STAND_IN_TRACE"] = str(place / "steps")
+    environment["STAND_IN_TRACE"] = str(place / "steps")
     given = arguments(model, tensor_parallel_size=3, **override(save_sharded_checkpoint=True, unheard_of=1))
     return run_engine(site, place / "device", environment, engine=given, batches=BATCHES)
 

@@ -24,7 +24,7 @@ def local(tmp_path: Path) -> Path:
     return write_model(tmp_path / "model")
 
 
-@pytest.mark.parametrize("stage", Stage)
+@pytest.mark.parametrize("stage", LEFT)
 def test_what_a_failed_compile_leaves(local: Path, tmp_path: Path, stage: Stage) -> None:
     settings = StandInSettings(fault=Fault.EXCEPTION, fault_at=stage)
     with pytest.raises(RuntimeError, match="stand-in"):
@@ -71,8 +71,8 @@ def test_a_process_that_is_gone(local: Path, tmp_path: Path, fault: str, status:
         env={
             "PYTHONPATH": f"{here}:{here.parent / 'neuron_stand_in'}",
             "NEURON_COMPILED_ARTIFACTS": str(tmp_path / "a"),
-            "NEURON_STAND_IN_FAULT": fault,
-            "NEURON_STAND_IN_FAULT_AT": "config",
+            "STAND_IN_FAULT": fault,
+            "STAND_IN_FAULT_AT": "config",
         },
         timeout=60,
         check=False,
@@ -84,4 +84,4 @@ def test_a_process_that_is_gone(local: Path, tmp_path: Path, fault: str, status:
 @pytest.mark.parametrize("name", ["FAULT", "FAULT_AT"])
 def test_a_misspelt_fault_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="'never'"):
-        StandInSettings.read({f"NEURON_STAND_IN_{name}": "never"})
+        StandInSettings.read({f"STAND_IN_{name}": "never"})

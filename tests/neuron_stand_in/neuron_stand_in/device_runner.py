@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
@@ -11,6 +10,8 @@ from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
 from neuron_stand_in.checkpoint import Tensors
 from neuron_stand_in.device_sampler import DeviceSampler
+from neuron_stand_in.faults import strike
+from neuron_stand_in.settings import Stage, StandInSettings
 
 
 class TensorLoader(BaseModelLoader):  # type: ignore[misc]  # vLLM is untyped
@@ -31,7 +32,7 @@ class DeviceRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM is untyped
     """The part that both plugins share. `sampling_config` None leaves vLLM's sampler, and with it every parameter."""
 
     sampling_config: dict[str, Any] | None = None
-    trace: Path | None = None
+    settings: StandInSettings | None = None
 
     def fill(self, tensors: Tensors) -> None:
         loader = TensorLoader(self.vllm_config.load_config, tensors)
@@ -47,10 +48,13 @@ class DeviceRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM is untyped
         return super().execute_model(scheduler_output, intermediate_tensors)
 
     def check_step(self, scheduler_output: Any) -> None:
-        if self.trace is not None:
+        if self.settings is None:
+            return
+        strike(self.settings, Stage.STEP)
+        if self.settings.trace is not None:
             step = {"prefill": len(scheduler_output.scheduled_new_reqs)}
             step["decode"] = len(scheduler_output.scheduled_cached_reqs.req_ids)
-            with self.trace.open("a") as file:
+            with self.settings.trace.open("a") as file:
                 file.write(json.dumps(step) + "\n")
 
     def sample_tokens(self, grammar_output: Any) -> Any:

@@ -20,13 +20,17 @@ def strikes_at(settings: StandInSettings, stage: Stage) -> bool:
 def strike(settings: StandInSettings, stage: Stage) -> None:
     """Fails if it is due; else nothing.
 
-    :raises RuntimeError: EXCEPTION and OOM, as a failed neuronx-cc and a full device do. EXIT and KILL end the process.
+    :raises RuntimeError: EXCEPTION and OOM, as a failed neuronx-cc and a full device do. EXIT and KILL end the process,
+        HOLD never returns.
     """
     if not strikes_at(settings, stage):
         return
     if settings.fault_once is not None:
         settings.fault_once.touch()
     match settings.fault:
+        case Fault.HOLD:
+            while True:
+                signal.pause()
         case Fault.EXIT:
             os._exit(EXIT_STATUS)
         case Fault.KILL:

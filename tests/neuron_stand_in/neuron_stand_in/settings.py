@@ -12,28 +12,32 @@ COMPILER = "0.0.0.0+standin"
 
 
 class Fault(StrEnum):
-    """How it fails: an exception, the process gone with a status, killed, or the compiler or device out of memory."""
+    """How it fails: an exception, the process gone with a status, killed, or the compiler or device out of memory.
+    HOLD does not fail: it stands still there, for a test that wants to end the process from outside."""
 
     EXCEPTION = "exception"
     EXIT = "exit"
     KILL = "kill"
     OOM = "oom"
+    HOLD = "hold"
 
 
 class Stage(StrEnum):
     """When it fails. CONFIG: neuron_config.json is written. TRACE: half of the graphs are compiled. MODEL: half of
-    model.pt is written. SHARDS: the first of the shards is. LOAD: everything is, and the device takes it."""
+    model.pt is written. SHARDS: the first of the shards is. LOAD: everything is, and the device takes it. STEP: the
+    engine makes its first step, which is the first request's prefill."""
 
     CONFIG = "config"
     TRACE = "trace"
     MODEL = "model"
     SHARDS = "shards"
     LOAD = "load"
+    STEP = "step"
 
 
 @dataclass(frozen=True, slots=True)
 class StandInSettings:
-    """From NEURON_STAND_IN_* variables.
+    """From STAND_IN_* variables, which are no part of an endpoint's configuration.
 
     :param compile_seconds: of a whole compile, spread over its graphs.
     :param fault_once: a file made just before the fault, which then does not strike again.
@@ -55,7 +59,7 @@ class StandInSettings:
         """:raises ValueError: a fault or stage that there is not, or a number that is none."""
 
         def get(name: str) -> str | None:
-            return environment.get(f"NEURON_STAND_IN_{name}") or None
+            return environment.get(f"STAND_IN_{name}") or None
 
         fault, once, trace = get("FAULT"), get("FAULT_ONCE"), get("TRACE")
         return cls(

@@ -30,7 +30,7 @@ class NativeStandInWorker(DeviceWorker):
 
     def load_model(self) -> None:
         self.model_runner.sampling_config = sampling_config(self.neuron_config.get("on_device_sampling_config"))
-        self.model_runner.trace = self.settings.trace
+        self.model_runner.settings = self.settings
         with set_current_vllm_config(self.vllm_config):
             self.model_runner.fill(read_checkpoint(Path(self.model_config.model)))
 

@@ -51,6 +51,6 @@ class NxdiStandInWorker(DeviceWorker):
         loaded = load_or_compile(EngineShape.of(self.asked), additional, settings, os.environ)
         self.model_runner.neuron_config = loaded.neuron_config
         self.model_runner.sampling_config = loaded.neuron_config["on_device_sampling_config"]
-        self.model_runner.trace = settings.trace
+        self.model_runner.settings = settings
         with set_current_vllm_config(self.vllm_config):
             self.model_runner.fill(loaded.tensors)

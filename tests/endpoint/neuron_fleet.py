@@ -1,0 +1,129 @@
+"""Machines that serve over the stand-in for the Neuron plugin: each its own directories, one store for all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+from conftest import CREDENTIALS
+from held_s3 import HeldS3
+from serve_process import ServeProcess
+
+import sample_model
+from sample_model.facts import by_name
+
+STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
+QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
+ANSWER = by_name("ping").answer
+LEASE_SECONDS = 3
+NXDI = {
+    "NEURON_STAND_IN": "1",
+    "ENDPOINT_LINE": "nxdi-0.16",
+    "ENDPOINT_INSTANCE": "ml.inf2.xlarge",
+    "ENDPOINT_SAVE_SHARDED_CHECKPOINT": "true",
+    "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
+}
+NATIVE = {"NEURON_STAND_IN": "native", "ENDPOINT_LINE": "native-0.24", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+
+
+class Fleet:
+    """S3 with the sample model and a store in it, and the machines that use them.
+
+    :param line: the variables of the line that is served.
+    """
+
+    def __init__(self, directory: Path, line: dict[str, str], name: str) -> None:
+        sys.path.insert(0, str(STAND_IN))
+        try:
+            from neuron_stand_in.installation import installed
+        finally:
+            sys.path.remove(str(STAND_IN))
+        self.directory = directory
+        self.line = {**installed(directory / "site"), **line}
+        self.bucket = name
+        self.s3 = HeldS3()
+        self.client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.s3.url,
+            region_name="us-east-1",
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+        self.client.create_bucket(Bucket=name)
+        for file in sample_model.path().iterdir():
+            self.client.upload_file(str(file), name, f"model/{file.name}")
+
+    def serve(self, machine: str, store: str = "store", **environment: str) -> ServeProcess:
+        """Starts `serve` on a machine, whose directories are as its last process has left them."""
+        directory = self.directory / machine
+        return ServeProcess(
+            directory,
+            {
+                **CREDENTIALS,
+                **self.line,
+                "AWS_ENDPOINT_URL": self.s3.url,
+                "SAGEMAKER_BASE_DIR": str(directory),
+                "ENDPOINT_MODEL": f"s3://{self.bucket}/model",
+                "ENDPOINT_SCRATCH": str(self.scratch(machine)),
+                "ENDPOINT_ARTIFACT_STORE": f"s3://{self.bucket}/{store}",
+                "ENDPOINT_ARTIFACT_LEASE": str(LEASE_SECONDS),
+                "ENDPOINT_ENGINE_RESTARTS": "0",
+                "SM_VLLM_MAX_NUM_SEQS": "4",
+                "BASE_COMPILE_WORK_DIR": str(directory / "work"),
+                **environment,
+            },
+        )
+
+    def scratch(self, machine: str) -> Path:
+        return self.directory / machine / "scratch"
+
+    def killed_at_request(self, machine: str, stage: str, part: str, **environment: str) -> ServeProcess:
+        """Killed while /ping says `stage` and the machine waits for a request to S3 that has `part` in it."""
+        started: list[ServeProcess] = []
+        self.s3.hold_at(lambda request: part in request and bool(started) and started[0].stage() == stage)
+        started.append(self.serve(machine, **environment))
+        return self._killed(started[0], self.s3.held.is_set)
+
+    def killed_in_engine(self, machine: str, stage: str, at: str, **environment: str) -> ServeProcess:
+        """Killed while /ping says `stage` and the stand-in stands still at its own stage `at`."""
+        mark = self.directory / machine / f"held-at-{at}"
+        fault = {"FAULT": "hold", "FAULT_AT": at, "FAULT_ONCE": str(mark)}
+        held = {f"STAND_IN_{name}": value for name, value in fault.items()}
+        served = self.serve(machine, **held, **environment)
+        served.until(mark.exists, 120)
+        return self._killed(served, lambda: served.stage() == stage)
+
+    def _killed(self, served: ServeProcess, reached: Callable[[], bool]) -> ServeProcess:
+        try:
+            served.until(reached, 120)
+        finally:
+            served.kill_all()
+            self.s3.drop()
+        return served
+
+    def stored(self, below: str = "store/") -> set[str]:
+        """The names of the store's objects."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=below)
+        return {item["Key"].removeprefix(below) for page in pages for item in page.get("Contents", [])}
+
+    def manifests(self) -> list[str]:
+        """The kinds of the entries that a reader finds."""
+        return sorted(name.split("/")[1] for name in self.stored() if name.startswith("manifests/"))
+
+    def close(self) -> None:
+        self.s3.close()
+
+
+def answered(served: ServeProcess, within: float = 120) -> str:
+    """Ready within the seconds given, asked, and ended; what it answered."""
+    try:
+        served.wait_port()
+        served.wait_ready(within)
+        reply: str = served.client.post("/invocations", json=QUESTION).json()["choices"][0]["message"]["content"]
+    finally:
+        status = served.terminate()
+    assert status == 0, served.log
+    return reply
