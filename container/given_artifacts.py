@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 
+from container.progress import of_bytes, shown
 from container.service import Service
 from handler.artifacts.crosscheck import cross_check
 from handler.artifacts.directory_objects import DirectoryObjects
@@ -36,8 +37,8 @@ def with_given_artifacts(service: Service, plan: EnginePlan) -> EnginePlan:
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
     service.lifecycle.stage("fetch artifacts")
     target = config.scratch / "given-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
-    directory = bring(config.compiled_artifacts, target, setting, service.lifecycle.progress)
-    service.lifecycle.progress(0, 0)
+    with shown(service.lifecycle, "fetch artifacts") as progress:
+        directory = bring(config.compiled_artifacts, target, setting, of_bytes(progress))
     found = describe(DirectoryObjects(directory))
     logger.info("artifacts at %s: nobody vouches for %s", found.where, "; ".join(found.not_vouched))
     refuse(found.findings, setting)

@@ -24,6 +24,8 @@ class Status:
 
     :param stage: the stage of the start.
     :param done, total: its progress, in bytes; 0 where it is not known.
+    :param rate: bytes per second that came in the last few seconds.
+    :param waiting: what it waits for, where it does nothing but wait.
     :param since: monotonic seconds at which the stage began.
     :param reason: why it failed.
     """
@@ -33,6 +35,8 @@ class Status:
     since: float
     done: int = 0
     total: int = 0
+    rate: float = 0.0
+    waiting: str = ""
     reason: str = ""
 
 
@@ -79,9 +83,9 @@ class Lifecycle:
         """What the next stages are part of: `compile: start engine`."""
         self._prefix = f"{prefix}: " if prefix else ""
 
-    def progress(self, done: int, total: int) -> None:
+    def progress(self, done: int, total: int, rate: float = 0.0, waiting: str = "") -> None:
         with self._lock:
-            self._status = replace(self._status, done=done, total=total)
+            self._status = replace(self._status, done=done, total=total, rate=rate, waiting=waiting)
 
     def ready(self) -> None:
         with self._lock:

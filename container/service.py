@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from container.admission import Admission
+from container.artifact_figures import ArtifactFigures
 from container.deadlines import ReadDeadlines
 from container.lifecycle import Lifecycle
 from handler.config.endpoint import EndpointConfig
@@ -20,6 +21,7 @@ class Service:
     admission: Admission
     deadlines: ReadDeadlines
     engine: Engine | None = None
+    artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:

@@ -8,8 +8,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from container.artifacts import engine_by_artifacts
+from container.artifacts import engine_by_artifacts, engine_over_tier
 from container.given_artifacts import with_given_artifacts
+from container.progress import of_bytes, shown
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
 from handler.config.problems import SettingErrors
@@ -17,6 +18,7 @@ from handler.engine.engine import Engine
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
+from handler.model.companions import bring_companions
 from handler.model.source import Model, bring
 from handler.neuron.examination import examine_config
 from handler.neuron.finding import Severity
@@ -33,9 +35,13 @@ def start(service: Service) -> None:
         lifecycle.stage("check configuration")
         plan = checked_plan(config)
         lifecycle.stage("fetch model")
-        model = bring(config, lifecycle.progress)
-        lifecycle.progress(0, 0)
-        plan = with_given_artifacts(service, with_model(plan, model))
+        with shown(lifecycle, "fetch model") as progress:
+            model = bring(config, of_bytes(progress))
+        if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
+            lifecycle.stage("fetch adapters and draft")
+        with shown(lifecycle, "fetch adapters and draft") as progress:
+            companions = bring_companions(config, of_bytes(progress))
+        plan = with_given_artifacts(service, companions.rewritten(with_model(plan, model)))
 
         def engine_of(plan: EnginePlan) -> Engine:
             os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
@@ -44,10 +50,11 @@ def start(service: Service) -> None:
             warm_up(engine)
             return engine
 
-        if config.artifact_store and model.size and not config.compiled_artifacts:
-            engine_by_artifacts(service, plan, Path(model.path), engine_of)
-        else:
+        if not config.artifact_store or config.compiled_artifacts:
             engine_of(plan)
+        else:
+            way = engine_by_artifacts if model.size else engine_over_tier
+            way(service, plan, Path(model.path), companions, engine_of)
         # What the imports and the start have made lives as long as the process: without this, collecting garbage walks
         # all of it, and every token and every /ping waits a quarter of a second for that.
         gc.collect()

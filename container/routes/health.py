@@ -38,7 +38,13 @@ def blueprint(service: Service) -> Blueprint:
             "seconds": round(now - service.lifecycle.began, 1),
         }
         if status.total:
-            body["progress"] = {"done_bytes": status.done, "total_bytes": status.total}
+            body["progress"] = {
+                "done_bytes": status.done,
+                "total_bytes": status.total,
+                "bytes_per_second": round(status.rate),
+            }
+        if status.waiting:
+            body["waiting"] = status.waiting
         if reason:
             body["reason"] = reason
         return Response(encode(body), status=code, content_type="application/json")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from container.lifecycle import State
 from container.service import Service
@@ -18,7 +18,7 @@ class ServiceCollector:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         service = self._service
         yield GaugeMetricFamily(
             "endpoint_requests_in_flight", "Requests accepted and not yet answered.", service.admission.count
@@ -27,6 +27,8 @@ class ServiceCollector:
         yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
         ready = service.lifecycle.status.state is State.READY
         yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
+        if service.config.artifact_store:
+            yield from service.artifacts.families()
 
 
 def blueprint(service: Service) -> Blueprint:

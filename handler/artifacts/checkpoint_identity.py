@@ -39,16 +39,25 @@ class CheckpointIdentity:
     content: Mapping[str, str] = field(default_factory=dict)
 
 
-def identify(files: ObjectStore, setting: str = "ENDPOINT_MODEL", *, content: bool = True) -> CheckpointIdentity:
+def identify(
+    files: ObjectStore,
+    setting: str = "ENDPOINT_MODEL",
+    *,
+    content: bool = True,
+    configured: bool = True,
+    only: str | None = None,
+) -> CheckpointIdentity:
     """Reads configuration and headers of a checkpoint in a directory or an S3 prefix.
 
     Content is digested for a directory, which reads every byte (some 1 to 4 GB/s); in S3 it is the etag that stands for
     it, so the same checkpoint has one identity in S3 and another on a disk: its weights are then kept once more.
 
     :param content: False leaves it out, where only the graph is wanted.
+    :param configured: False where there need be no configuration beside the weights.
+    :param only: the one file that counts.
     :raises SettingError: there is no configuration, or a file is broken.
     """
-    listed = [info for info in files.list("") if "/" not in info.key]
+    listed = [info for info in files.list("") if "/" not in info.key and only in (None, info.key)]
     weights = [info for info in listed if info.key.endswith(WEIGHTS)]
     if any(info.key.endswith(".safetensors") for info in weights):
         weights = [info for info in weights if info.key.endswith(".safetensors")]
@@ -57,9 +66,8 @@ def identify(files: ObjectStore, setting: str = "ENDPOINT_MODEL", *, content: bo
         contents = list(pool.map(lambda info: _content(files, info), weights)) if content else []
     merged = {name: shape for one in shapes for name, shape in one.items()}
     names = [info.key for info in weights]
-    return CheckpointIdentity(
-        _config(files, setting), digest(merged), dict(zip(names, contents, strict=True)) if content else {}
-    )
+    config = _config(files, setting) if configured else {}
+    return CheckpointIdentity(config, digest(merged), dict(zip(names, contents, strict=True)) if content else {})
 
 
 def _config(files: ObjectStore, setting: str) -> dict[str, Json]:

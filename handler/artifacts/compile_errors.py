@@ -11,13 +11,31 @@ class CompileFailed(ArtifactError):
     Not for what passes or is this machine's own (a full disk, a lost connection): those are not remembered.
 
     :param log: the end of its log, at most; secrets are taken out before it is stored.
+    :param seconds: for how long it is remembered; None for as long as any failure.
     """
 
     code = "compile_failed"
 
-    def __init__(self, reason: str, log: str = "") -> None:
-        self.reason, self.log = reason, log
+    def __init__(self, reason: str, log: str = "", seconds: float | None = None) -> None:
+        self.reason, self.log, self.seconds = reason, log, seconds
         super().__init__(f"The compilation failed: {reason}. Change the configuration, or the compiler's version.")
+
+
+class CompileKilled(ArtifactError):
+    """The compiling process was ended by a signal: that says nothing of the configuration, and is not remembered.
+
+    :param signal: its name, SIGKILL for one.
+    """
+
+    code = "compile_killed"
+
+    def __init__(self, signal: str) -> None:
+        self.signal = signal
+        super().__init__(
+            f"The compilation was ended by {signal}, most often because the host ran out of memory. It is not "
+            "remembered as a failure: the next start tries again. Use an instance with more memory, or let a larger "
+            "one compile and set ENDPOINT_ON_MISS to 'wait' here."
+        )
 
 
 class FailedBefore(ArtifactError):

@@ -56,6 +56,7 @@ class Miss:
         """The same as data. `fields` alone is fit for a metric's label: it has few values."""
         return {
             "event": "artifact_miss",
+            "message": self.text(),
             "key": self.key,
             "kind": self.kind,
             "nearest": self.nearest,

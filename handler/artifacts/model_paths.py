@@ -1,14 +1,16 @@
 """The paths inside a saved `neuron_config.json`: they name the machine that compiled, and must name this one.
 
-NxDI loads a checkpoint from the `_name_or_path` of the saved configuration, a draft model from `draft_model_path`, and
-quantized weights from `quantized_checkpoints_path` (neuronx-distributed-inference, models/application_base.py,
-`checkpoint_loader_fn`; models/config.py, `FusedSpecNeuronConfig`).
+NxDI loads a checkpoint from the `_name_or_path` of the saved configuration, a draft model from `draft_model_path`,
+quantized weights from `quantized_checkpoints_path`, and LoRA adapters from what `lora_config` names
+(neuronx-distributed-inference, models/application_base.py, `checkpoint_loader_fn`; models/config.py,
+`FusedSpecNeuronConfig`; modules/lora_serving/config.py).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from handler.artifacts.errors import InvalidManifest
@@ -19,11 +21,17 @@ PARTS_OF_THE_MODEL = ("text_config", "vision_config")
 
 @dataclass(frozen=True, slots=True)
 class ModelPaths:
-    """Where the models are on this machine; None leaves what the file says."""
+    """Where the models are on this machine; None leaves what the file says.
+
+    :param adapter_file: the JSON file that names the adapters.
+    :param adapters: the directory of each, by name.
+    """
 
     model: str | None = None
     draft: str | None = None
     quantized_checkpoints: str | None = None
+    adapter_file: str | None = None
+    adapters: Mapping[str, str] = field(default_factory=dict)
 
     def rewrite(self, directory: Path, files: list[str], scratch: Path) -> None:
         """Puts the paths into every `neuron_config.json` of an entry. Each file is replaced whole, if it changes.
@@ -55,6 +63,11 @@ class ModelPaths:
         if isinstance(speculation, dict):
             wanted += [(speculation, "draft_model_path", self.draft)]
             wanted += [(speculation.get("draft_config"), "_name_or_path", self.draft)]
+        inner = document.get("neuron_config")
+        lora = inner.get("lora_config") if isinstance(inner, dict) else None
+        if isinstance(lora, dict):
+            wanted += [(lora, "lora_ckpt_json", self.adapter_file)]
+            wanted += [(lora.get("lora_ckpt_paths"), name, path) for name, path in self.adapters.items()]
         changed = False
         for holder, name, value in wanted:
             if value is None or not isinstance(holder, dict) or holder.get(name) in {None, "", value}:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from handler.artifacts.errors import ArtifactError
-from handler.artifacts.neff_store import DONE, MODULE, NeffStore, StoredModule
+from handler.artifacts.neff_layout import NEURONX_CC, CacheLayout
+from handler.artifacts.neff_store import NeffStore, StoredModule
 
 T = TypeVar("T")
 
@@ -69,17 +70,23 @@ def environment(root: Path) -> dict[str, str]:
 class NeffCache:
     """The cache in one directory, and its copy in a store.
 
-    :param root: the value of NEURON_COMPILE_CACHE_URL.
+    :param root: the value of NEURON_COMPILE_CACHE_URL, or the native plugin's VLLM_CACHE_ROOT.
+    :param compiler: whose modules are brought; saved are all that name their own, as those of neuronx-cc do.
     """
 
-    def __init__(self, root: Path, store: NeffStore) -> None:
-        self._root, self._store = root, store
+    def __init__(self, root: Path, store: NeffStore, compiler: str | None = None) -> None:
+        self._root, self._store, self._compiler = root, store, compiler
+        self._layout = store.layout
+
+    @property
+    def root(self) -> Path:
+        return self._root
 
     def clean(self) -> Cleaned:
         """Removes what would end or mislead the next compile. Call it when none is running here."""
         counts = dict.fromkeys(State, 0)
         for module in self._modules():
-            state = state_of(module)
+            state = state_of(module, self._layout)
             counts[state] += 1
             if state in {State.POISONED, State.HALF_MADE}:
                 shutil.rmtree(module)
@@ -88,13 +95,16 @@ class NeffCache:
                     lock.unlink()
         return Cleaned(counts[State.FINISHED], counts[State.POISONED], counts[State.HALF_MADE], counts[State.BUSY])
 
-    def bring(self, compiler: str, most_bytes: int = MOST_BYTES) -> Moved:
-        """Before a compile: the modules that this version of neuronx-cc has compiled elsewhere, the newest first.
+    def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> Moved:
+        """Before a compile: the modules that this version of the compiler has made elsewhere, the newest first.
 
         :param most_bytes: of all modules that are brought.
         :raises ArtifactError: the store cannot be listed. A single module that is wrong is only passed over.
         """
-        directory = self._root / f"neuronxcc-{compiler}"
+        compiler = compiler or self._compiler
+        if compiler is None:
+            return Moved()  # not installed here, and then nothing is compiled either
+        directory = self._layout.directory(self._root, compiler)
         directory.mkdir(parents=True, exist_ok=True)
         there = {module.name for module in self._modules() if module.parent == directory}
         problems: list[str] = []
@@ -113,28 +123,34 @@ class NeffCache:
 
     def save(self) -> Moved:
         """After a compile: every finished module that the store does not have. A store that fails ends nothing."""
-        finished = [module for module in self._modules() if state_of(module) is State.FINISHED]
+        finished = self.finished()
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             saved = list(pool.map(self._save, finished))
         return Moved(saved.count(True), tuple(found for found in saved if isinstance(found, str)))
 
     def _save(self, module: Path) -> bool | str:
-        return _try(partial(self._store.save, module.parent.name.removeprefix("neuronxcc-"), module))
+        version = self._layout.version(module, self._compiler)
+        return False if version is None else _try(partial(self._store.save, version, module))
+
+    def finished(self) -> list[Path]:
+        """The directories of finished modules."""
+        return [module for module in self._modules() if state_of(module, self._layout) is State.FINISHED]
 
     def _modules(self) -> Iterator[Path]:
-        for module in sorted(self._root.glob("neuronxcc-*/MODULE_*")):
-            if module.is_dir() and not module.is_symlink() and MODULE.fullmatch(module.name):
+        for module in sorted(self._root.glob(f"{self._layout.folder}/*")):
+            if module.is_dir() and not module.is_symlink() and self._layout.module.fullmatch(module.name):
                 yield module
 
 
-def state_of(module: Path) -> State:
+def state_of(module: Path, layout: CacheLayout = NEURONX_CC) -> State:
     """What a module's directory holds. Busy is one whose lock a living process holds (flock, as `filelock` does it)."""
     if any(_is_locked(lock) for lock in module.glob("*.lock")):
         return State.BUSY
-    neff = module / "model.neff"
-    if neff.is_file() and neff.stat().st_size and (module / DONE).is_file():
+    neffs = [neff for neff in module.glob(layout.neff) if neff.is_file()]
+    if neffs and all(neff.stat().st_size for neff in neffs) and (module / layout.done).is_file():
         return State.FINISHED
-    return State.POISONED if (module / "model.log").is_file() and not neff.is_file() else State.HALF_MADE
+    failed = layout.log is not None and (module / layout.log).is_file() and not neffs
+    return State.POISONED if failed else State.HALF_MADE
 
 
 def _is_locked(lock: Path) -> bool:

@@ -1,6 +1,6 @@
 """Modules of the compiler's cache in a store.
 
-    neff/modules/neuronxcc-<version>/<module>.json   a module's files and their digests; written last, once
+    neff/modules/<layout>-<version>/<module>.json    a module's files and their digests; written last, once
     neff/objects/<digest>                            their bytes
 
 Apart from the entries' objects: `collect` knows nothing of these. A lifecycle rule for `neff/` may delete them by age,
@@ -21,20 +21,17 @@ from blake3 import blake3
 
 from handler.artifacts.digest import file_entry
 from handler.artifacts.errors import Conflict, DigestMismatch, InvalidManifest, NotFound
+from handler.artifacts.neff_layout import NEURONX_CC, CacheLayout
 from handler.artifacts.object_store import ObjectStore
 from handler.artifacts.signature import Signature, Signer
 
-MODULE = re.compile(r"MODULE_\w+\+\w+")
 COMPILER = re.compile(r"[\w.+-]+")
-DONE = "model.done"
-# Of what a module's directory holds these stay here: locks, and the log of a failure.
-LEFT_OUT = re.compile(r".*\.lock|model\.log")
 LARGEST = 64 * 1024
 SCHEMA = 1
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    name: Annotated[str, msgspec.Meta(pattern=r"^[\w-][\w.-]{0,200}\Z")]
+    name: Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}\Z)[\w.-]{1,200}\Z")]
     size: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     digest: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
@@ -68,22 +65,23 @@ class NeffStore:
     """The modules of one store.
 
     :param signer: with one, modules are signed when saved, and refused unless signed with its key.
+    :param layout: whose cache it is.
     """
 
-    def __init__(self, objects: ObjectStore, signer: Signer | None = None) -> None:
-        self._objects, self._signer = objects, signer
+    def __init__(self, objects: ObjectStore, signer: Signer | None = None, layout: CacheLayout = NEURONX_CC) -> None:
+        self._objects, self._signer, self.layout = objects, signer, layout
 
     def names(self, compiler: str) -> list[str]:
         """The modules of one version of the compiler, the newest first."""
-        prefix = _prefix(compiler)
+        prefix = self._prefix(compiler)
         listed = sorted(self._objects.list(prefix), key=lambda info: info.modified, reverse=True)
         names = [info.key.removeprefix(prefix).removesuffix(".json") for info in listed]
-        return [name for name in names if MODULE.fullmatch(name)]
+        return [name for name in names if self.layout.module.fullmatch(name)]
 
     def read(self, compiler: str, name: str) -> StoredModule:
         """:raises InvalidManifest: it cannot be used. :raises SignatureRefused: it may not."""
-        where = self._objects.location(_name(compiler, name)).uri
-        body, _ = self._objects.get(_name(compiler, name), limit=LARGEST)
+        where = self._objects.location(self._name(compiler, name)).uri
+        body, _ = self._objects.get(self._name(compiler, name), limit=LARGEST)
         try:
             envelope = msgspec.json.decode(body, type=_Envelope)
             if self._signer is not None:
@@ -111,7 +109,7 @@ class NeffStore:
 
     def save(self, compiler: str, directory: Path) -> bool:
         """Saves a finished module, unless it is there; False when it was."""
-        name = _name(compiler, directory.name)
+        name = self._name(compiler, directory.name)
         try:
             self._objects.head(name)
             return False
@@ -119,7 +117,7 @@ class NeffStore:
             pass
         files = []
         for path in sorted(directory.iterdir()):
-            if path.is_file() and not path.is_symlink() and not LEFT_OUT.fullmatch(path.name):
+            if path.is_file() and not path.is_symlink() and not self.layout.left_out.fullmatch(path.name):
                 entry = file_entry(path, path.name)
                 self._objects.upload(_object(entry.digest), path)
                 files.append(_File(entry.path, entry.size, entry.digest))
@@ -143,15 +141,13 @@ class NeffStore:
         if size != file.size or digest.hexdigest() != file.digest:
             raise DigestMismatch(self._objects.location(_object(file.digest)).uri, file.digest, digest.hexdigest())
 
+    def _prefix(self, compiler: str) -> str:
+        if not COMPILER.fullmatch(compiler):
+            raise ValueError(f"{compiler[:80]!r} is no version")
+        return f"neff/modules/{self.layout.name}-{compiler}/"
 
-def _prefix(compiler: str) -> str:
-    if not COMPILER.fullmatch(compiler):
-        raise ValueError(f"{compiler[:80]!r} is no version")
-    return f"neff/modules/neuronxcc-{compiler}/"
-
-
-def _name(compiler: str, module: str) -> str:
-    return f"{_prefix(compiler)}{module}.json"
+    def _name(self, compiler: str, module: str) -> str:
+        return f"{self._prefix(compiler)}{module}.json"
 
 
 def _object(digest: str) -> str:

@@ -69,7 +69,7 @@ class NegativeEntries:
             log=tail(error.log, self._environ),
             machine=machine,
             failed=self._timing.date(),
-            seconds=self._seconds,
+            seconds=self._seconds if error.seconds is None else min(error.seconds, self._seconds),
         )
         self._objects.put(name_of(key), msgspec.json.encode(failure))
 

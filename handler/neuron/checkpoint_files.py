@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -97,7 +98,7 @@ class S3Files:
         arguments: dict[str, Any] = {"Range": range_} if range_ else {}
         try:
             reply = self._connected().get_object(Bucket=self.bucket, Key=self.prefix + name, **arguments)
-            with reply["Body"] as body:
+            with closing(reply["Body"]) as body:  # entered itself, it is the bare stream, which takes short bodies
                 if range_ is None:
                     _check_size(f"{self.where}/{name}", reply["ContentLength"])
                 elif reply["ResponseMetadata"]["HTTPStatusCode"] != 206:

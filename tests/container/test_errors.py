@@ -262,9 +262,9 @@ def test_ping_while_it_starts_tells_the_stage_and_its_progress(service: Service)
     status, body = ping_of(starting)
     assert (status, body["status"], body["stage"]) == (503, "starting", "fetch model")
     assert "progress" not in body
-    starting.lifecycle.progress(5, 10)
+    starting.lifecycle.progress(5, 10, 2.6)
     _, body = ping_of(starting)
-    assert body["progress"] == {"done_bytes": 5, "total_bytes": 10}
+    assert body["progress"] == {"done_bytes": 5, "total_bytes": 10, "bytes_per_second": 3}
     assert body["seconds"] >= body["stage_seconds"] >= 0
 
 

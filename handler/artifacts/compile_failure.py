@@ -1,0 +1,57 @@
+"""What ended a compile: the configuration, which would fail again, or this machine, which says nothing of it.
+
+A core that fails to compile says so in its log and ends with a status; one that is killed ends by a signal. neuronx-cc
+tells by F137 that it was itself killed for want of memory (aws-neuron-sdk, "neuronx-cc error codes"); the core then
+ends like any other failure.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Sequence
+
+from handler.artifacts.compile_errors import CompileFailed, CompileKilled
+
+# The last exception that the core printed; the lines between are the calls that led to it.
+RAISED = re.compile(r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init)(\S.*)$")
+# A want of this machine: another, or this one in a while, may well compile the same.
+WANTS = re.compile(
+    r"\[?F137\]?|forcibly killed|No space left on device|Cannot allocate memory|Read-only file system|MemoryError"
+)
+# How long such a failure counts, in seconds: a fleet of the same machines would otherwise try it one after another.
+SHORT = 300.0
+LONGEST = 300
+
+
+def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> CompileFailed | CompileKilled:
+    """The error to raise for a start of an engine that was to compile.
+
+    :param error: what the start raised.
+    :param statuses: how the core's processes ended; a negative one is a signal.
+    :param log: the end of what it printed, as it was printed.
+    """
+    text = str(error)
+    raised = RAISED.findall(log)
+    # vLLM ends what is left of a failed start by SIGTERM, which may reach a core that is about to leave by itself.
+    mild = {-signal.SIGTERM} if raised else set()
+    killed = next((status for status in statuses if status < 0 and status not in mild), None)
+    if killed is not None:
+        return CompileKilled(_name(-killed))
+    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else f"{type(error).__name__}: {_first_line(text)}"
+    wants = WANTS.search(f"{text}\n{log}")
+    if wants:
+        reason = f"{reason[:LONGEST]} (a want of this machine, so it is remembered for {SHORT:.0f} s only)"
+        return CompileFailed(reason, log, SHORT)
+    return CompileFailed(reason[:LONGEST], log)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _first_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no message"])[0]

@@ -1,0 +1,96 @@
+"""What a model is served with: LoRA adapters, a draft, quantized weights. All must be files here before the engine
+starts, since they are compiled in or loaded by path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+
+from handler.config.endpoint import EndpointConfig
+from handler.errors import SettingError
+from handler.json_value import Json
+from handler.model.s3 import download_prefix
+from handler.neuron.lines.lora import adapter_document, adapter_file
+from handler.neuron.plan import EnginePlan
+
+S3 = "s3://"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """Where they are on this machine.
+
+    :param adapters: directory by the name that requests use.
+    :param draft: a directory, or a hub id.
+    :param quantized: a directory or a file; it need not be there yet, for the compile may make it.
+    :param moved: what was brought: the configured address -> the directory.
+    """
+
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    draft: str | None = None
+    quantized: str | None = None
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+    def rewritten(self, plan: EnginePlan) -> EnginePlan:
+        """The plan with directories in place of addresses, wherever a line has put them."""
+        return replace(plan, engine_args={name: self._local(value) for name, value in plan.engine_args.items()})
+
+    def _local(self, value: Json) -> Json:
+        if isinstance(value, str):
+            return self.moved.get(value, value)
+        if isinstance(value, dict):
+            return {name: self._local(item) for name, item in value.items()}
+        return [self._local(item) for item in value] if isinstance(value, list) else value
+
+
+def bring_companions(config: EndpointConfig, progress: Progress = lambda done, total: None) -> Companions:
+    """Brings what is in S3, by the code that brings the model; and writes the file that names the adapters.
+
+    :param progress: called with bytes done and in all of whichever is fetched now.
+    :raises SettingError: one is not there, or is no adapter.
+    :raises StartFailed: S3 refused or broke off.
+    """
+    moved: dict[str, str] = {}
+
+    def local(address: str, setting: str) -> str:
+        if not address.startswith(S3):
+            return str(Path(address).absolute()) if address.startswith(("./", "../")) else address
+        target = config.scratch / "models" / sha256(address.encode()).hexdigest()[:16]
+        download_prefix(address, target, setting, progress)
+        moved[address] = str(target)
+        return str(target)
+
+    adapters = {}
+    for name, address in config.lora_modules.items():
+        setting = config.source("lora_modules").name or "lora_modules"
+        adapters[name] = local(address, setting)
+        _require_adapter(name, Path(adapters[name]), setting, hub=not address.startswith((S3, "/", ".")))
+    draft, quantized = config.speculative_model, config.quantized_checkpoints_path
+    if draft is not None:
+        draft = local(draft, config.source("speculative_model").name or "speculative_model")
+    if quantized is not None:
+        setting = config.source("quantized_checkpoints_path").name or "quantized_checkpoints_path"
+        quantized = local(quantized, setting)
+    if adapters:
+        _write(Path(adapter_file(config)), adapter_document(replace(config, lora_modules=adapters)))
+    return Companions(adapters, draft, quantized, moved)
+
+
+def _require_adapter(name: str, path: Path, setting: str, *, hub: bool) -> None:
+    if hub and not path.exists():  # vLLM on a CPU may fetch it; the lines that cannot were refused by a check
+        return
+    if not (path / "adapter_config.json").is_file():
+        why = f"adapter '{name[:60]}' at {path} has no adapter_config.json"
+        raise SettingError(setting, why, "Give the directory or s3:// prefix that PEFT saved the adapter to.")
+
+
+def _write(path: Path, document: dict[str, Json]) -> None:
+    """Replaced whole: another process may be reading it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.tmp")
+    scratch.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    scratch.replace(path)

@@ -1,0 +1,77 @@
+"""What is remembered of a failed compile, and what is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from multiprocessing import get_context
+
+import pytest
+
+from handler.artifacts.compile_errors import CompileFailed, CompileKilled
+from handler.artifacts.compile_failure import SHORT, compile_failure
+from handler.engine.vllm_api.core_exits import core_exits
+
+VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): "
+
+
+@pytest.mark.parametrize(
+    ("told", "statuses"),
+    [("{'EngineCore_DP0': -9}", [-9]), ("{'EngineCore_DP0': 1, 'EngineCore_DP1': -15}", [1, -15]), ("{}", [])],
+)
+def test_the_statuses_that_vllm_tells(told: str, statuses: list[int]) -> None:
+    assert core_exits(RuntimeError(VLLM + told)) == statuses
+
+
+class _Manager:
+    """As vLLM's: it holds the processes of the core."""
+
+    def __init__(self) -> None:
+        self.processes = [get_context("spawn").Process(target=time.sleep, args=(600,)) for _ in range(2)]
+
+
+def test_a_status_that_came_too_late_for_the_message_is_found_all_the_same() -> None:
+    def wait_for_engine_startup() -> None:
+        proc_manager = _Manager()
+        for process in proc_manager.processes:
+            process.start()
+        os.kill(proc_manager.processes[0].pid or 0, signal.SIGKILL)
+        os.kill(proc_manager.processes[1].pid or 0, signal.SIGTERM)
+        raise RuntimeError(VLLM + "{}")
+
+    with pytest.raises(RuntimeError) as caught:
+        wait_for_engine_startup()
+    assert sorted(core_exits(caught.value)) == [-15, -9]
+
+
+def test_a_core_that_was_killed_is_no_failed_compile() -> None:
+    failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': -9}"), [-9], "")
+    assert isinstance(failure, CompileKilled)
+    assert "SIGKILL" in failure.message
+
+
+def test_the_reason_is_the_cores_own() -> None:
+    log = (
+        "(EngineCore_DP0 pid=7) Traceback (most recent call last):\n"
+        '(EngineCore_DP0 pid=7)   File "a.py", line 1, in compile\n'
+        "(EngineCore_DP0 pid=7) RuntimeError: Failed compilation with neuronx-cc: exit status 70\n"
+        "Traceback (most recent call last):\n"
+        f"RuntimeError: {VLLM}{{}}\n"
+    )
+    failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': 1}"), [1], log)
+    assert isinstance(failure, CompileFailed)
+    assert failure.reason == "RuntimeError: Failed compilation with neuronx-cc: exit status 70"
+    assert failure.seconds is None
+    assert failure.log == log
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["[F137] neuronx-cc was forcibly killed", "OSError: [Errno 28] No space left on device", "MemoryError: no room"],
+)
+def test_what_this_machine_lacks_is_remembered_for_minutes_and_says_so(words: str) -> None:
+    failure = compile_failure(RuntimeError(VLLM + "{}"), [1], f"RuntimeError: {words}\n")
+    assert isinstance(failure, CompileFailed)
+    assert failure.seconds == SHORT
+    assert "for 300 s only" in failure.reason
