@@ -1,0 +1,236 @@
+"""A start by way of an artifact store, with the engine scripted: what it would compile is written, and found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from flask import Flask
+
+sys.path.append(str(Path(__file__).parents[1] / "handler"))
+sys.path.append(str(Path(__file__).parents[1] / "neuron_stand_in"))
+
+from neuron_stand_in.native.compile_cache import compile_missing, graphs
+from neuron_stand_in.settings import StandInSettings
+
+import sample_model
+from container import artifacts
+from container.artifacts import engine_by_artifacts
+from container.routes import health
+from container.service import Service
+from handler.artifacts.acquire_options import Options
+from handler.artifacts.compile_errors import CompileFailed, CompileKilled, FailedBefore
+from handler.artifacts.lease import Contender
+from handler.artifacts.object_store import open_objects
+from handler.artifacts.timing import RealTime
+from handler.config.endpoint import EndpointConfig
+from handler.engine.engine import Engine
+from handler.model.companions import Companions, bring_companions
+from handler.neuron.plan import EnginePlan
+
+GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
+ENGINE = cast(Engine, object())
+
+
+class Machine:
+    """One instance: a scratch directory of its own, and the store that all share."""
+
+    def __init__(self, root: Path, name: str, line: str = "nxdi-0.16", **settings: Any) -> None:
+        config = EndpointConfig(
+            model=str(sample_model.path()),
+            instance="ml.trn2.48xlarge",
+            scratch=root / name,
+            artifact_store=f"file://{root}/store",
+            **settings,
+        )
+        self.service = Service.of(config)
+        self.plan = EnginePlan(line, {"model": config.model, "tensor_parallel_size": 2, "max_num_seqs": 4})
+        self.compiled: list[int] = []
+
+    def start(self, engine: Callable[[EnginePlan], Engine]) -> Engine:
+        companions = bring_companions(self.service.config)
+        plan = companions.rewritten(self.plan)
+        return engine_by_artifacts(self.service, plan, Path(self.service.config.model), companions, engine)
+
+    def native(self, plan: EnginePlan, todo: list[tuple[str, int]] = GRAPHS) -> Engine:
+        """Compiles as the native plugin does."""
+        self.compiled.append(compile_missing({"key": 1}, todo, StandInSettings(), plan.env))
+        return ENGINE
+
+    def nxdi(self, plan: EnginePlan) -> Engine:
+        """Loads what is there, or compiles."""
+        directory = Path(plan.env["NEURON_COMPILED_ARTIFACTS"])
+        if not (directory / "model.pt").exists():
+            (directory / "neuron_config.json").write_text(json.dumps({"_name_or_path": plan.engine_args["model"]}))
+            (directory / "model.pt").write_bytes(b"graph")
+            self.compiled.append(1)
+        return ENGINE
+
+
+@pytest.fixture(autouse=True)
+def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifacts, "Options", partial(Options, poll=0.02))
+
+
+def ping(service: Service) -> dict[str, Any]:
+    app = Flask("test")
+    app.register_blueprint(health.blueprint(service))
+    body: dict[str, Any] = app.test_client().get("/ping").get_json()
+    return body
+
+
+def test_the_native_plugins_graphs_are_kept_and_found(tmp_path: Path) -> None:
+    first, second = (Machine(tmp_path, name, "native-0.24") for name in ("one", "two"))
+    first.start(first.native)
+    second.start(second.native)
+    assert (first.compiled, second.compiled) == ([3], [0])
+    assert second.service.artifacts.hits == 1
+    assert first.service.artifacts.misses == 1
+
+
+def test_an_entry_of_the_native_plugin_holds_what_its_compile_made_and_nothing_else(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "one", "native-0.24")
+    machine.start(machine.native)
+    other = Machine(tmp_path, "one", "native-0.24")
+    other.plan = replace(other.plan, engine_args={**other.plan.engine_args, "max_num_seqs": 8})
+    other.start(lambda plan: other.native(plan, GRAPHS[:1]))
+    third = Machine(tmp_path, "three", "native-0.24")
+    third.plan = other.plan
+    third.start(third.native)
+    assert third.compiled == [2]  # the entry of 8 sequences has one graph, not the four that this machine has seen
+
+
+def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(tmp_path: Path) -> None:
+    first = Machine(tmp_path, "one", "native-0.24")
+
+    def dies(plan: EnginePlan) -> Engine:
+        first.native(plan, GRAPHS[:2])
+        raise RuntimeError("Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}")
+
+    with pytest.raises(CompileKilled, match="SIGKILL"):
+        first.start(dies)
+    second = Machine(tmp_path, "two", "native-0.24")
+    second.start(second.native)
+    assert second.compiled == [1]
+
+
+def test_a_poisoned_graph_does_not_outlive_the_start_that_made_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "one")
+    cache = tmp_path / "one" / "neff-cache" / "neuronxcc-1.0" / "MODULE_1+a"
+    cache.mkdir(parents=True)
+    (cache / "model.log").write_text("error")
+
+    def look(plan: EnginePlan) -> Engine:
+        assert plan.env["NEURON_COMPILE_CACHE_URL"] == str(cache.parents[1])
+        assert plan.env["BASE_COMPILE_WORK_DIR"] == "/tmp/nxd_model/"
+        assert not cache.exists()
+        return machine.nxdi(plan)
+
+    machine.start(look)
+
+
+@pytest.mark.parametrize("url", ["s3://cache/of/their/own", "/their/own"])
+def test_a_cache_that_was_configured_stays_configured(tmp_path: Path, url: str) -> None:
+    machine = Machine(tmp_path, "one")
+    machine.plan = replace(machine.plan, env={"NEURON_COMPILE_CACHE_URL": url})
+    seen: list[str] = []
+    machine.start(lambda plan: seen.append(plan.env["NEURON_COMPILE_CACHE_URL"]) or machine.nxdi(plan))  # type: ignore[func-returns-value]
+    assert seen == [url]
+
+
+def test_a_failed_compile_is_remembered_by_its_own_words_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_DB_PASSWORD", "correct-horse")
+    first, second = Machine(tmp_path, "one"), Machine(tmp_path, "two")
+
+    def fails(plan: EnginePlan) -> Engine:
+        os.write(2, b"connecting with correct-horse\n(EngineCore pid=7) ValueError: no kernel for this shape\n")
+        raise RuntimeError("Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': 1}")
+
+    with pytest.raises(CompileFailed, match="ValueError: no kernel for this shape"):
+        first.start(fails)
+    assert "no kernel for this shape" in capfd.readouterr().err  # passed on as well
+    with pytest.raises(FailedBefore, match="no kernel for this shape") as caught:
+        second.start(second.nxdi)
+    assert "(EngineCore pid=7)" in caught.value.log
+    assert "correct-horse" not in caught.value.log
+
+
+def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path) -> None:
+    scout, machine = Machine(tmp_path, "scout"), Machine(tmp_path, "one")
+
+    def no_memory(plan: EnginePlan) -> Engine:
+        raise RuntimeError("Failed core proc(s): {'EngineCore_DP0': -9}")
+
+    with pytest.raises(CompileKilled):
+        scout.start(no_memory)
+    lease = next((tmp_path / "store" / "leases" / "graph").iterdir())
+    other = Contender(open_objects(f"file://{tmp_path}/store"), f"leases/graph/{lease.name}", RealTime(), "their-host")
+    other.look()  # the lease that the scout has released
+    held = other.take()
+    assert held is not None
+    start = threading.Thread(target=machine.start, args=(machine.nxdi,))
+    start.start()
+    try:
+        while "waiting" not in (body := ping(machine.service)):
+            assert start.is_alive()
+    finally:
+        held.release()
+        start.join(30)
+    assert body["stage"] == "wait for artifacts"
+    assert body["waiting"] == "their-host compiles them"
+    assert "progress" not in body
+    assert machine.compiled == [1]
+    assert machine.service.artifacts.wait_seconds > 0
+    assert machine.service.artifacts.compile_seconds > 0
+
+
+def adapter(directory: Path, rank: int) -> Path:
+    directory.mkdir(parents=True)
+    (directory / "adapter_config.json").write_text(json.dumps({"r": rank}))
+    return directory
+
+
+def test_an_adapter_of_another_shape_is_another_key(tmp_path: Path) -> None:
+    first = Machine(tmp_path, "one", lora_modules={"sql": str(adapter(tmp_path / "a", 8))})
+    same = Machine(tmp_path, "two", lora_modules={"sql": str(adapter(tmp_path / "b", 8))})
+    other = Machine(tmp_path, "three", lora_modules={"sql": str(adapter(tmp_path / "c", 16))})
+    for machine in (first, same, other):
+        machine.start(machine.nxdi)
+    assert [machine.compiled for machine in (first, same, other)] == [[1], [], [1]]
+    written = json.loads((tmp_path / "one" / "lora-adapters.json").read_text())
+    assert written == {"lora-ckpt-dir": "/", "lora-ckpt-paths": {"sql": str(tmp_path / "a")}}
+
+
+def test_another_draft_is_another_key(tmp_path: Path) -> None:
+    machines = [Machine(tmp_path, name, speculative_model=name) for name in ("org/one", "org/two")]
+    for machine in machines:
+        machine.start(machine.nxdi)
+    assert [machine.compiled for machine in machines] == [[1], [1]]
+
+
+def test_quantized_weights_that_the_compile_makes_do_not_change_the_key(tmp_path: Path) -> None:
+    made = tmp_path / "one" / "quantized"
+    machine = Machine(tmp_path, "one", quantized_checkpoints_path=str(made))
+    machine.start(machine.nxdi)
+    made.mkdir()
+    (made / "weights.bin").write_bytes(b"1")
+    again = Machine(tmp_path, "one", quantized_checkpoints_path=str(made))
+    again.start(again.nxdi)
+    assert again.compiled == []
+
+
+def test_without_companions_a_plan_stays_as_it_is() -> None:
+    plan = EnginePlan("cpu", {"a": ["s3://x", {"b": "s3://y"}], "c": 1})
+    assert Companions().rewritten(plan) == plan
+    moved = Companions(moved={"s3://y": "/y"}).rewritten(plan)
+    assert moved.engine_args == {"a": ["s3://x", {"b": "/y"}], "c": 1}
