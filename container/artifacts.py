@@ -22,7 +22,6 @@ from container.service import Service
 from handler.artifacts.acquire import Acquisition
 from handler.artifacts.acquire_options import Compilation, OnMiss, Options
 from handler.artifacts.compile_failure import compile_failure
-from handler.artifacts.errors import NotFound
 from handler.artifacts.manifest import Manifest
 from handler.artifacts.model_paths import ModelPaths
 from handler.artifacts.negative_entry import NegativeEntries
@@ -63,11 +62,11 @@ def engine_by_artifacts(
     target.parent.mkdir(parents=True, exist_ok=True)
     paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config), companions.adapters)
     with ExitStack() as after:
-        making = _Making(service, ground, plan, store, paths, start, after)
+        deadline = time.monotonic() + config.artifact_deadline
+        making = _Making(service, ground, plan, store, paths, start, after, deadline)
         after.callback(making.wait_ended)
         options = Options(on_miss=OnMiss(config.on_miss), machine=_machine(service))
         failures = NegativeEntries(store.objects, RealTime(), environ=os.environ)
-        deadline = time.monotonic() + config.artifact_deadline
         search = Acquisition(
             store,
             keys,
@@ -81,10 +80,11 @@ def engine_by_artifacts(
         )
         try:
             acquired = search.run()
-        except NotFound:
+        except Exception as error:
             if making.engine is None:
                 raise
-            logger.warning("the engine compiled nothing that could be kept")
+            # It is warm and serves: a full disk, or nothing to keep, costs the next start a compile, not this one.
+            logger.warning("what was compiled here serves, but is not kept: %s", error)
             return making.engine
         except BaseException:
             if making.engine is not None:
@@ -114,6 +114,7 @@ class _Making:
     """What `Acquisition` calls back: the restore, the compile, and what is told of them.
 
     :param after: what is to be done when the search is over, and others need not wait for it any more.
+    :param deadline: monotonic seconds after which a restore gives up.
     """
 
     def __init__(
@@ -125,9 +126,10 @@ class _Making:
         paths: ModelPaths,
         start: StartEngine,
         after: ExitStack,
+        deadline: float,
     ) -> None:
         self._service, self._ground, self._plan, self._store = service, ground, plan, store
-        self._paths, self._start, self._after = paths, start, after
+        self._paths, self._start, self._after, self._deadline = paths, start, after, deadline
         self._waits: float | None = None
         self.engine: Engine | None = None
 
@@ -150,7 +152,8 @@ class _Making:
         self.wait_ended()
         self._service.lifecycle.stage("restore artifacts")
         with shown(self._service.lifecycle, "restore artifacts") as progress:
-            done = restore(manifests, source_of(self._store), directory, paths=self._paths, progress=progress)
+            source, paths = source_of(self._store), self._paths
+            done = restore(manifests, source, directory, paths=paths, progress=progress, deadline=self._deadline)
         self._service.artifacts.restored(done)
 
     def compile(self, wanted: Compilation) -> None:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from container.lifecycle import Lifecycle
 from handler.artifacts.progress import Listener, Progress, Rate, bar
@@ -22,22 +22,23 @@ def shown(lifecycle: Lifecycle, description: str, clock: Callable[[], float] = t
     :param clock: monotonic seconds.
     """
     lines = Lines(description, clock)
+    terminal = sys.stderr.isatty()
+    show: Listener | None = None
 
-    def tell(now: Progress) -> None:
-        waiting = "another process on this machine restores the same" if now.waiting else ""
-        lifecycle.progress(now.done, now.total, now.rate, waiting)
-        show(now)
+    with ExitStack() as stack:
+        stack.callback(lifecycle.progress, 0, 0)
 
-    try:
-        if sys.stderr.isatty():
-            with bar(description) as show:
-                yield tell
-        else:
-            show = lines.show
-            yield tell
+        def tell(now: Progress) -> None:
+            nonlocal show
+            waiting = "another process on this machine restores the same" if now.waiting else ""
+            lifecycle.progress(now.done, now.total, now.rate, waiting)
+            if show is None:  # a bar for what turns out to be here already would be a line about nothing
+                show = stack.enter_context(bar(description)) if terminal else lines.show
+            show(now)
+
+        yield tell
+        if not terminal:
             lines.end()
-    finally:
-        lifecycle.progress(0, 0)
 
 
 class Lines:

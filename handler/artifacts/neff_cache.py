@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from handler.artifacts import disk_space
 from handler.artifacts.errors import ArtifactError
 from handler.artifacts.neff_layout import NEURONX_CC, CacheLayout
 from handler.artifacts.neff_store import NeffStore, StoredModule
@@ -98,7 +99,7 @@ class NeffCache:
     def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> Moved:
         """Before a compile: the modules that this version of the compiler has made elsewhere, the newest first.
 
-        :param most_bytes: of all modules that are brought.
+        :param most_bytes: of all modules that are brought; half of the free disk at most, for the compile needs some.
         :raises ArtifactError: the store cannot be listed. A single module that is wrong is only passed over.
         """
         compiler = compiler or self._compiler
@@ -106,6 +107,7 @@ class NeffCache:
             return Moved()  # not installed here, and then nothing is compiled either
         directory = self._layout.directory(self._root, compiler)
         directory.mkdir(parents=True, exist_ok=True)
+        most_bytes = min(most_bytes, disk_space.free(directory) // 2)
         there = {module.name for module in self._modules() if module.parent == directory}
         problems: list[str] = []
         wanted: list[StoredModule] = []

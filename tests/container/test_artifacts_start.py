@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -30,6 +31,10 @@ from handler.artifacts.acquire_options import Options
 from handler.artifacts.compile_errors import CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease import Contender
 from handler.artifacts.object_store import open_objects
+from handler.artifacts.restore_errors import RestoreTimedOut
+from handler.artifacts.restore_lock import locked
+from handler.artifacts.restore_parts import Contents
+from handler.artifacts.restore_target import Target
 from handler.artifacts.timing import RealTime
 from handler.config.endpoint import EndpointConfig
 from handler.engine.engine import Engine
@@ -192,6 +197,47 @@ def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path
     assert machine.compiled == [1]
     assert machine.service.artifacts.wait_seconds > 0
     assert machine.service.artifacts.compile_seconds > 0
+
+
+def test_an_engine_that_is_warm_serves_although_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path, "one", "native-0.24")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("container.grounds.shutil.copytree", full)
+    assert machine.start(machine.native) is ENGINE
+    assert "No space left on device" in caplog.text
+    assert not (tmp_path / "store" / "manifests").exists()
+
+
+def test_a_restore_ends_at_the_deadline_of_the_start(tmp_path: Path) -> None:
+    first = Machine(tmp_path, "one")
+    first.start(first.nxdi)
+    late = Machine(tmp_path, "two", artifact_deadline=0.2)
+    entered = threading.Event()
+    target = tmp_path / "two" / "artifacts"
+    target.mkdir(parents=True)
+
+    def another_process(lock: Path) -> None:
+        with locked(lock, lambda: None):
+            entered.set()
+            late_ended.wait(30)
+
+    late_ended = threading.Event()
+    key = next((tmp_path / "store" / "manifests" / "graph").iterdir()).stem
+    place = Target(target / key[:32], Contents.of([]), "ENDPOINT_SCRATCH")
+    other = threading.Thread(target=another_process, args=(place.lock,))
+    other.start()
+    try:
+        assert entered.wait(30)
+        with pytest.raises(RestoreTimedOut, match="another process"):
+            late.start(late.nxdi)
+    finally:
+        late_ended.set()
+        other.join()
 
 
 def adapter(directory: Path, rank: int) -> Path:
