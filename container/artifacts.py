@@ -65,7 +65,8 @@ def engine_by_artifacts(
         deadline = time.monotonic() + config.artifact_deadline
         making = _Making(service, ground, plan, store, paths, start, after, deadline)
         after.callback(making.wait_ended)
-        options = Options(on_miss=OnMiss(config.on_miss), machine=_machine(service))
+        poll = min(POLL, config.artifact_lease / POLLS)
+        options = Options(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(service))
         failures = NegativeEntries(store.objects, RealTime(), environ=os.environ)
         search = Acquisition(
             store,
@@ -138,7 +139,7 @@ class _Making:
         if event.get("event") == "artifact_wait":
             if self._waits is None:
                 self._waits = time.monotonic()
-                self._service.lifecycle.stage("wait for artifacts")
+                self._service.lifecycle.stage("wait for another instance's artifacts")
             machine = event.get("machine")
             holder = f"{machine} compiles them" if machine else "another instance is to publish them"
             self._service.lifecycle.progress(0, 0, waiting=holder)
@@ -175,7 +176,6 @@ class _Making:
             self._service.artifacts.compiled(time.monotonic() - began)
         ground.collect(wanted.directory)
         lifecycle.stage("publish artifacts")
-
 
 
 def _signer(service: Service) -> Signer | None:

@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +26,6 @@ from container import artifacts
 from container.artifacts import engine_by_artifacts
 from container.routes import health
 from container.service import Service
-from handler.artifacts.acquire_options import Options
 from handler.artifacts.compile_errors import CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease import Contender
 from handler.artifacts.object_store import open_objects
@@ -82,7 +80,7 @@ class Machine:
 
 @pytest.fixture(autouse=True)
 def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifacts, "Options", partial(Options, poll=0.02))
+    monkeypatch.setattr(artifacts, "POLL", 0.02)
 
 
 def ping(service: Service) -> dict[str, Any]:
@@ -191,7 +189,7 @@ def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path
     finally:
         held.release()
         start.join(30)
-    assert body["stage"] == "wait for artifacts"
+    assert body["stage"] == "wait for another instance's artifacts"
     assert body["waiting"] == "their-host compiles them"
     assert "progress" not in body
     assert machine.compiled == [1]
