@@ -59,7 +59,6 @@ def engine_by_artifacts(
     keys = ground.keys(ground.key_inputs(plan))
     store = open_store(service)
     target = config.scratch / "artifacts" / keys[0].digest[:32]
-    target.parent.mkdir(parents=True, exist_ok=True)
     paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config), companions.adapters)
     with ExitStack() as after:
         deadline = time.monotonic() + config.artifact_deadline

@@ -12,6 +12,7 @@ from container.artifacts import engine_by_artifacts, engine_over_tier
 from container.given_artifacts import with_given_artifacts
 from container.progress import of_bytes, shown
 from container.service import Service
+from handler.artifacts.scratch import SETTING, require_scratch
 from handler.config.endpoint import EndpointConfig
 from handler.config.problems import SettingErrors
 from handler.engine.engine import Engine
@@ -34,6 +35,8 @@ def start(service: Service) -> None:
     try:
         lifecycle.stage("check configuration")
         plan = checked_plan(config)
+        if config.artifact_store or config.lora_modules or config.model.startswith("s3://"):
+            require_scratch(config.scratch, config.source("scratch").name or SETTING)
         lifecycle.stage("fetch model")
         with shown(lifecycle, "fetch model") as progress:
             model = bring(config, of_bytes(progress))

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
+from handler.artifacts import layout
 from handler.artifacts.acquire_options import Acquired, Compile, Listener, OnMiss, Options, Restore, unheard
 from handler.artifacts.compile import LeasedCompile
 from handler.artifacts.compile_errors import AcquireTimedOut, NoEntry
-from handler.artifacts.errors import ArtifactError, NotFound, StoreUnavailable
+from handler.artifacts.errors import ArtifactError, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
 from handler.artifacts.key import Key
 from handler.artifacts.lease import Contender
 from handler.artifacts.lease_record import Standing
@@ -149,13 +150,19 @@ class Acquisition:
     def _restored(self, manifests: Sequence[Manifest]) -> Acquired | None:
         try:
             self._restore(manifests, self._target)
-        except NotFound:
+        except NotFound as error:
             if self._vanished:
-                raise
+                raise self._damaged(manifests, error) from error
             self._vanished = True  # deleted after it was found: it is a miss now. Twice: the entry is damaged
             return None
+        except DigestMismatch as error:
+            raise self._damaged(manifests, error) from error
         self._tell({"event": "artifact_restored", "keys": [manifest.key for manifest in manifests]})
         return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
+
+    def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:
+        names = [layout.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
+        return EntryDamaged([self._store.objects.location(name).uri for name in names], error)
 
     def _explain(self, key: Key) -> str:
         try:

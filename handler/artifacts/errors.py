@@ -171,8 +171,21 @@ class DigestMismatch(ArtifactError):
 
     def __init__(self, where: str, expected: str, found: str) -> None:
         self.where, self.expected, self.found = where, expected, found
+        super().__init__(f"{where} has the digest {found[:16]}... and not {expected[:16]}...: it was damaged.")
+
+
+class EntryDamaged(ArtifactError):
+    """An entry whose bytes are wrong, or gone.
+
+    :param entries: the manifests, as URIs.
+    """
+
+    code = "artifact_entry_damaged"
+
+    def __init__(self, entries: list[str], error: ArtifactError) -> None:
+        self.entries = entries
         super().__init__(
-            f"{where} has the digest {found[:16]}... and not {expected[:16]}...: it was damaged. Delete the entry."
+            f"{error.message} So {' or '.join(entries)} is damaged: delete it, and the next start compiles it anew."
         )
 
 

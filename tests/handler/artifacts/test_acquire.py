@@ -12,7 +12,7 @@ from handler.artifacts.acquire import Acquisition
 from handler.artifacts.acquire_options import Acquired, Compilation, OnMiss, Options
 from handler.artifacts.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
 from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.errors import AccessDenied, NotFound, StoreUnavailable
+from handler.artifacts.errors import AccessDenied, EntryDamaged, StoreUnavailable
 from handler.artifacts.key import Key
 from handler.artifacts.lease import Contender
 from handler.artifacts.negative_entry import SECONDS, NegativeEntries
@@ -314,7 +314,7 @@ def test_an_entry_without_its_objects_is_an_error_and_no_endless_wait(start: Sta
     start.run(GRAPH)
     for info in list(start.objects.list("objects/")):
         start.objects.delete(info.key)
-    with pytest.raises(NotFound):
+    with pytest.raises(EntryDamaged, match=rf"manifests/graph/{GRAPH.digest}\.json is damaged: delete it"):
         second.run(GRAPH)
 
 
