@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from serve_process import ServeProcess
 
+from handler.neuron.installed import installed_versions
+from handler.neuron.vllm_versions import public
 from sample_model.facts import by_name
 
 pytestmark = pytest.mark.engine
@@ -82,6 +84,17 @@ def test_the_error_object_is_the_same_for_a_stream(endpoint: ServeProcess) -> No
     reply = endpoint.client.post("/invocations", json={"prompt": "a", "stream": True, "max_tokens": 100_000})
     assert reply.status_code == 400
     assert reply.json()["error"]["param"] == "max_tokens"
+
+
+def test_what_vllm_alone_refuses_names_the_field(endpoint: ServeProcess) -> None:
+    """0.24.0 takes no temperature above 2; those before it take any."""
+    version = public(installed_versions()["vllm"])
+    reply = endpoint.client.post("/invocations", json={"prompt": "a", "max_tokens": 1, "temperature": 2.5})
+    assert reply.status_code == (400 if version == "0.24.0" else 200), reply.text
+    if reply.status_code == 400:
+        error = reply.json()["error"]
+        assert error["param"] == "temperature"
+        assert "parameter=" not in error["message"]
 
 
 def test_a_wrong_path_and_a_wrong_method(endpoint: ServeProcess) -> None:

@@ -25,6 +25,8 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Grammar, Position, Sampling, Score, Scores, Sink
 from handler.engine.vllm_api import chat_templates
+from handler.engine.vllm_api.refusals import REFUSALS, as_invalid_field, reason
+from handler.engine.vllm_api.token_prompt import token_prompt
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
 from handler.json_value import Json
 
@@ -150,8 +152,8 @@ def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, 
             output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
             **OWNED,
         )
-    except ValueError as error:
-        raise InvalidField(_field_in(str(error)), str(error).rstrip(".")) from None
+    except REFUSALS as error:
+        raise as_invalid_field(error, "sampling parameters") from None
 
 
 def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
@@ -160,25 +162,19 @@ def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
     return StructuredOutputsParams(json=grammar.text)
 
 
-def _field_in(message: str) -> str:
-    first = message.split(" ", 1)[0].strip("`'\"")
-    return first if first in Sampling.__slots__ else "sampling parameters"
-
-
 async def add_request(engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink) -> str:
     """Queues a request whose outputs go straight to the sink, from the engine's output handler.
 
     vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
     task switch. Returns vLLM's internal id, which `abort` takes.
     """
-    prompt = {"prompt_token_ids": list(generation.prompt)}
     try:
-        collector = await engine.add_request(generation.request_id, prompt, params)
-    except ValueError as error:
+        collector = await engine.add_request(generation.request_id, token_prompt(list(generation.prompt)), params)
+    except REFUSALS as error:
         grammar = generation.sampling.grammar
-        if grammar is None or isinstance(error, EngineDeadError):
+        if grammar is None:
             raise
-        raise InvalidField(grammar.field, str(error).rstrip(".")) from None
+        raise InvalidField(grammar.field, reason(error)) from None
     scores = generation.scores
 
     def put(output: RequestOutput | Exception) -> None:
@@ -244,8 +240,8 @@ def as_endpoint_error(error: object) -> EndpointError:
         return error
     if isinstance(error, EngineDeadError):
         return EngineFailed("its process ended")
-    if isinstance(error, ValueError):
-        return InvalidField("prompt", str(error).rstrip("."))
+    if isinstance(error, REFUSALS):
+        return as_invalid_field(error, "prompt")
     logger.error("a request failed in the engine: %s", type(error).__name__)
     return GenerationFailed(type(error).__name__)
 

@@ -20,7 +20,10 @@ class NativeStandInPlatform(DevicePlatform):
         speculative = vllm_config.speculative_config
         if speculative is not None and speculative.method != "eagle3":
             raise ValueError(f"only eagle3 speculation is supported, not {speculative.method}")
-        vllm_config.cache_config.block_size = None
+        if hasattr(vllm_config.cache_config, "user_specified_block_size"):  # vLLM 0.24.0
+            vllm_config.cache_config.user_specified_block_size = False
+        else:  # 0.16.0
+            vllm_config.cache_config.block_size = None
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
         cls.finish_on_cpu(vllm_config)

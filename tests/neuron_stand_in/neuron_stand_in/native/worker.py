@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from vllm.config import set_current_vllm_config
@@ -34,10 +35,10 @@ class NativeStandInWorker(DeviceWorker):
         with set_current_vllm_config(self.vllm_config):
             self.model_runner.fill(read_checkpoint(Path(self.model_config.model)))
 
-    def compile_or_warm_up_model(self) -> None:
+    def compile_or_warm_up_model(self) -> Any:
         shape = EngineShape.of(self.asked)
         todo = graphs(self.neuron_config, shape.max_num_batched_tokens, shape.max_num_seqs)
         keyed = {"neuron_config": self.neuron_config, **asdict(shape)}
         keyed.pop("model")
         compile_missing(keyed, todo, self.settings, os.environ)
-        super().compile_or_warm_up_model()
+        return super().compile_or_warm_up_model()  # 0.24.0 wants the times
