@@ -10,6 +10,7 @@ from pathlib import Path
 
 from container.artifacts import engine_by_artifacts
 from container.given_artifacts import with_given_artifacts
+from container.limits import places
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
 from handler.config.problems import SettingErrors
@@ -42,6 +43,7 @@ def start(service: Service) -> None:
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
+            service.admission.limit = places(config, engine.slots)
             return engine
 
         if config.artifact_store and model.size and not config.compiled_artifacts:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 from flask import Blueprint, Request, Response, request
 
 from container.body import read_json
+from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
+from container.lines_response import KINDS, LinesResponse
 from container.service import Service
 from container.token_response import TokenResponse
+from handler.batch import lines_of
 from handler.schemas import chat, completion, dispatch
 from handler.schemas.asked import Asked
 from handler.schemas.body import decode
@@ -15,13 +20,20 @@ from handler.schemas.dispatch import Parse
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("inference", __name__)
+    config = service.config
 
     def respond(parse: Parse) -> Response:
+        began = time.monotonic()
         engine = service.ready_engine()
         service.admission.enter()
         try:
-            document = decode(read_json(request, service.config.max_body, service.deadlines))
-            return TokenResponse(engine, parse(document, engine), service.admission)
+            body = read_json(request, max_body(config), service.deadlines, also=KINDS)
+            if request.mimetype in KINDS:
+                until = deadline(config, request.headers.get(TIMEOUT_HEADER), began, stream=False)
+                return LinesResponse(engine, parse, lines_of(body), service.admission, until)
+            call = parse(decode(body), engine)
+            until = deadline(config, request.headers.get(TIMEOUT_HEADER), began, stream=call.stream)
+            return TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
         except BaseException:
             service.admission.leave()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -28,10 +29,18 @@ class Engine:
     :ivar prompts: renders prompts for this model.
     :ivar max_model_len: context, in tokens.
     :ivar served_names: the names a request may call the model by; the first is the one in replies.
+    :ivar slots: sequences decoded at once; more wait.
+    :ivar max_output_tokens: most tokens that one request may ask for; None: what the context leaves.
     """
 
     def __init__(
-        self, llm: Any, loop: LoopThread, served_names: Sequence[str], stall: float, limits: SamplingLimits = ON_CPU
+        self,
+        llm: Any,
+        loop: LoopThread,
+        served_names: Sequence[str],
+        stall: float,
+        limits: SamplingLimits = ON_CPU,
+        max_output_tokens: int | None = None,
     ) -> None:
         from handler.engine.vllm_api import core as vllm_api
 
@@ -44,6 +53,8 @@ class Engine:
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits).items():
             logger.warning("generation_config.json asks for %s %s, which on-device sampling ignores", name, value)
+        self.slots = vllm_api.max_num_seqs(llm)
+        self.max_output_tokens = max_output_tokens
         self._max_tokens_cap = vllm_api.default_max_tokens(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer)
@@ -80,13 +91,14 @@ class Engine:
         except BaseException:
             loop.stop()
             raise
-        return cls(llm, loop, engine_args.served_model_name, config.stall, sampling_limits(plan))
+        names, limits = engine_args.served_model_name, sampling_limits(plan)
+        return cls(llm, loop, names, config.stall, limits, config.max_output_tokens)
 
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
 
         :raises PromptTooLong: prompt and answer do not fit the context.
-        :raises InvalidField: a sampling parameter that vLLM refuses.
+        :raises InvalidField: a sampling parameter that vLLM refuses, or more tokens than one request may have.
         """
         room = self.max_model_len - len(generation.prompt)
         sampling = generation.sampling
@@ -97,7 +109,11 @@ class Engine:
         if room < 1 or (sampling.max_tokens or 1) > room:
             param = "prompt" if room < 1 else sampling.max_tokens_field
             raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)
-        max_tokens = sampling.max_tokens or min(room, self._max_tokens_cap or room)
+        cap = self.max_output_tokens or room
+        if (sampling.max_tokens or 1) > cap:
+            problem = f"{sampling.max_tokens} is more than this endpoint generates for one request, {cap}"
+            raise InvalidField(sampling.max_tokens_field, problem)
+        max_tokens = sampling.max_tokens or min(room, cap, self._max_tokens_cap or room)
         params = self._api.sampling_params(sampling, max_tokens, self._defaults, generation.stream)
         return Ticket(self, generation, params, sink)
 
@@ -160,20 +176,25 @@ class Ticket:
     cancel comes before, while or after vLLM takes the request in. All but its making happens on the engine's loop.
     """
 
-    __slots__ = ("_engine", "_generation", "_params", "_sink", "cancelled", "ended", "internal_id")
+    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "cancelled", "ended", "internal_id")
 
     def __init__(self, engine: Engine, generation: Generation, params: object, sink: Sink) -> None:
         self._engine = engine
         self._generation = generation
         self._params = params
         self._sink = sink
+        self._timer: asyncio.TimerHandle | None = None
         self.internal_id: str | None = None
         self.cancelled = False
         self.ended = False
 
-    def begin(self) -> None:
-        if not self.ended:
-            self._engine.loop.task(self._engine.add(self._generation, self._params, self))
+    def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
+        """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
+        if self.ended:
+            return
+        if seconds is not None and late is not None:
+            self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
+        self._engine.loop.task(self._engine.add(self._generation, self._params, self))
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -181,7 +202,7 @@ class Ticket:
         if self.ended:
             return
         if finish_reason is not None:
-            self.ended = True
+            self._ended()
             if finish_reason in {"error", "abort"}:
                 self._sink.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
                 return
@@ -189,13 +210,26 @@ class Ticket:
 
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
-            self.ended = True
+            self._ended()
+            self._sink.fail(error)
+
+    def end(self, error: EndpointError) -> None:
+        """Too late: say so, and free the slot."""
+        if not self.ended:
+            self.cancel()
             self._sink.fail(error)
 
     def cancel(self) -> None:
         """The client is gone, or cut off: free the slot."""
         if self.ended:
             return
-        self.ended = self.cancelled = True
+        self._ended()
+        self.cancelled = True
         if self.internal_id is not None:
             self._engine.abort(self.internal_id)
+
+    def _ended(self) -> None:
+        self.ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

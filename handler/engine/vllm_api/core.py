@@ -101,6 +101,11 @@ def max_model_len(engine: AsyncLLM) -> int:
     return int(engine.model_config.max_model_len)
 
 
+def max_num_seqs(engine: AsyncLLM) -> int:
+    """Sequences that are decoded at once."""
+    return int(engine.vllm_config.scheduler_config.max_num_seqs)
+
+
 def vocab_size(engine: AsyncLLM) -> int:
     return int(engine.model_config.get_vocab_size())
 

@@ -42,6 +42,9 @@ class ScriptedApi:
     def max_model_len(self, llm: ScriptedVllm) -> int:
         return CONTEXT
 
+    def max_num_seqs(self, llm: ScriptedVllm) -> int:
+        return 4
+
     def vocab_size(self, llm: ScriptedVllm) -> int:
         return VOCAB_SIZE
 
