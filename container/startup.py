@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from container.adapters import load_adapters
 from container.artifacts import engine_by_artifacts
 from container.given_artifacts import with_given_artifacts
 from container.limits import places
@@ -43,6 +44,7 @@ def start(service: Service) -> None:
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
+            load_adapters(engine, plan, config, lifecycle.stage)
             service.admission.limit = places(config, engine.slots)
             return engine
 

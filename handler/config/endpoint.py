@@ -68,6 +68,9 @@ class EndpointConfig:
     stream_deadline: float = field(default=478.0, metadata=doc("a stream not ended by then is"))
 
     # SageMaker's other ways to ask.
+    multi_model: bool = field(
+        default=False, metadata=doc("a multi-model endpoint (SAGEMAKER_MULTI_MODEL): its models are adapters of one")
+    )
     asynchronous: bool = field(
         default=False, metadata=doc("an asynchronous endpoint: every reply whole, with its length, within an hour")
     )
@@ -123,6 +126,7 @@ class EndpointConfig:
     # LoRA, multimodal, distributed.
     enable_lora: bool | None = field(default=None, metadata=doc("serve LoRA adapters"))
     lora_modules: Mapping[str, str] = field(default_factory=dict, metadata=doc("adapters: name -> directory or s3://"))
+    max_adapters: int = field(default=100, metadata=doc("adapters loaded; those beyond max_loras are not in memory"))
     max_loras: int | None = field(default=None, metadata=doc("adapters in memory"))
     max_lora_rank: int | None = field(default=None, metadata=doc("largest adapter rank"))
     lora_target_modules: tuple[str, ...] | None = field(default=None, metadata=doc("modules that adapters change"))

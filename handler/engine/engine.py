@@ -8,8 +8,10 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
+from handler.adapters.adapters import Adapter, Adapters, Bring
 from handler.config.endpoint import EndpointConfig
 from handler.engine import sampling_check
 from handler.engine.generation import Generation, Sink
@@ -28,7 +30,8 @@ class Engine:
 
     :ivar prompts: renders prompts for this model.
     :ivar max_model_len: context, in tokens.
-    :ivar served_names: the names a request may call the model by; the first is the one in replies.
+    :ivar base_names: the model's own names; the first is the one in replies.
+    :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
     :ivar slots: sequences decoded at once; more wait.
     :ivar max_output_tokens: most tokens that one request may ask for; None: what the context leaves.
     """
@@ -47,7 +50,8 @@ class Engine:
         self._api = vllm_api
         self._llm = llm
         self.loop = loop
-        self.served_names = tuple(served_names)
+        self.base_names = tuple(served_names)
+        self.adapters: Adapters | None = None
         self.max_model_len = vllm_api.max_model_len(llm)
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
@@ -94,6 +98,24 @@ class Engine:
         names, limits = engine_args.served_model_name, sampling_limits(plan)
         return cls(llm, loop, names, config.stall, limits, config.max_output_tokens)
 
+    def takes_adapters(self) -> bool:
+        """It was started with LoRA."""
+        return self._api.takes_adapters(self._llm)
+
+    def with_adapters(self, directory: Path, limit: int, bring: Bring) -> Adapters:
+        """Its adapters, none loaded yet. Once, of an engine that takes them."""
+        self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring)
+        return self.adapters
+
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """The names a request may ask for: the model's own, then the adapters'."""
+        return self.base_names + self.adapter_names
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        return () if self.adapters is None else self.adapters.names()
+
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
 
@@ -120,7 +142,8 @@ class Engine:
     async def add(self, generation: Generation, params: Any, ticket: Ticket) -> None:
         """Queues a ticket's request; on the loop."""
         try:
-            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket)
+            lora = None if ticket.adapter is None else ticket.adapter.request
+            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket, lora)
         except Exception as error:
             ticket.fail(self._api.as_endpoint_error(error))
             return
@@ -176,7 +199,7 @@ class Ticket:
     cancel comes before, while or after vLLM takes the request in. All but its making happens on the engine's loop.
     """
 
-    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "cancelled", "ended", "internal_id")
+    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
 
     def __init__(self, engine: Engine, generation: Generation, params: object, sink: Sink) -> None:
         self._engine = engine
@@ -184,6 +207,7 @@ class Ticket:
         self._params = params
         self._sink = sink
         self._timer: asyncio.TimerHandle | None = None
+        self.adapter: Adapter | None = None
         self.internal_id: str | None = None
         self.cancelled = False
         self.ended = False
@@ -192,6 +216,13 @@ class Ticket:
         """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
         if self.ended:
             return
+        model, adapters = self._generation.model, self._engine.adapters
+        if model and adapters is not None and model not in self._engine.base_names:
+            try:
+                self.adapter = adapters.begin(model)
+            except EndpointError as error:
+                self.fail(error)
+                return
         if seconds is not None and late is not None:
             self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
         self._engine.loop.task(self._engine.add(self._generation, self._params, self))
@@ -230,6 +261,9 @@ class Ticket:
 
     def _ended(self) -> None:
         self.ended = True
+        if self.adapter is not None and self._engine.adapters is not None:
+            self._engine.adapters.end(self.adapter)
+            self.adapter = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

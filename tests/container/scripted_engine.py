@@ -40,7 +40,9 @@ class ScriptedEngine:
 
     def __init__(self) -> None:
         self.loop = LoopThread.start("scripted-engine")
-        self.served_names = ("scripted",)
+        self.served_names = self.base_names = ("scripted",)
+        self.adapter_names = ()
+        self.adapters = None
         self.max_model_len = CONTEXT
         self.slots = SLOTS
         self.prompts = scripted_prompts()

@@ -102,8 +102,8 @@ def test_lines_that_are_late_say_so_and_those_that_are_done_are_kept(service: Se
     client = create_app(service).test_client()
     lines = [line("a"), *[line("<hold>")] * (SLOTS + 2)]
     assert replies(post(client, lines)) == ["a", *["deadline_exceeded"] * (SLOTS + 2)]
-    assert engine.begun == SLOTS + 1
-    eventually(lambda: engine.cancelled == SLOTS)
+    assert engine.begun >= SLOTS + 1
+    eventually(lambda: engine.cancelled == engine.begun - 1)
 
 
 def test_an_engine_that_dies_ends_the_whole_batch(client: FlaskClient, engine: ScriptedEngine) -> None:

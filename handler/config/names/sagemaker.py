@@ -14,6 +14,7 @@ PREFIX = "SM_VLLM_"
 # SageMaker's own variables -> our field. The last four come with a batch transform job.
 FIELDS = {
     "SAGEMAKER_BIND_TO_PORT": "port",
+    "SAGEMAKER_MULTI_MODEL": "multi_model",
     "SAGEMAKER_BATCH": "batch_transform",
     "SAGEMAKER_MAX_PAYLOAD_IN_MB": "max_payload_mb",
     "SAGEMAKER_BATCH_STRATEGY": "batch_strategy",

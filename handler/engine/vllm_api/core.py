@@ -106,6 +106,11 @@ def max_num_seqs(engine: AsyncLLM) -> int:
     return int(engine.vllm_config.scheduler_config.max_num_seqs)
 
 
+def takes_adapters(engine: AsyncLLM) -> bool:
+    """It was started with LoRA."""
+    return engine.vllm_config.lora_config is not None
+
+
 def vocab_size(engine: AsyncLLM) -> int:
     return int(engine.model_config.get_vocab_size())
 
@@ -170,7 +175,9 @@ def _field_in(message: str) -> str:
     return first if first in Sampling.__slots__ else "sampling parameters"
 
 
-async def add_request(engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink) -> str:
+async def add_request(
+    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink, lora: Any = None
+) -> str:
     """Queues a request whose outputs go straight to the sink, from the engine's output handler.
 
     vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
@@ -178,7 +185,7 @@ async def add_request(engine: AsyncLLM, generation: Generation, params: Sampling
     """
     prompt = {"prompt_token_ids": list(generation.prompt)}
     try:
-        collector = await engine.add_request(generation.request_id, prompt, params)
+        collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora)
     except ValueError as error:
         grammar = generation.sampling.grammar
         if grammar is None or isinstance(error, EngineDeadError):

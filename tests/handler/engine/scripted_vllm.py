@@ -74,7 +74,9 @@ class ScriptedApi:
             raise InvalidField("top_k", "vLLM refuses it")
         return SimpleNamespace(max_tokens=max_tokens, defaults=defaults, stream=stream)
 
-    async def add_request(self, llm: ScriptedVllm, generation: Generation, params: Any, sink: Sink) -> str:
+    async def add_request(
+        self, llm: ScriptedVllm, generation: Generation, params: Any, sink: Sink, lora: object = None
+    ) -> str:
         llm.asked.append((generation, params))
         await llm.admitted.wait()
         if llm.refusal is not None:
