@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from types import TracebackType
 
 from handler.errors import TooManyRequests
 
+# A refused client is asked to come back when this share of the places should be free.
+FREE = 1 / 8
+LONGEST_WAIT = 30
+# How much a new interval between two replies counts against those before it.
+WEIGHT = 0.1
+
 
 class Admission:
-    """A counter with a limit. `with admission:` holds a place from acceptance to the reply's last byte."""
+    """A counter with a limit. `with admission:` holds a place from acceptance to the reply's last byte.
 
-    __slots__ = ("_changed", "_count", "limit")
+    :ivar limit: requests in the engine's slots and in the queue for them; may be set at any time.
+    """
+
+    __slots__ = ("_changed", "_count", "_left", "_pace", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._count = 0
+        self._pace = 0.0
+        self._left: float | None = None
         self._changed = threading.Condition()
 
     @property
     def count(self) -> int:
         return self._count
 
+    @property
+    def retry_after(self) -> int:
+        """Whole seconds until some places should be free, by the pace at which they were left so far."""
+        return min(LONGEST_WAIT, max(1, math.ceil(self._pace * self.limit * FREE)))
+
     def enter(self) -> None:
         """:raises TooManyRequests: every place is taken."""
         with self._changed:
             if self._count >= self.limit:
-                raise TooManyRequests(self.limit)
+                raise TooManyRequests(self.limit, self.retry_after)
             self._count += 1
 
     def leave(self) -> None:
+        now = time.monotonic()
         with self._changed:
+            if self._left is not None:
+                interval = now - self._left
+                self._pace += (WEIGHT if self._pace else 1.0) * (interval - self._pace)
             self._count -= 1
+            # Nothing is learnt from the time in which nobody was here.
+            self._left = now if self._count else None
             if self._count == 0:
                 self._changed.notify_all()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from flask import Flask
 
 from container import errors
-from container.routes import health, inference, metrics, models
+from container.limits import max_body
+from container.routes import adapters, health, inference, metrics, models, multi_model, transform
 from container.service import Service
 
 
@@ -13,7 +14,7 @@ def create_app(service: Service) -> Flask:
     """The container's application over one service. Nothing is started here."""
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
-    errors.register(app, service.config.max_body)
-    for routes in (health, inference, metrics, models):
+    errors.register(app, max_body(service.config))
+    for routes in (health, inference, metrics, models, transform, adapters, multi_model):
         app.register_blueprint(routes.blueprint(service))
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 from typing import IO
 
 from flask import Request
@@ -16,15 +17,16 @@ BODY_SECONDS = 60.0
 MAX_DISCARD = 128 * 1024 * 1024
 
 
-def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> bytes:
+def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines, *, also: Collection[str] = ()) -> bytes:
     """The body's bytes, of a request that says it is JSON.
 
     A missing Content-Type is refused too: SageMaker always sends one (boto3's `ContentType`).
 
+    :param also: content types that are taken besides JSON's.
     :raises UnsupportedMediaType, BodyTooLarge, InvalidBody, RequestTimedOut: as named.
     """
     kind = request.mimetype
-    if kind != "application/json" and not kind.endswith("+json"):
+    if kind != "application/json" and not kind.endswith("+json") and kind not in also:
         raise UnsupportedMediaType(request.headers.get("Content-Type", ""))
     charset = request.mimetype_params.get("charset", "utf-8").lower()
     if charset not in {"utf-8", "utf8", "us-ascii"}:

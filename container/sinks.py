@@ -19,9 +19,10 @@ class Answer:
     :ivar release: what is done before the thread is woken; with a watched socket, giving it back.
     """
 
-    __slots__ = ("done", "error", "gone", "output", "release", "ticket")
+    __slots__ = ("done", "error", "gone", "output", "release", "reply", "ticket")
 
-    def __init__(self) -> None:
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
         self.done = threading.Event()
         self.output: Output | None = None
         self.error: EndpointError | None = None
@@ -44,6 +45,11 @@ class Answer:
         if self.ticket is not None:
             self.ticket.cancel()
 
+    def body(self) -> bytes:
+        """The reply's bytes, made in the thread that waited."""
+        assert self.output is not None, "an answer ends with output or with an error"
+        return self.reply.whole(*self.output)
+
 
 class _Stream:
     """What both kinds of stream share: a reply's bytes, its opening in front of the first of them."""
@@ -54,7 +60,7 @@ class _Stream:
         self.reply = reply
         self._opened = False
 
-    def _event(
+    def event(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
         event = self.reply.event(text, token_ids, finish_reason, stop_reason)
@@ -83,7 +89,7 @@ class DirectStream(_Stream):
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
-        event = self._event(text, token_ids, finish_reason, stop_reason)
+        event = self.event(text, token_ids, finish_reason, stop_reason)
         if finish_reason is None:
             self.writer.write(event)
             return
@@ -103,6 +109,28 @@ class DirectStream(_Stream):
             self.ticket.cancel()
 
 
+class CollectedStream(Answer):
+    """A stream's events as one body: what is sent with its length, and with an error's own status if it fails."""
+
+    __slots__ = ("_events", "_stream")
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply)
+        self._stream = _Stream(reply)
+        self._events: list[bytes] = []
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self._events.append(self._stream.event(text, token_ids, finish_reason, stop_reason))
+        if finish_reason is not None:
+            self._events.append(self.reply.closing())
+            self.release()
+
+    def body(self) -> bytes:
+        return b"".join(self._events)
+
+
 class QueuedStream(_Stream):
     """Hands the bytes to a waiting thread: the way under servers that give no socket. None marks the end."""
 
@@ -115,7 +143,7 @@ class QueuedStream(_Stream):
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
-        event = self._event(text, token_ids, finish_reason, stop_reason)
+        event = self.event(text, token_ids, finish_reason, stop_reason)
         if event:
             self.events.put(event)
         if finish_reason is not None:

@@ -8,8 +8,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from container.adapters import load_adapters
 from container.artifacts import engine_by_artifacts, engine_over_tier
 from container.given_artifacts import with_given_artifacts
+from container.limits import places
 from container.progress import of_bytes, shown
 from container.service import Service
 from handler.artifacts.scratch import SETTING, require_scratch
@@ -51,6 +53,8 @@ def start(service: Service) -> None:
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
+            load_adapters(engine, plan, config, lifecycle.stage)
+            service.admission.limit = places(config, engine.slots)
             return engine
 
         if not config.artifact_store or config.compiled_artifacts:

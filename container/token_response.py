@@ -10,7 +10,8 @@ from flask import Response
 from container.admission import Admission
 from container.connection import GunicornConnection
 from container.errors import error_response, unexpected
-from container.sinks import Answer, DirectStream, QueuedStream
+from container.limits import Deadline
+from container.sinks import Answer, CollectedStream, DirectStream, QueuedStream
 from container.writer import SocketWriter
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
@@ -27,13 +28,26 @@ class TokenResponse(Response):
 
     Under gunicorn the loop writes to the connection itself; under any other server the same bytes come out of an
     ordinary WSGI iterator.
+
+    :param deadline: when the request is ended; None: never.
+    :param collected: a stream's events are sent as one body with its length, as asynchronous inference wants it.
     """
 
-    def __init__(self, engine: Engine, call: AnyCall, admission: Admission) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        call: AnyCall,
+        admission: Admission,
+        deadline: Deadline | None = None,
+        *,
+        collected: bool = False,
+    ) -> None:
         super().__init__()
         self._engine = engine
         self._call = call
         self._admission = admission
+        self._deadline = deadline
+        self._collected = collected
         if call.stream:
             self.headers["Content-Type"] = call.reply.stream_content_type
             self.headers.extend(STREAM_HEADERS)
@@ -44,7 +58,7 @@ class TokenResponse(Response):
         connection = GunicornConnection.of(environ, start_response)
         body: Iterable[bytes] | None = None
         try:
-            if not self._call.stream:
+            if not self._call.stream or self._collected:
                 body = self._answer(connection, environ, start_response)
             elif connection is not None:
                 body = self._stream(connection, environ, start_response)
@@ -84,10 +98,10 @@ class TokenResponse(Response):
     def _answer(
         self, connection: GunicornConnection | None, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
-        answer = Answer()
+        answer = CollectedStream(self._call.reply) if self._call.stream else Answer(self._call.reply)
         ticket = answer.ticket = self._call.ticket(self._engine, answer)
         if connection is None:
-            self._engine.loop.call(ticket.begin)
+            self._engine.loop.call(self._started, ticket)
         else:
             writer = SocketWriter(connection.socket, self._engine.loop.loop, b"", False, answer.left, answer.done.set)
             answer.release = writer.abandon
@@ -98,26 +112,31 @@ class TokenResponse(Response):
             if answer.gone:
                 connection.finished(OK, [], 0, whole=False)
                 return ()
-        if answer.output is None:
-            assert answer.error is not None, "an answer ends with output or with an error"
+        if answer.error is not None:
             return _refuse(answer.error, environ, start_response)
-        self.set_data(self._call.reply.whole(*answer.output))
+        self.set_data(answer.body())
         return super().__call__(environ, start_response)
 
     def _begin(self, writer: SocketWriter, ticket: Running) -> None:
         def begin() -> None:
             try:
                 writer.watch()
-                ticket.begin()
+                self._started(ticket)
             except Exception as error:  # or the thread would wait for ever
                 ticket.fail(unexpected(error))
 
         self._engine.loop.call(begin)
 
+    def _started(self, ticket: Running) -> None:
+        if self._deadline is None:
+            ticket.begin()
+        else:
+            ticket.begin(self._deadline.left(), self._deadline.error())
+
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         stream = QueuedStream(self._call.reply)
         ticket = self._call.ticket(self._engine, stream)
-        self._engine.loop.call(ticket.begin)
+        self._engine.loop.call(self._started, ticket)
         first = stream.events.get()
         if isinstance(first, EndpointError):
             return _refuse(first, environ, start_response)

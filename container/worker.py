@@ -8,6 +8,8 @@ during the drain read "503, draining" rather than a reset.
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import sys
 import threading
 from concurrent.futures import Future
@@ -29,6 +31,8 @@ EXIT_ENGINE_FAILED = 70
 # Seconds a thread may hold the interpreter while another waits. Python's 5 ms lets the parsing of one request delay the
 # tokens of all others by as much; measured in benchmarks/README.md.
 SWITCH_INTERVAL = 0.0005
+# A client that takes nothing of a whole reply for so long is cut off; the engine's loop has its own limit for streams.
+SEND_SECONDS = 60.0
 
 
 class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
@@ -48,6 +52,9 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def handle(self, conn: TConn) -> object:
         """In a pool thread: headers that trickle in hold a thread no longer than a body may."""
+        whole, part = divmod(SEND_SECONDS, 1)
+        timeout = struct.pack("ll", int(whole), int(part * 1e6))
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
         conn.reading = self.service.deadlines.begin(conn.sock, body.BODY_SECONDS)
         try:
             return super().handle(conn)
@@ -56,7 +63,10 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def handle_request(self, req: object, conn: TConn) -> object:
         self.service.deadlines.end(conn.reading)  # the headers are here; what reads the body sets its own
-        return super().handle_request(req, conn)
+        try:
+            return super().handle_request(req, conn)
+        except BlockingIOError:
+            raise StopIteration(f"the client took nothing for {SEND_SECONDS:g} s") from None
 
     def finish_request(self, conn: TConn, fs: Future[object]) -> None:
         """In the main thread, which also accepts: it must not wait, as gunicorn's does, 2 s for each client that

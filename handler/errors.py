@@ -179,11 +179,10 @@ class TooManyRequests(ClientError):
     status = 429
     kind = "rate_limit_error"
     code = "too_many_requests"
-    retry_after: ClassVar[int] = 1
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        super().__init__(f"{limit} requests are already being answered: try again in {self.retry_after} s.")
+    def __init__(self, limit: int, retry_after: int = 1) -> None:
+        self.limit, self.retry_after = limit, retry_after
+        super().__init__(f"{limit} requests are already being answered: try again in {retry_after} s.")
 
 
 class RequestTimedOut(ClientError):
@@ -242,6 +241,19 @@ class GenerationFailed(ServerError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"The engine could not finish this request ({reason}).")
+
+
+class DeadlineExceeded(ServerError):
+    """The reply could no longer be of use: whoever waits for it gives up now. Its slot is freed."""
+
+    status = 504
+    kind = "timeout_error"
+    code = "deadline_exceeded"
+
+    def __init__(self, seconds: float, *, stream: bool) -> None:
+        self.seconds = seconds
+        mend = "ask for fewer tokens" if stream else "ask for fewer tokens, or set 'stream'"
+        super().__init__(f"The request was ended after {seconds:g} s, its deadline: {mend}.")
 
 
 class SettingError(EndpointError):

@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Request, Response, request
+from flask import Blueprint, Response, request
 
-from container.body import read_json
+from container.answer import answer, by_its_body
 from container.service import Service
-from container.token_response import TokenResponse
-from handler.schemas import chat, completion, dispatch
-from handler.schemas.asked import Asked
-from handler.schemas.body import decode
-from handler.schemas.dispatch import Parse
+from handler.schemas import chat, completion
 
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("inference", __name__)
 
-    def respond(parse: Parse) -> Response:
-        engine = service.ready_engine()
-        service.admission.enter()
-        try:
-            document = decode(read_json(request, service.config.max_body, service.deadlines))
-            return TokenResponse(engine, parse(document, engine), service.admission)
-        except BaseException:
-            service.admission.leave()
-            raise
-
     @routes.post("/invocations")
     def invocations() -> Response:
-        asked = asked_of(request, service)
-        return respond(lambda document, engine: dispatch.parse(document, engine, asked))
+        return answer(service, request, by_its_body(service, request))
 
     @routes.post("/v1/chat/completions")
     def chat_completions() -> Response:
-        return respond(chat.parse)
+        return answer(service, request, chat.parse)
 
     @routes.post("/v1/completions")
     def completions() -> Response:
-        return respond(completion.parse)
+        return answer(service, request, completion.parse)
 
     return routes
-
-
-def asked_of(request: Request, service: Service) -> Asked:
-    """What a request to /invocations says beside its body."""
-    return Asked(
-        accept=tuple(kind for kind, _ in request.accept_mimetypes),
-        inputs_schema=service.config.inputs_schema,
-        output_formatter=service.config.output_formatter,
-    )

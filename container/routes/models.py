@@ -15,7 +15,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/v1/models")
     def models() -> Response:
         engine = service.ready_engine()
-        body = encode(model_list(engine.served_names, engine.max_model_len))
+        body = encode(model_list(engine.base_names, engine.max_model_len, engine.adapter_names))
         return Response(body, content_type="application/json")
 
     return routes

@@ -57,6 +57,28 @@ class EndpointConfig:
         default=None, metadata=doc("LMI's: json, jsonlines or sse; default: the request decides")
     )
 
+    # Limits on a request.
+    max_queue: int | None = field(
+        default=None, metadata=doc("requests that wait for a slot; one more gets 429; default: max_concurrent's rest")
+    )
+    max_output_tokens: int | None = field(default=None, metadata=doc("most tokens that one request may ask for"))
+    deadline: float | None = field(
+        default=None, metadata=doc("a reply not made by then is ended; default: 58, asynchronous and batch: 3590")
+    )
+    stream_deadline: float = field(default=478.0, metadata=doc("a stream not ended by then is"))
+
+    # SageMaker's other ways to ask.
+    multi_model: bool = field(
+        default=False, metadata=doc("a multi-model endpoint (SAGEMAKER_MULTI_MODEL): its models are adapters of one")
+    )
+    asynchronous: bool = field(
+        default=False, metadata=doc("an asynchronous endpoint: every reply whole, with its length, within an hour")
+    )
+    batch_transform: bool = field(default=False, metadata=doc("a batch transform job (SAGEMAKER_BATCH)"))
+    max_payload_mb: int | None = field(default=None, metadata=doc("batch transform: largest body, MB"))
+    batch_strategy: str | None = field(default=None, metadata=doc("batch transform: SingleRecord or MultiRecord"))
+    max_concurrent_transforms: int | None = field(default=None, metadata=doc("batch transform: requests at once"))
+
     # Shape and batching.
     tensor_parallel_size: int | None = field(default=None, metadata=doc("tensor parallel degree, in logical cores"))
     logical_nc_config: int | None = field(default=None, metadata=doc("LNC: physical cores to a logical one, 1 or 2"))
@@ -104,6 +126,7 @@ class EndpointConfig:
     # LoRA, multimodal, distributed.
     enable_lora: bool | None = field(default=None, metadata=doc("serve LoRA adapters"))
     lora_modules: Mapping[str, str] = field(default_factory=dict, metadata=doc("adapters: name -> directory or s3://"))
+    max_adapters: int = field(default=100, metadata=doc("adapters loaded; those beyond max_loras are not in memory"))
     max_loras: int | None = field(default=None, metadata=doc("adapters in memory"))
     max_lora_rank: int | None = field(default=None, metadata=doc("largest adapter rank"))
     lora_target_modules: tuple[str, ...] | None = field(default=None, metadata=doc("modules that adapters change"))

@@ -30,6 +30,10 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "stall": (1, 3600),
     "artifact_lease": (2, 3600),
     "engine_restarts": (0, 1000),
+    "max_queue": (0, 65536),
+    "deadline": (1, 86400),
+    "stream_deadline": (1, 86400),
+    "max_payload_mb": (1, 100),
     "logical_nc_config": (1, 2),
 }
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +43,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "inputs_schema": ("lmi", "tgi"),
     "output_formatter": ("json", "jsonlines", "sse"),
     "on_miss": ("compile", "fail", "wait"),
+    "batch_strategy": ("SingleRecord", "MultiRecord"),
 }
 # Other spellings of the same value: vLLM's, LMI's, NxDI's, transformers-neuronx's.
 SPELLINGS: Mapping[str, Mapping[str, str]] = {

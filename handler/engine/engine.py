@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
+from handler.adapters.adapters import Adapter, Adapters, Bring
 from handler.config.endpoint import EndpointConfig
 from handler.engine import sampling_check
 from handler.engine.generation import Generation, Sink
@@ -27,23 +30,35 @@ class Engine:
 
     :ivar prompts: renders prompts for this model.
     :ivar max_model_len: context, in tokens.
-    :ivar served_names: the names a request may call the model by; the first is the one in replies.
+    :ivar base_names: the model's own names; the first is the one in replies.
+    :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
+    :ivar slots: sequences decoded at once; more wait.
+    :ivar max_output_tokens: most tokens that one request may ask for; None: what the context leaves.
     """
 
     def __init__(
-        self, llm: Any, loop: LoopThread, served_names: Sequence[str], stall: float, limits: SamplingLimits = ON_CPU
+        self,
+        llm: Any,
+        loop: LoopThread,
+        served_names: Sequence[str],
+        stall: float,
+        limits: SamplingLimits = ON_CPU,
+        max_output_tokens: int | None = None,
     ) -> None:
         from handler.engine.vllm_api import core as vllm_api
 
         self._api = vllm_api
         self._llm = llm
         self.loop = loop
-        self.served_names = tuple(served_names)
+        self.base_names = tuple(served_names)
+        self.adapters: Adapters | None = None
         self.max_model_len = vllm_api.max_model_len(llm)
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits).items():
             logger.warning("generation_config.json asks for %s %s, which on-device sampling ignores", name, value)
+        self.slots = vllm_api.max_num_seqs(llm)
+        self.max_output_tokens = max_output_tokens
         self._max_tokens_cap = vllm_api.default_max_tokens(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer)
@@ -80,13 +95,32 @@ class Engine:
         except BaseException:
             loop.stop()
             raise
-        return cls(llm, loop, engine_args.served_model_name, config.stall, sampling_limits(plan))
+        names, limits = engine_args.served_model_name, sampling_limits(plan)
+        return cls(llm, loop, names, config.stall, limits, config.max_output_tokens)
+
+    def takes_adapters(self) -> bool:
+        """It was started with LoRA."""
+        return self._api.takes_adapters(self._llm)
+
+    def with_adapters(self, directory: Path, limit: int, bring: Bring) -> Adapters:
+        """Its adapters, none loaded yet. Once, of an engine that takes them."""
+        self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring)
+        return self.adapters
+
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """The names a request may ask for: the model's own, then the adapters'."""
+        return self.base_names + self.adapter_names
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        return () if self.adapters is None else self.adapters.names()
 
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
 
         :raises PromptTooLong: prompt and answer do not fit the context.
-        :raises InvalidField: a sampling parameter that vLLM refuses.
+        :raises InvalidField: a sampling parameter that vLLM refuses, or more tokens than one request may have.
         """
         room = self.max_model_len - len(generation.prompt)
         sampling = generation.sampling
@@ -97,14 +131,19 @@ class Engine:
         if room < 1 or (sampling.max_tokens or 1) > room:
             param = "prompt" if room < 1 else sampling.max_tokens_field
             raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)
-        max_tokens = sampling.max_tokens or min(room, self._max_tokens_cap or room)
+        cap = self.max_output_tokens or room
+        if (sampling.max_tokens or 1) > cap:
+            problem = f"{sampling.max_tokens} is more than this endpoint generates for one request, {cap}"
+            raise InvalidField(sampling.max_tokens_field, problem)
+        max_tokens = sampling.max_tokens or min(room, cap, self._max_tokens_cap or room)
         params = self._api.sampling_params(sampling, max_tokens, self._defaults, generation.stream)
         return Ticket(self, generation, params, sink)
 
     async def add(self, generation: Generation, params: Any, ticket: Ticket) -> None:
         """Queues a ticket's request; on the loop."""
         try:
-            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket)
+            lora = None if ticket.adapter is None else ticket.adapter.request
+            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket, lora)
         except Exception as error:
             ticket.fail(self._api.as_endpoint_error(error))
             return
@@ -160,20 +199,33 @@ class Ticket:
     cancel comes before, while or after vLLM takes the request in. All but its making happens on the engine's loop.
     """
 
-    __slots__ = ("_engine", "_generation", "_params", "_sink", "cancelled", "ended", "internal_id")
+    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
 
     def __init__(self, engine: Engine, generation: Generation, params: object, sink: Sink) -> None:
         self._engine = engine
         self._generation = generation
         self._params = params
         self._sink = sink
+        self._timer: asyncio.TimerHandle | None = None
+        self.adapter: Adapter | None = None
         self.internal_id: str | None = None
         self.cancelled = False
         self.ended = False
 
-    def begin(self) -> None:
-        if not self.ended:
-            self._engine.loop.task(self._engine.add(self._generation, self._params, self))
+    def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
+        """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
+        if self.ended:
+            return
+        model, adapters = self._generation.model, self._engine.adapters
+        if model and adapters is not None and model not in self._engine.base_names:
+            try:
+                self.adapter = adapters.begin(model)
+            except EndpointError as error:
+                self.fail(error)
+                return
+        if seconds is not None and late is not None:
+            self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
+        self._engine.loop.task(self._engine.add(self._generation, self._params, self))
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -181,7 +233,7 @@ class Ticket:
         if self.ended:
             return
         if finish_reason is not None:
-            self.ended = True
+            self._ended()
             if finish_reason in {"error", "abort"}:
                 self._sink.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
                 return
@@ -189,13 +241,29 @@ class Ticket:
 
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
-            self.ended = True
+            self._ended()
+            self._sink.fail(error)
+
+    def end(self, error: EndpointError) -> None:
+        """Too late: say so, and free the slot."""
+        if not self.ended:
+            self.cancel()
             self._sink.fail(error)
 
     def cancel(self) -> None:
         """The client is gone, or cut off: free the slot."""
         if self.ended:
             return
-        self.ended = self.cancelled = True
+        self._ended()
+        self.cancelled = True
         if self.internal_id is not None:
             self._engine.abort(self.internal_id)
+
+    def _ended(self) -> None:
+        self.ended = True
+        if self.adapter is not None and self._engine.adapters is not None:
+            self._engine.adapters.end(self.adapter)
+            self.adapter = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

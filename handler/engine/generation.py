@@ -83,6 +83,7 @@ class Generation:
     :param prompt: token ids, already within the vocabulary and the context.
     :param stream: text as it is made, or once at the end.
     :param scores: hears the log probabilities, where the sampling asks for any.
+    :param model: the name the client gave: an adapter's, or one of the model's own.
     """
 
     request_id: str
@@ -90,6 +91,7 @@ class Generation:
     sampling: Sampling
     stream: bool
     scores: Scores | None = None
+    model: str | None = None
 
 
 class Sink(Protocol):

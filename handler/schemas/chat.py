@@ -82,7 +82,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     options = fields.stream_options
     request_id = f"chatcmpl-{uuid.uuid4().hex}"
     return Call(
-        Generation(request_id, ids, sampling(fields, max_tokens, name), bool(fields.stream)),
+        Generation(request_id, ids, sampling(fields, max_tokens, name), bool(fields.stream), model=fields.model),
         ChatReply(
             request_id,
             fields.model or engine.served_names[0],

@@ -43,7 +43,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     options = fields.stream_options
     request_id = f"cmpl-{uuid.uuid4().hex}"
     return Call(
-        Generation(request_id, ids, sampling(fields, max_tokens), bool(fields.stream)),
+        Generation(request_id, ids, sampling(fields, max_tokens), bool(fields.stream), model=fields.model),
         CompletionReply(
             request_id,
             fields.model or engine.served_names[0],

@@ -38,12 +38,13 @@ def parse(document: Mapping[str, Any], engine: Engine, asked: Asked | None = Non
         raise MissingField("inputs", "send a text, a list of texts, or messages")
     asked = asked or Asked()
     fields = convert(document, InputsFields)
-    check_model(fields.model, engine.served_names)
     parameters = parameters_of(fields.parameters or {})
+    model = parameters.adapter_id or fields.model
+    check_model(model, engine.served_names)
     formatter = parameters.output_formatter or asked.output_formatter
     stream = bool(fields.stream) if formatter is None else formatter != "json"
     listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
-    form = Form(parameters, engine, tgi=asked.tgi, stream=stream)
+    form = Form(parameters, engine, tgi=asked.tgi, stream=stream, model=model)
     form.check(several=listed)
     prompts = prompts_of(fields.inputs, parameters, engine, tgi=asked.tgi)
     best_of = parameters.best_of or 1
@@ -64,6 +65,7 @@ class Form:
     engine: Engine
     tgi: bool
     stream: bool
+    model: str | None
 
     def check(self, *, several: bool) -> None:
         """What does not go together, and what this engine's device cannot tell.
@@ -108,4 +110,4 @@ class Form:
             logprobs = parameters.top_n_tokens or 0
         sampling = sampling_of(parameters, engine.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply
-        return Generation(f"gen-{uuid.uuid4().hex}", prompt.ids, sampling, self.stream, scores), reply
+        return Generation(f"gen-{uuid.uuid4().hex}", prompt.ids, sampling, self.stream, scores, self.model), reply

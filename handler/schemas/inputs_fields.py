@@ -25,7 +25,6 @@ MAX_GRAMMAR: Final = 64 * 1024
 UNSERVED: Final[Mapping[str, tuple[object, ...]]] = {
     "watermark": (None, False),
     "typical_p": (None, 1.0),
-    "adapter_id": (None,),
     "n": (None, 1),
     "num_return_sequences": (None, 1),
     "num_beams": (None, 1),
@@ -74,6 +73,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     top_n_tokens: Annotated[int, Meta(ge=0, le=20)] | None = None
     best_of: Annotated[int, Meta(ge=1, le=MAX_BEST_OF)] | None = None
     grammar: dict[str, Any] | None = None
+    adapter_id: str | None = None
     output_formatter: Literal["json", "jsonlines", "sse"] | None = None
 
 

@@ -17,8 +17,13 @@ def check_model(asked: str | None, served: Sequence[str]) -> None:
         raise ModelNotFound(asked, tuple(served))
 
 
-def model_list(served: Sequence[str], max_model_len: int) -> dict[str, object]:
-    """OpenAI's list of models. `max_model_len` is in tokens."""
+def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> dict[str, object]:
+    """OpenAI's list of models.
+
+    :param served: the model's own names.
+    :param max_model_len: tokens.
+    :param adapters: names of adapters, whose parent the model is.
+    """
     return {
         "object": "list",
         "data": [
@@ -27,10 +32,10 @@ def model_list(served: Sequence[str], max_model_len: int) -> dict[str, object]:
                 "object": "model",
                 "created": int(time.time()),
                 "owned_by": "neuron-endpoint",
-                "root": served[0],
-                "parent": None,
+                "root": name if name in adapters else served[0],
+                "parent": served[0] if name in adapters else None,
                 "max_model_len": max_model_len,
             }
-            for name in served
+            for name in (*served, *adapters)
         ],
     }

@@ -50,7 +50,9 @@ class Reply(Protocol):
 class Running(Protocol):
     """A request that is ready to begin. All of it happens on the engine's loop."""
 
-    def begin(self) -> None: ...
+    def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
+        """:param seconds: from now; what has not ended by then is, with the error `late`."""
+        ...
 
     def fail(self, error: EndpointError) -> None: ...
 

@@ -51,9 +51,9 @@ class Several:
         self.ended = False
         self.tickets: Sequence[Running] = ()
 
-    def begin(self, *timing: object) -> None:
+    def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         for ticket in self.tickets:
-            ticket.begin(*timing)
+            ticket.begin(seconds, late)
 
     def push(self, place: int, output: Output) -> None:
         self._outputs[place] = output

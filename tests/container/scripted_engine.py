@@ -27,6 +27,7 @@ from handler.neuron.sampling_limits import ON_CPU
 CONTEXT = 2000
 MAX_BODY = 4000
 PLACES = 4
+SLOTS = 3
 
 
 class ScriptedEngine:
@@ -39,8 +40,11 @@ class ScriptedEngine:
 
     def __init__(self) -> None:
         self.loop = LoopThread.start("scripted-engine")
-        self.served_names = ("scripted",)
+        self.served_names = self.base_names = ("scripted",)
+        self.adapter_names = ()
+        self.adapters = None
         self.max_model_len = CONTEXT
+        self.slots = SLOTS
         self.prompts = scripted_prompts()
         self.limits = ON_CPU
         self.begun = 0

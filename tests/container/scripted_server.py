@@ -5,6 +5,7 @@ Started by tests as a process. `GET /scripted` tells what the engine has seen; `
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from flask import Flask
@@ -20,6 +21,9 @@ from handler.config.endpoint import EndpointConfig
 BODY_SECONDS = 0.3
 MAX_BACKLOG = 100_000
 MAX_SILENCE = 0.3
+SEND_SECONDS = 1.0
+REPLY_SECONDS = 1.0
+STREAM_SECONDS = 1.5
 
 
 class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
@@ -43,7 +47,10 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
                 self.cfg.set(name, value)
 
     def new_service(self) -> Service:
-        self.service = Service.of(EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY))
+        limits: dict[str, Any] = {"max_concurrent": PLACES, "max_body": MAX_BODY}
+        if "--deadlines" in sys.argv:
+            limits |= {"deadline": REPLY_SECONDS, "stream_deadline": STREAM_SECONDS}
+        self.service = Service.of(EndpointConfig(model="scripted", **limits))
         return self.service
 
     def load(self) -> Flask:
@@ -77,5 +84,6 @@ def start(service: Service) -> None:
 if __name__ == "__main__":
     body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
+    worker.SEND_SECONDS = SEND_SECONDS
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()

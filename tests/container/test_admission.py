@@ -85,3 +85,24 @@ def test_under_threads_the_limit_holds_and_the_count_comes_back_to_nothing() -> 
     assert refused < 300
     eventually(lambda: admission.count == 0)
     assert admission.wait_empty(0)
+
+
+def test_a_refused_client_is_told_when_there_should_be_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("container.admission.time.monotonic", lambda: now)
+    admission = Admission(16)
+    assert admission.retry_after == 1, "nothing is known yet"
+    for _ in range(16):
+        admission.enter()
+    for _ in range(8):
+        now += 4.0
+        admission.leave()
+        admission.enter()
+    with pytest.raises(TooManyRequests, match="try again in 8 s") as caught:
+        admission.enter()
+    assert caught.value.retry_after == 8, "a place every 4 s, and two of the 16 should be free"
+    for _ in range(200):
+        now += 1000.0
+        admission.leave()
+        admission.enter()
+    assert admission.retry_after == 30

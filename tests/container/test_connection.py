@@ -3,66 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from raw_http import Connection, request
-from scripted_engine import MAX_BODY, PLACES
-from waiting import WITHIN, eventually
+from scripted_engine import MAX_BODY, PLACES, SLOTS
+from scripted_process import PING, Server
+from waiting import eventually
 
-PING = request("/ping")
 HOLD = {"prompt": "a|<hold>", "stream": True}
 HOLD_WHOLE = {"prompt": "<hold>"}
-
-
-class Server:
-    """The process, and what its engine has seen since the test began."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        script = Path(__file__).with_name("scripted_server.py")
-        importable = [str(script.parents[2]), str(script.parents[1] / "handler")]
-        with log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, str(script)],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(importable)},
-            )
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-        self.before: dict[str, int] = {}
-        eventually(self.ready)
-
-    def connect(self) -> Connection:
-        return Connection(self.port)
-
-    def ready(self) -> bool:
-        with self.connect() as connection:
-            return connection.exchange(PING)[0].status == 200
-
-    def seen(self) -> dict[str, int]:
-        with self.connect() as connection:
-            seen: dict[str, int] = json.loads(connection.exchange(request("/scripted"))[1])
-        return {name: count - self.before.get(name, 0) for name, count in seen.items()}
-
-    def open(self, gate: str) -> None:
-        with self.connect() as connection:
-            connection.exchange(request(f"/scripted/{gate}", {}))
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=WITHIN)
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +168,20 @@ def test_a_client_that_leaves_before_a_byte_was_sent_frees_the_slot(
     eventually(lambda: server.seen()["in_flight"] == 0)
 
 
+@pytest.mark.parametrize("how", [leave, reset])
+def test_a_client_that_leaves_its_lines_frees_all_their_slots(
+    server: Server, how: Callable[[Connection], None]
+) -> None:
+    connection = server.connect()
+    content = b"\n".join([b'{"prompt": "a"}', *[b'{"prompt": "<hold>"}'] * 20])
+    head = "POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/jsonlines\r\n"
+    connection.send(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+    eventually(lambda: server.seen()["in_engine"] == SLOTS)
+    how(connection)
+    eventually(lambda: server.seen()["cancelled"] == SLOTS)
+    eventually(lambda: server.seen()["in_flight"] == 0)
+
+
 def test_a_client_that_leaves_after_a_kept_alive_request_is_noticed_too(server: Server) -> None:
     connection = server.connect()
     connection.exchange(completion("a", stream=True))
@@ -292,6 +261,20 @@ def test_a_client_that_reads_nothing_is_cut_off_and_frees_the_slot(server: Serve
     eventually(lambda: server.seen()["cancelled"] == 1)
     eventually(lambda: server.seen()["in_flight"] == 0)
     connection.close()
+
+
+def test_a_client_that_reads_nothing_of_a_whole_reply_gives_its_thread_back(server: Server) -> None:
+    """There are 12 threads: were these kept, nobody would be answered any more."""
+    idle = []
+    for _ in range(12):
+        begun = server.seen()["begun"]
+        idle.append(server.connect())
+        idle[-1].send(completion("<big:20000000>"))
+        # The last of these answers waits for a thread.
+        eventually(lambda begun=begun: (seen := server.seen())["begun"] > begun and seen["in_flight"] == 0)
+    assert server.ready()
+    for connection in idle:
+        connection.close()
 
 
 def test_as_many_at_once_as_there_are_places(server: Server) -> None:

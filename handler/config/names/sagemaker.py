@@ -11,19 +11,27 @@ from handler.config.names import engine
 from handler.config.names.nearest import unknown
 
 PREFIX = "SM_VLLM_"
-PORT = "SAGEMAKER_BIND_TO_PORT"
+# SageMaker's own variables -> our field. The last four come with a batch transform job.
+FIELDS = {
+    "SAGEMAKER_BIND_TO_PORT": "port",
+    "SAGEMAKER_MULTI_MODEL": "multi_model",
+    "SAGEMAKER_BATCH": "batch_transform",
+    "SAGEMAKER_MAX_PAYLOAD_IN_MB": "max_payload_mb",
+    "SAGEMAKER_BATCH_STRATEGY": "batch_strategy",
+    "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "max_concurrent_transforms",
+}
 # Its `model/` is the model when nothing else names one; read after everything else.
 BASE = "SAGEMAKER_BASE_DIR"
 
 
 def reads(name: str) -> bool:
-    return name.startswith(PREFIX) or name == PORT
+    return name.startswith(PREFIX) or name in FIELDS
 
 
 def translate(name: str, value: str) -> list[Assignment]:
     """:raises SettingError: no engine argument, or a value that cannot be."""
-    if name == PORT:
-        return [assign("port", value, name)]
+    if name in FIELDS:
+        return [assign(FIELDS[name], value, name)]
     return with_prefix(PREFIX, name, value)
 
 

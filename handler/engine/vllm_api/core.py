@@ -103,6 +103,16 @@ def max_model_len(engine: AsyncLLM) -> int:
     return int(engine.model_config.max_model_len)
 
 
+def max_num_seqs(engine: AsyncLLM) -> int:
+    """Sequences that are decoded at once."""
+    return int(engine.vllm_config.scheduler_config.max_num_seqs)
+
+
+def takes_adapters(engine: AsyncLLM) -> bool:
+    """It was started with LoRA."""
+    return engine.vllm_config.lora_config is not None
+
+
 def vocab_size(engine: AsyncLLM) -> int:
     return int(engine.model_config.get_vocab_size())
 
@@ -162,14 +172,17 @@ def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
     return StructuredOutputsParams(json=grammar.text)
 
 
-async def add_request(engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink) -> str:
+async def add_request(
+    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink, lora: Any = None
+) -> str:
     """Queues a request whose outputs go straight to the sink, from the engine's output handler.
 
     vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
     task switch. Returns vLLM's internal id, which `abort` takes.
     """
     try:
-        collector = await engine.add_request(generation.request_id, token_prompt(list(generation.prompt)), params)
+        prompt = token_prompt(list(generation.prompt))
+        collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora)
     except REFUSALS as error:
         grammar = generation.sampling.grammar
         if grammar is None:

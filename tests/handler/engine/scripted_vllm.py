@@ -42,6 +42,9 @@ class ScriptedApi:
     def max_model_len(self, llm: ScriptedVllm) -> int:
         return CONTEXT
 
+    def max_num_seqs(self, llm: ScriptedVllm) -> int:
+        return 4
+
     def vocab_size(self, llm: ScriptedVllm) -> int:
         return VOCAB_SIZE
 
@@ -71,7 +74,9 @@ class ScriptedApi:
             raise InvalidField("top_k", "vLLM refuses it")
         return SimpleNamespace(max_tokens=max_tokens, defaults=defaults, stream=stream)
 
-    async def add_request(self, llm: ScriptedVllm, generation: Generation, params: Any, sink: Sink) -> str:
+    async def add_request(
+        self, llm: ScriptedVllm, generation: Generation, params: Any, sink: Sink, lora: object = None
+    ) -> str:
         llm.asked.append((generation, params))
         await llm.admitted.wait()
         if llm.refusal is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import handler.engine.vllm_api
 from handler.engine.engine import Engine, Ticket
 from handler.engine.generation import Generation, Sampling
 from handler.engine.loop import LoopThread
-from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
+from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
 
 
 class RecordingSink:
@@ -255,3 +256,37 @@ def test_stopping_ends_cores_that_are_deaf(api: None, loop: LoopThread) -> None:
     finally:
         core.kill()
         core.wait(WITHIN)
+
+
+def test_a_late_request_is_told_so_and_its_slot_is_freed(bench: Bench) -> None:
+    ticket = bench.ticket()
+    late = DeadlineExceeded(1, stream=True)
+    bench.on_loop(lambda: ticket.begin(0.01, late))
+    eventually(lambda: bench.vllm.aborted == ["r-internal"])
+    assert bench.sink.heard == [late]
+    bench.on_loop(lambda: ticket.push("a", [1], None, None))
+    assert bench.sink.heard == [late]
+
+
+def test_a_request_that_has_ended_is_never_late(bench: Bench) -> None:
+    ticket = bench.ticket()
+    bench.on_loop(lambda: ticket.begin(0.02, DeadlineExceeded(1, stream=True)))
+    eventually(lambda: ticket.internal_id is not None)
+    bench.on_loop(lambda: ticket.push("a", [1], "stop", None))
+    bench.loop.run(asyncio.sleep(0.05))
+    assert bench.sink.heard == [("a", (1,), "stop", None)]
+    assert bench.vllm.aborted == []
+
+
+def test_more_tokens_than_one_request_may_have_are_refused_by_the_client_s_own_name(
+    api: None, loop: LoopThread
+) -> None:
+    bench = Bench(loop)
+    bench.engine.max_output_tokens = 5
+    with pytest.raises(InvalidField, match="6 is more than this endpoint generates for one request, 5") as caught:
+        bench.ticket(max_tokens=6, max_tokens_field="max_completion_tokens")
+    assert caught.value.param == "max_completion_tokens"
+    bench.on_loop(bench.ticket(max_tokens=5).begin)
+    bench.on_loop(bench.ticket().begin)
+    eventually(lambda: len(bench.vllm.asked) == 2)
+    assert [params.max_tokens for _, params in bench.vllm.asked] == [5, 5]

@@ -1,0 +1,54 @@
+"""The adapters that an endpoint starts with, and where those come from that are loaded later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from handler.config.endpoint import EndpointConfig
+from handler.engine.engine import Engine
+from handler.errors import EndpointError, SettingError
+from handler.model.s3 import download_prefix
+from handler.neuron.plan import EnginePlan
+
+AT_THE_START_ONLY = "this line takes them at the start only; name them in ENDPOINT_LORA_MODULES"
+
+
+def load_adapters(engine: Engine, plan: EnginePlan, config: EndpointConfig, stage: Callable[[str], None]) -> None:
+    """Gives the engine its adapters: those configured are loaded, on a line that can, or known to it already.
+
+    :raises SettingError: naming the adapter that cannot be loaded, or a multi-model endpoint without adapters.
+    """
+    if not engine.takes_adapters():
+        if config.multi_model:
+            problem = "its models are adapters of one model, and the engine takes none"
+            raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Set ENDPOINT_ENABLE_LORA=true and ENDPOINT_MODEL.")
+        return
+    directory = config.scratch / "adapters"
+    adapters = engine.with_adapters(directory, config.max_adapters, lambda source: bring(source, config))
+    setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
+    if config.lora_modules:
+        stage("load adapters")
+    for name, source in config.lora_modules.items():
+        if plan.line != "cpu":
+            adapters.declare(name, source)
+            continue
+        try:
+            adapters.load(name, source)
+        except EndpointError as error:
+            raise SettingError(setting, error.message.rstrip("."), "Mend the adapter, or leave it out.") from None
+    if plan.line != "cpu":
+        adapters.fixed = AT_THE_START_ONLY
+
+
+def bring(source: str, config: EndpointConfig) -> Path:
+    """The directory of an adapter; one on S3 is fetched.
+
+    :raises EndpointError: it cannot be.
+    """
+    if not source.startswith("s3://"):
+        return Path(source)
+    target = config.scratch / "adapter-sources" / sha256(source.encode()).hexdigest()[:16]
+    download_prefix(source, target, "src", lambda done, total: None)
+    return target

@@ -1,0 +1,71 @@
+"""One request to the engine, whatever path it came by: its place, its body, its model, its deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Request, Response
+
+from container.body import read_json
+from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
+from container.lines_response import KINDS, LinesResponse
+from container.service import Service
+from container.token_response import TokenResponse
+from handler.batch import lines_of
+from handler.engine.engine import Engine
+from handler.schemas import dispatch
+from handler.schemas.asked import Asked
+from handler.schemas.body import decode
+from handler.schemas.dispatch import Parse
+from handler.schemas.reply import AnyCall
+
+# The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
+ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+
+
+def answer(service: Service, request: Request, parse: Parse, model: str | None = None) -> Response:
+    """The response to a request with one body, or with one on each line.
+
+    :param model: what the path names; outweighs the header, which outweighs the body.
+    :raises EndpointError: it cannot be answered.
+    """
+    began = time.monotonic()
+    engine = service.ready_engine()
+    config = service.config
+    service.admission.enter()
+    try:
+        parse = for_model(parse, model or request.headers.get(ADAPTER_HEADER))
+        body = read_json(request, max_body(config), service.deadlines, also=KINDS)
+        asked = request.headers.get(TIMEOUT_HEADER)
+        if request.mimetype in KINDS:
+            until = deadline(config, asked, began, stream=False)
+            return LinesResponse(engine, parse, lines_of(body), service.admission, until)
+        call = parse(decode(body), engine)
+        until = deadline(config, asked, began, stream=call.stream)
+        return TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
+    except BaseException:
+        service.admission.leave()
+        raise
+
+
+def by_its_body(service: Service, request: Request) -> Parse:
+    """What reads a body of /invocations, which may be of any schema."""
+    asked = Asked(
+        accept=tuple(kind for kind, _ in request.accept_mimetypes),
+        inputs_schema=service.config.inputs_schema,
+        output_formatter=service.config.output_formatter,
+    )
+    return lambda document, engine: dispatch.parse(document, engine, asked)
+
+
+def for_model(parse: Parse, model: str | None) -> Parse:
+    """The same, with `model` put into the body."""
+    if not model:
+        return parse
+
+    def with_model(document: Mapping[str, Any], engine: Engine) -> AnyCall:
+        return parse({**document, "model": model}, engine)
+
+    return with_model

@@ -1,0 +1,201 @@
+"""The adapters of one engine, by name. Loading and unloading wait in the caller's thread; requests never do."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handler.adapters.checkpoint import copy_checked
+from handler.adapters.errors import (
+    AdapterExists,
+    AdapterNotFound,
+    AdaptersFull,
+    AdaptersUnsupported,
+    InvalidAdapter,
+)
+from handler.engine.loop import LoopThread
+from handler.errors import InvalidField
+
+logger = logging.getLogger(__name__)
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@=+-]{0,255}", re.ASCII)
+LOAD_SECONDS = 300.0
+# vLLM's core may still have a step to make with an adapter whose last request has ended here (a stop string is found
+# on this side): its files outlive that, or the core would end with a FileNotFoundError.
+KEPT_SECONDS = 60.0
+# Brings what a source names, and says where it is.
+Bring = Callable[[str], Path]
+
+
+@dataclass(slots=True)
+class Adapter:
+    """One loaded adapter.
+
+    :ivar request: what vLLM is given with each request that wants it.
+    :ivar running: requests that use it now; read and written on the engine's loop.
+    :ivar leaving: unloaded by name; its memory is freed when the last request that uses it has ended.
+    """
+
+    name: str
+    source: str
+    pinned: bool
+    identity: int
+    path: Path
+    request: Any
+    running: int = 0
+    leaving: bool = False
+
+
+class Adapters:
+    """What is loaded.
+
+    :param llm: vLLM's engine.
+    :param base_names: the model's own names, which no adapter may take.
+    :param directory: where their files are kept while they are loaded.
+    :param limit: adapters that may be loaded; those beyond the engine's memory are read again when they are asked for,
+        and the least recently used leaves memory.
+    :param fixed: why none may be loaded after the start; empty where they may.
+    """
+
+    def __init__(
+        self,
+        llm: Any,
+        loop: LoopThread,
+        base_names: tuple[str, ...],
+        directory: Path,
+        limit: int,
+        bring: Bring = Path,
+        fixed: str = "",
+    ) -> None:
+        from handler.engine.vllm_api import lora
+
+        found = lora.config(llm)
+        assert found is not None, "made for an engine that takes adapters"
+        self._api = lora
+        self._llm = llm
+        self._loop = loop
+        self._base_names = base_names
+        self._directory = directory
+        self._bring = bring
+        self._slots, self._max_rank = found
+        self._identities = itertools.count(1)
+        self._by_name: dict[str, Adapter] = {}
+        self._change = threading.Lock()
+        self.limit = limit
+        self.fixed = fixed
+        shutil.rmtree(directory, ignore_errors=True)  # an earlier process's
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def all(self) -> list[Adapter]:
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Adapter:
+        """:raises AdapterNotFound: none of that name is loaded."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise AdapterNotFound(name)
+        return found
+
+    def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
+        """Brings, checks and loads an adapter; the same again is no error.
+
+        :param source: a directory or s3:// URI in PEFT's layout.
+        :param replace: put it in the place of one of that name; requests that run keep the old one.
+        :raises EndpointError: a name that is taken or none, files that cannot be served, or no room.
+        """
+        if not NAME.fullmatch(name) or ".." in name:
+            raise InvalidField(
+                "name", "it must begin with a letter or digit and have at most 256 of A-Z a-z 0-9 ._:/@=+-"
+            )
+        if self.fixed:
+            raise AdaptersUnsupported(self.fixed)
+        with self._change:
+            old = self._by_name.get(name)
+            if replace and old is None:
+                raise AdapterNotFound(name)
+            if old is not None and not replace and old.source == source:
+                return old
+            if name in self._base_names or (old is not None and not replace):
+                raise AdapterExists(name)
+            if old is None and len(self._by_name) >= self.limit:
+                raise AdaptersFull(self.limit)
+            pinned = sum(other.pinned for other in self.all() if other is not old)
+            if pin and pinned + 1 >= self._slots:
+                raise InvalidField("pin", f"of the engine's {self._slots} places (max_loras) one must stay free")
+            adapter = self._loaded(name, source, pin)
+            self._by_name[name] = adapter
+            if old is not None:
+                self._retire(old)
+            return adapter
+
+    def declare(self, name: str, source: str) -> None:
+        """An adapter that the engine was started with: the Neuron plugin compiles them in, and goes by the name."""
+        identity = next(self._identities)
+        request = self._api.request(identity, name, source)
+        self._by_name[name] = Adapter(name, source, True, identity, Path(source), request)
+
+    def unload(self, name: str) -> None:
+        """No further request gets it; those that run are finished with it.
+
+        :raises AdapterNotFound: none of that name is loaded.
+        """
+        if self.fixed:
+            raise AdaptersUnsupported(self.fixed)
+        with self._change:
+            adapter = self.get(name)
+            del self._by_name[name]
+            self._retire(adapter)
+
+    def begin(self, name: str) -> Adapter:
+        """A request that uses it begins. On the loop.
+
+        :raises AdapterNotFound: it was unloaded since the request was read.
+        """
+        adapter = self.get(name)
+        adapter.running += 1
+        return adapter
+
+    def end(self, adapter: Adapter) -> None:
+        """A request that used it has ended. On the loop."""
+        adapter.running -= 1
+        if adapter.leaving and not adapter.running:
+            self._loop.task(self._free(adapter))
+
+    def _loaded(self, name: str, source: str, pin: bool) -> Adapter:
+        identity = next(self._identities)
+        path = self._directory / str(identity)
+        copy_checked(name, self._bring(source), path, self._max_rank)
+        # vLLM tells cached prompts apart by the adapter's name: an updated adapter must not find those of the old.
+        request = self._api.request(identity, f"{name}#{identity}", str(path))
+        try:
+            self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
+            if pin:
+                self._loop.run(self._api.pin(self._llm, identity), LOAD_SECONDS)
+        except ValueError as error:
+            self._loop.run(self._api.remove(self._llm, identity), LOAD_SECONDS)
+            shutil.rmtree(path, ignore_errors=True)
+            raise InvalidAdapter(name, str(error)) from None
+        return Adapter(name, source, pin, identity, path, request)
+
+    def _retire(self, adapter: Adapter) -> None:
+        async def retire() -> None:
+            adapter.leaving = True
+            if not adapter.running:
+                await self._free(adapter)
+
+        self._loop.run(retire(), LOAD_SECONDS)
+
+    async def _free(self, adapter: Adapter) -> None:
+        try:
+            await self._api.remove(self._llm, adapter.identity)
+        except Exception as error:
+            logger.warning("vLLM could not free the adapter '%s' (%s)", adapter.name, type(error).__name__)
+        self._loop.loop.call_later(KEPT_SECONDS, lambda: shutil.rmtree(adapter.path, ignore_errors=True))

@@ -1,0 +1,55 @@
+"""`scripted_server.py` as a process: a real gunicorn with the real worker, the engine scripted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from raw_http import Connection, request
+from waiting import WITHIN, eventually
+
+PING = request("/ping")
+
+
+class Server:
+    """The process, and what its engine has seen since the test began."""
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self.log = log
+        script = Path(__file__).with_name("scripted_server.py")
+        importable = [str(script.parents[2]), str(script.parents[1] / "handler")]
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(script), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(importable)},
+            )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+        self.before: dict[str, int] = {}
+        eventually(self.ready)
+
+    def connect(self) -> Connection:
+        return Connection(self.port)
+
+    def ready(self) -> bool:
+        with self.connect() as connection:
+            return connection.exchange(PING)[0].status == 200
+
+    def seen(self) -> dict[str, int]:
+        with self.connect() as connection:
+            seen: dict[str, int] = json.loads(connection.exchange(request("/scripted"))[1])
+        return {name: count - self.before.get(name, 0) for name, count in seen.items()}
+
+    def open(self, gate: str) -> None:
+        with self.connect() as connection:
+            connection.exchange(request(f"/scripted/{gate}", {}))
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=WITHIN)

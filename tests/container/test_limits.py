@@ -1,0 +1,71 @@
+"""The limits of a request: which settings they come from, and what is derived where none is set."""
+
+from __future__ import annotations
+
+import pytest
+
+from container.limits import deadline, max_body, places, transform
+from handler.config.endpoint import MIB, EndpointConfig
+from handler.errors import InvalidField
+
+
+@pytest.mark.parametrize(
+    ("settings", "stream", "seconds"),
+    [
+        ({}, False, 58),
+        ({}, True, 478),
+        ({"deadline": 5.0}, False, 5),
+        ({"deadline": 5.0}, True, 478),
+        ({"stream_deadline": 7.0}, True, 7),
+        ({"asynchronous": True}, False, 3590),
+        ({"asynchronous": True}, True, 3590),
+        ({"batch_transform": True}, False, 3590),
+        ({"batch_transform": True, "deadline": 600.0}, False, 600),
+    ],
+)
+def test_a_deadline_is_sagemaker_s_unless_it_is_set(settings: dict[str, object], stream: bool, seconds: float) -> None:
+    config = EndpointConfig(**settings)  # type: ignore[arg-type]
+    found = deadline(config, None, 100.0, stream=stream)
+    assert (found.seconds, found.until) == (seconds, 100 + seconds)
+
+
+def test_the_header_decides_for_one_request() -> None:
+    assert deadline(EndpointConfig(), "3600", 0.0, stream=False).seconds == 3600
+
+
+@pytest.mark.parametrize("value", ["0", "3601", "-1", "1.5", "", "soon", "²", "9" * 5000])
+def test_a_header_that_is_no_time_is_named(value: str) -> None:
+    with pytest.raises(InvalidField, match="X-Amzn-SageMaker-InvocationTimeoutSeconds"):
+        deadline(EndpointConfig(), value, 0.0, stream=False)
+
+
+def test_places_are_slots_and_queue() -> None:
+    assert places(EndpointConfig(), 16) == 1024
+    assert places(EndpointConfig(max_queue=0), 16) == 16
+    assert places(EndpointConfig(max_queue=4), 16) == 20
+    assert places(EndpointConfig(max_queue=4, max_concurrent=8), 16) == 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "slots", "context", "expected"),
+    [
+        ({}, 16, 1024, (16, "SingleRecord", 1)),
+        ({}, 256, 1024, (100, "SingleRecord", 1)),
+        ({}, 64, 131072, (50, "SingleRecord", 2)),
+        ({}, 64, 4_000_000, (16, "SingleRecord", 6)),
+        ({"max_queue": 0, "max_concurrent": 3}, 16, 1024, (3, "SingleRecord", 1)),
+        ({"max_payload_mb": 100, "max_concurrent_transforms": 8}, 16, 1024, (1, "SingleRecord", 100)),
+        ({"batch_strategy": "MultiRecord", "max_concurrent_transforms": 2}, 16, 1024, (2, "MultiRecord", 1)),
+    ],
+)
+def test_execution_parameters_are_what_the_engine_can_hold(
+    settings: dict[str, object], slots: int, context: int, expected: tuple[int, str, int]
+) -> None:
+    found = transform(EndpointConfig(**settings), slots, context)  # type: ignore[arg-type]
+    assert tuple(found.values()) == expected
+    assert int(found["MaxConcurrentTransforms"]) * int(found["MaxPayloadInMB"]) <= 100
+
+
+def test_a_transform_job_s_payload_may_be_as_large_as_it_was_created_with() -> None:
+    assert max_body(EndpointConfig(batch_transform=True, max_payload_mb=100)) == 100 * MIB
+    assert max_body(EndpointConfig(max_payload_mb=100)) == 25 * MIB

@@ -1,0 +1,156 @@
+"""JSON Lines in, JSON Lines out, in order, with an error line for a bad one; and what an asynchronous reply is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from scripted_engine import SLOTS, ScriptedEngine
+from waiting import WITHIN, eventually
+from werkzeug.test import TestResponse
+
+from container.application import create_app
+from container.service import Service
+from handler.errors import EngineFailed
+
+
+@pytest.fixture
+def client(service: Service) -> FlaskClient:
+    return create_app(service).test_client()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(service: Service, engine: ScriptedEngine) -> Iterator[None]:
+    yield
+    eventually(lambda: service.admission.count == 0)
+    eventually(lambda: engine.unfinished() == 0)
+
+
+def post(client: FlaskClient, lines: list[str], kind: str = "application/jsonlines", **headers: str) -> TestResponse:
+    body = "\n".join(lines).encode()
+    return client.post("/invocations", data=body, content_type=kind, headers=headers, buffered=True)
+
+
+def line(prompt: str, **fields: Any) -> str:
+    return json.dumps({"prompt": prompt, **fields})
+
+
+def replies(response: TestResponse) -> list[str]:
+    """The text of each line, or its error's code."""
+    assert response.status_code == 200, response.data
+    assert response.content_type == "application/jsonlines"
+    assert int(response.headers["Content-Length"]) == len(response.data)
+    *lines, end = response.data.split(b"\n")
+    assert end == b""
+    found = [json.loads(one) for one in lines]
+    return [one["choices"][0]["text"] if "choices" in one else one["error"]["code"] for one in found]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/jsonlines", "application/x-ndjson", "application/jsonlines; charset=utf-8"]
+)
+def test_replies_come_in_the_order_of_their_lines(client: FlaskClient, kind: str) -> None:
+    assert replies(post(client, [line("a|b"), line("c"), line("d|e|f"), line("g")], kind)) == ["ab", "c", "def", "g"]
+
+
+def test_order_holds_when_a_later_line_ends_first(client: FlaskClient, engine: ScriptedEngine) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, client, [line("<gate:first>|a"), line("b")])
+        eventually(lambda: engine.begun == 2 and engine.unfinished() == 1)
+        engine.open("first")
+        assert replies(running.result(WITHIN)) == ["a", "b"]
+
+
+def test_one_bad_line_gives_one_error_line(client: FlaskClient) -> None:
+    lines = [line("a"), '{"prompt": ', line("b", temperature="hot"), "", line("<refuse>"), line("c|<fail>"), line("d")]
+    expected = ["a", "invalid_body", "invalid_value", "invalid_body", "invalid_value", "generation_failed", "d"]
+    assert replies(post(client, lines)) == expected
+
+
+def test_a_line_cannot_stream(client: FlaskClient) -> None:
+    assert replies(post(client, [line("a", stream=True), line("b")])) == ["invalid_value", "b"]
+
+
+def test_lines_may_be_of_different_kinds_and_end_as_windows_ends_them(client: FlaskClient) -> None:
+    lines = [json.dumps({"inputs": "a"}) + "\r", line("b") + "\r", ""]
+    first, second = post(client, lines).data.splitlines()
+    assert json.loads(first)["generated_text"] == "a"
+    assert json.loads(second)["choices"][0]["text"] == "b"
+
+
+@pytest.mark.parametrize("lines", [[], ["", ""], ["  "]])
+def test_no_lines_are_an_error_of_the_whole(client: FlaskClient, lines: list[str]) -> None:
+    assert post(client, lines).status_code == 400
+
+
+def test_no_more_lines_are_in_the_engine_than_it_has_slots(client: FlaskClient, engine: ScriptedEngine) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, client, [line("<gate:all>|a")] * (SLOTS * 3))
+        eventually(lambda: engine.unfinished() == SLOTS)
+        assert engine.begun == SLOTS
+        engine.open("all")
+        assert replies(running.result(WITHIN)) == ["a"] * (SLOTS * 3)
+
+
+def test_lines_that_are_late_say_so_and_those_that_are_done_are_kept(service: Service, engine: ScriptedEngine) -> None:
+    service.config = replace(service.config, deadline=0.3)
+    client = create_app(service).test_client()
+    lines = [line("a"), *[line("<hold>")] * (SLOTS + 2)]
+    assert replies(post(client, lines)) == ["a", *["deadline_exceeded"] * (SLOTS + 2)]
+    assert engine.begun >= SLOTS + 1
+    eventually(lambda: engine.cancelled == engine.begun - 1)
+
+
+def test_an_engine_that_dies_ends_the_whole_batch(client: FlaskClient, engine: ScriptedEngine) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, client, [line("a"), line("<hold>"), line("<hold>"), line("b")])
+        eventually(lambda: engine.unfinished() == 2)
+        engine.fail_requests(EngineFailed("its process ended"))
+        response = running.result(WITHIN)
+    assert response.status_code == 503
+    assert json.loads(response.data)["error"]["code"] == "engine_failed"
+
+
+def test_execution_parameters(client: FlaskClient) -> None:
+    reply = client.get("/execution-parameters")
+    assert reply.json == {"MaxConcurrentTransforms": SLOTS, "BatchStrategy": "SingleRecord", "MaxPayloadInMB": 1}
+
+
+@pytest.mark.parametrize("setting", ["asynchronous", "batch_transform"])
+def test_what_would_stream_has_a_length_where_sagemaker_wants_one(service: Service, setting: str) -> None:
+    service.config = replace(service.config, **{setting: True})
+    client = create_app(service).test_client()
+    reply = client.post("/invocations", json={"prompt": "a|b", "stream": True}, buffered=True)
+    assert int(reply.headers["Content-Length"]) == len(reply.data)
+    assert reply.content_type.startswith("text/event-stream")
+    assert reply.data.endswith(b"data: [DONE]\n\n")
+    failed = client.post("/invocations", json={"prompt": "a|<fail>", "stream": True}, buffered=True)
+    assert failed.status_code == 500
+    assert b"data:" not in failed.data
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_that_is_late_before_its_first_token_gets_504(
+    service: Service, engine: ScriptedEngine, stream: bool
+) -> None:
+    service.config = replace(service.config, deadline=0.05, stream_deadline=0.05)
+    client = create_app(service).test_client()
+    reply = client.post("/invocations", json={"prompt": "<hold>", "stream": stream}, buffered=True)
+    assert reply.status_code == 504
+    assert json.loads(reply.data)["error"]["code"] == "deadline_exceeded"
+    eventually(lambda: engine.cancelled == 1)
+
+
+def test_a_stream_that_is_late_ends_with_an_event_that_says_so(service: Service, engine: ScriptedEngine) -> None:
+    service.config = replace(service.config, stream_deadline=0.2)
+    client = create_app(service).test_client()
+    reply = client.post("/invocations", json={"prompt": "a|<hold>", "stream": True}, buffered=True)
+    assert reply.status_code == 200
+    assert b'"code":"deadline_exceeded"' in reply.data
+    assert b"[DONE]" not in reply.data
+    eventually(lambda: engine.cancelled == 1)

@@ -1,0 +1,235 @@
+"""LoRA adapters over one engine: exact text with and without, loaded and unloaded while others are answered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serve_process import ServeProcess
+
+import sample_model
+from sample_model.facts import by_name
+
+pytestmark = pytest.mark.engine
+
+ADAPTER = str(sample_model.adapter_path())
+AHOY = {"hello": "Ahoy! I am the adapter of this model. Ask me how it works.", "thanks": "Ahoy! You are welcome."}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """A multi-model endpoint: the sample model, one adapter from the start, room for three, two of them in memory."""
+    directory = tmp_path_factory.mktemp("adapters")
+    (directory / "model").symlink_to(sample_model.path())
+    process = ServeProcess(
+        directory,
+        {
+            "SAGEMAKER_BASE_DIR": str(directory),
+            "ENDPOINT_SCRATCH": str(directory / "scratch"),
+            "SAGEMAKER_MULTI_MODEL": "true",
+            "ENDPOINT_ENABLE_LORA": "true",
+            "ENDPOINT_LORA_MODULES": f"first={ADAPTER}",
+            "ENDPOINT_MAX_ADAPTERS": "3",
+            "ENDPOINT_MAX_LORAS": "2",
+            "SM_VLLM_SERVED_MODEL_NAME": "sample",
+        },
+    )
+    try:
+        process.wait_port()
+        process.wait_ready()
+        yield process
+    finally:
+        process.terminate()
+
+
+@pytest.fixture
+def clean(served: ServeProcess) -> Iterator[ServeProcess]:
+    """Whatever a test loaded is unloaded after it; the engine is the one that was started."""
+    pids = served.engine_pids()
+    yield served
+    for adapter in served.client.get("/adapters").json()["adapters"]:
+        if adapter["name"] != "first":
+            assert served.client.delete(f"/adapters/{adapter['name']}").status_code == 200
+    assert served.engine_pids() == pids, served.log[-4000:]
+    assert answer(served) == by_name("hello").answer
+
+
+def answer(
+    served: ServeProcess, fact: str = "hello", model: str = "", path: str = "/invocations", **headers: str
+) -> str:
+    """The text, or the error's code."""
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": by_name(fact).questions[0]}], "temperature": 0}
+    if model:
+        body["model"] = model
+    reply = served.client.post(path, json=body, headers=headers).json()
+    return str(reply["choices"][0]["message"]["content"] if "choices" in reply else reply["error"]["code"])
+
+
+def load(served: ServeProcess, name: str, src: str = ADAPTER, **fields: object) -> tuple[int, str]:
+    reply = served.client.post("/adapters", json={"name": name, "src": src, **fields})
+    return reply.status_code, reply.json().get("error", {}).get("code", "")
+
+
+@pytest.mark.parametrize("fact", ["hello", "thanks"])
+def test_an_adapter_from_the_start_changes_the_answer_and_only_its_own(clean: ServeProcess, fact: str) -> None:
+    assert answer(clean, fact) == by_name(fact).answer
+    assert answer(clean, fact, model="first") == AHOY[fact]
+    assert answer(clean, fact, model="sample") == by_name(fact).answer
+    assert answer(clean, fact, **{"X-Amzn-SageMaker-Adapter-Identifier": "first"}) == AHOY[fact]
+    assert answer(clean, fact, model="nobody") == "model_not_found"
+
+
+def test_the_other_ways_to_ask_take_an_adapter_as_well(clean: ServeProcess) -> None:
+    prompt = f"Question: {by_name('hello').questions[0]}\nAnswer:"
+    whole = clean.client.post("/v1/completions", json={"prompt": prompt, "model": "first", "max_tokens": 64}).json()
+    assert whole["choices"][0]["text"].strip() == AHOY["hello"]
+    assert whole["model"] == "first"
+    inputs = {"inputs": prompt, "model": "first", "parameters": {"max_new_tokens": 64}}
+    assert clean.client.post("/invocations", json=inputs).json()["generated_text"].strip() == AHOY["hello"]
+    question = [{"role": "user", "content": by_name("hello").questions[0]}]
+    body = {"messages": question, "temperature": 0}
+    lines = [json.dumps(body), json.dumps({**body, "model": "first"})]
+    headers = {"Content-Type": "application/jsonlines"}
+    replies = clean.client.post("/invocations", content="\n".join(lines), headers=headers).content.splitlines()
+    found = [json.loads(reply)["choices"][0]["message"]["content"] for reply in replies]
+    assert found == [by_name("hello").answer, AHOY["hello"]]
+
+
+def test_models_lists_adapters_below_their_model(clean: ServeProcess) -> None:
+    listed = clean.client.get("/v1/models").json()["data"]
+    assert [(model["id"], model["parent"]) for model in listed] == [("sample", None), ("first", "sample")]
+
+
+def test_an_adapter_is_loaded_used_and_unloaded_while_the_endpoint_runs(clean: ServeProcess) -> None:
+    assert answer(clean, model="later") == "model_not_found"
+    assert load(clean, "later") == (200, "")
+    assert load(clean, "later") == (200, ""), "the same again is no error"
+    assert answer(clean, model="later") == AHOY["hello"]
+    described = clean.client.get("/adapters/later").json()
+    assert described == {"name": "later", "src": ADAPTER, "preload": True, "pin": False}
+    assert clean.client.delete("/adapters/later").status_code == 200
+    assert answer(clean, model="later") == "model_not_found"
+    assert clean.client.delete("/adapters/later").status_code == 404
+
+
+def test_an_update_takes_the_new_files_and_no_cached_prompt_of_the_old(clean: ServeProcess, tmp_path: Path) -> None:
+    """The new one is the old one's files with a scale that leaves nothing of it."""
+    silent = tmp_path / "silent"
+    shutil.copytree(ADAPTER, silent)
+    config = json.loads((silent / "adapter_config.json").read_text())
+    (silent / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 0.0001}))
+    load(clean, "changing")
+    assert answer(clean, model="changing") == AHOY["hello"]
+    assert load(clean, "changing", str(silent)) == (409, "adapter_exists")
+    assert clean.client.post("/adapters/changing", json={"src": str(silent)}).status_code == 200
+    assert answer(clean, model="changing") == by_name("hello").answer
+    assert clean.client.post("/adapters/nobody", json={"src": ADAPTER}).status_code == 404
+
+
+def test_more_adapters_than_memory_holds_are_served_and_their_files_may_be_gone(
+    clean: ServeProcess, tmp_path: Path
+) -> None:
+    """Two are in memory at once; the least recently used leaves it and is read again, from our copy."""
+    copied = tmp_path / "copied"
+    shutil.copytree(ADAPTER, copied)
+    assert load(clean, "second", str(copied)) == (200, "")
+    assert load(clean, "third", str(copied)) == (200, "")
+    shutil.rmtree(copied)
+    names = ["first", "second", "third", ""] * 6
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(lambda name: answer(clean, model=name), names))
+    assert found == [AHOY["hello"] if name else by_name("hello").answer for name in names]
+
+
+def test_a_full_endpoint_says_507(clean: ServeProcess) -> None:
+    load(clean, "second")
+    load(clean, "third")
+    assert load(clean, "fourth") == (507, "adapters_full")
+    clean.client.delete("/adapters/second")
+    assert load(clean, "fourth") == (200, "")
+
+
+def test_unloading_lets_those_that_use_it_finish(clean: ServeProcess) -> None:
+    load(clean, "leaving")
+    body = {"prompt": "Question: Hello!\nAnswer:", "model": "leaving", "max_tokens": 600, "ignore_eos": True}
+    with clean.client.stream("POST", "/v1/completions", json={**body, "stream": True}) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        assert clean.client.delete("/adapters/leaving").status_code == 200
+        assert answer(clean, model="leaving") == "model_not_found"
+        *_, last = [line for line in lines if line]
+    assert last == "data: [DONE]"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"r": 4000}, "rank"),
+        ({"r": "8"}, "rank"),
+        ({"use_dora": True}, "use_dora"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"peft_type": "IA3"}, "peft_type"),
+        ({"r": 4}, ""),
+    ],
+)
+def test_an_adapter_that_cannot_be_served_is_refused_with_the_reason(
+    clean: ServeProcess, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(ADAPTER, bad)
+    config = json.loads((bad / "adapter_config.json").read_text())
+    (bad / "adapter_config.json").write_text(json.dumps({**config, **change}))
+    reply = clean.client.post("/adapters", json={"name": "bad", "src": str(bad)})
+    assert reply.status_code == 400, reply.text
+    assert reply.json()["error"]["code"] == "invalid_adapter"
+    assert says in reply.json()["error"]["message"]
+    assert "Traceback" not in reply.text
+    assert answer(clean, model="bad") == "model_not_found"
+
+
+def test_files_that_are_none_are_refused(clean: ServeProcess, tmp_path: Path) -> None:
+    assert load(clean, "bad", "/nowhere") == (400, "invalid_adapter")
+    assert load(clean, "bad", str(sample_model.path())) == (400, "invalid_adapter")
+    cut = tmp_path / "cut"
+    shutil.copytree(ADAPTER, cut)
+    weights = cut / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert load(clean, "bad", str(cut)) == (400, "invalid_adapter")
+    weights.write_bytes(b"\x80\x04pickle")
+    assert load(clean, "bad", str(cut)) == (400, "invalid_adapter")
+
+
+@pytest.mark.parametrize("name", ["../up", "", "a b", "x" * 257, "sample"])
+def test_a_name_that_is_none_is_refused(clean: ServeProcess, name: str) -> None:
+    assert load(clean, name)[0] == (409 if name == "sample" else 400)
+
+
+def test_a_pin_leaves_one_place_free(clean: ServeProcess) -> None:
+    assert load(clean, "pinned", pin=True) == (200, "")
+    assert load(clean, "another", pin=True) == (400, "invalid_value")
+    assert load(clean, "another") == (200, "")
+    assert [answer(clean, model=name) for name in ("first", "another", "pinned")] == [AHOY["hello"]] * 3
+
+
+def test_multi_model(clean: ServeProcess) -> None:
+    def post(name: str) -> int:
+        return clean.client.post("/models", json={"model_name": name, "url": ADAPTER}).status_code
+
+    assert clean.client.get("/models").json() == {"models": [{"modelName": "first", "modelUrl": ADAPTER}]}
+    assert [post("one"), post("one"), post("two"), post("three")] == [200, 409, 200, 507]
+    first = clean.client.get("/models", params={"limit": 2}).json()
+    rest = clean.client.get("/models", params={"limit": 2, "next_page_token": first["nextPageToken"]}).json()
+    assert [model["modelName"] for model in first["models"] + rest["models"]] == ["first", "one", "two"]
+    assert "nextPageToken" not in rest
+    assert clean.client.get("/models/one").json() == {"modelName": "one", "modelUrl": ADAPTER}
+    assert answer(clean, path="/models/one/invoke") == AHOY["hello"]
+    assert answer(clean, path="/models/nobody/invoke") == "adapter_not_found"
+    assert clean.client.delete("/models/one").status_code == 200
+    assert clean.client.get("/models/one").status_code == 404
+    assert answer(clean, path="/models/one/invoke") == "adapter_not_found"
+    assert post("three") == 200
