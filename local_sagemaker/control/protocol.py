@@ -12,6 +12,7 @@ from botocore.model import ServiceModel
 from flask import request
 from werkzeug.wrappers import Response
 
+from local_sagemaker.body import read_body
 from local_sagemaker.control import shapes
 from local_sagemaker.control.errors import (
     ControlError,
@@ -20,11 +21,13 @@ from local_sagemaker.control.errors import (
     UnknownOperationException,
 )
 from local_sagemaker.control.registry import Document
+from local_sagemaker.errors import OversizeBody
 
 log = logging.getLogger(__name__)
 
 Operation = Callable[[Document], Document | None]
 MAX_BODY = 1024 * 1024
+READ_AT_MOST = 25 * 1024 * 1024
 CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
@@ -67,8 +70,8 @@ class Protocol:
 
     def answer(self) -> Response:
         prefix, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
-        body = request.stream.read(MAX_BODY + 1)
         try:
+            body = read_body(READ_AT_MOST)
             if len(body) > MAX_BODY:
                 raise SerializationException(f"The request is longer than {MAX_BODY} bytes.")
             service = self._services.get(prefix)
@@ -77,6 +80,8 @@ class Protocol:
             return reply(service.call(operation, body), 200)
         except ControlError as error:
             return refusal(error)
+        except OversizeBody as error:
+            return refusal(SerializationException(error.message))
         except Exception:
             log.exception("%s failed", operation)
             return refusal(InternalFailure("The service failed; its own log has the reason."))

@@ -54,9 +54,17 @@ def cloud(local_service: LocalService) -> Cloud:
 
 
 @pytest.fixture
-def aws(local_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> None:
+def story_service(tmp_path: Path) -> Iterator[LocalService]:
+    """With SageMaker's own times, but for how soon a dead process is noticed."""
+    service = LocalService(tmp_path / "local", "--ping-every", "0.5")
+    yield service
+    service.down()
+
+
+@pytest.fixture
+def aws(story_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user pastes; boto3 needs nothing else."""
-    for name, value in local_service.exports.items():
+    for name, value in story_service.exports.items():
         monkeypatch.setenv(name, value)
 
 
@@ -77,11 +85,11 @@ def model_directory() -> Path:
 
 
 @pytest.fixture
-def kill_an_instance(local_service: LocalService) -> Callable[[str], None]:
+def kill_an_instance(story_service: LocalService) -> Callable[[str], None]:
     """A crash, on request; the one thing that no API of SageMaker's does."""
 
     def kill(endpoint: str) -> None:
-        killed: subprocess.CompletedProcess[str] = local_service.command("chaos", "kill", endpoint)
+        killed: subprocess.CompletedProcess[str] = story_service.command("chaos", "kill", endpoint)
         assert killed.returncode == 0, killed.stderr
 
     return kill

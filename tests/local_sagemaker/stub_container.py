@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -99,7 +100,8 @@ class Handler(BaseHTTPRequestHandler):
             self.chunk(f"data: größe {number} of {SETTING('STUB_VERSION', '')}\n\n".encode())
             time.sleep(asked.get("pause", 0))
         if asked.get("break"):
-            self.connection.close()
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
             return
         self.wfile.write(b"0\r\n\r\n")
 
