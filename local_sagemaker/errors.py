@@ -58,6 +58,47 @@ class VariantNotFound(ValidationError):
         super().__init__(f"Variant {variant} of endpoint {endpoint.name} of account {endpoint.account} not found.")
 
 
+class ComponentNotFound(ValidationError):
+    def __init__(self, component: str, endpoint: Endpoint) -> None:
+        super().__init__(f"Inference Component {component} of endpoint {endpoint.name} not found.")
+
+
+class ComponentNeeded(ValidationError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Inference Component Name header is required for endpoints to which you plan to deploy inference "
+            "components. Please include Inference Component Name header or consider using SageMaker models."
+        )
+
+
+class SessionNotFound(ValidationError):
+    def __init__(self, session: str, endpoint: Endpoint) -> None:
+        super().__init__(f"Session {session} of endpoint {endpoint.name} does not exist, is closed or has expired.")
+
+
+class TargetModelUnsupported(ValidationError):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(f"Endpoint {endpoint.name} is not a multi-model endpoint; TargetModel can't be given.")
+
+
+class NotAsynchronous(ValidationError):
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"Endpoint {endpoint} is not an asynchronous endpoint: its configuration has none.")
+
+
+class OnlyAsynchronous(ValidationError):
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(f"Endpoint {endpoint} is an asynchronous endpoint; use InvokeEndpointAsync.")
+
+
+class Throttled(GatewayError):
+    status = 400
+    code = "ThrottlingException"
+
+    def __init__(self) -> None:
+        super().__init__("Rate exceeded")
+
+
 class InvalidMember(ValidationError):
     def __init__(self, member: str, constraint: str) -> None:
         super().__init__(f"1 validation error detected: Value at '{member}' failed to satisfy constraint: {constraint}")

@@ -18,6 +18,11 @@ INVOKED_VARIANT = "x-Amzn-Invoked-Production-Variant"
 STREAM_CONTENT_TYPE = AMZN + "Content-Type"
 TARGET_VARIANT = AMZN + "Target-Variant"
 SESSION_ID = AMZN + "Session-Id"
+NEW_SESSION = AMZN + "New-Session-Id"
+CLOSED_SESSION = AMZN + "Closed-Session-Id"
+COMPONENT = AMZN + "Inference-Component"
+ADAPTER = AMZN + "Adapter-Identifier"
+TARGET_MODEL = AMZN + "Target-Model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +60,16 @@ REGULAR = (
     RequestHeader("Accept", "Accept", "accept", 1024),
     passed("Target-Model", "targetModel", 1024),
 )
+ASYNCHRONOUS = (
+    RequestHeader(AMZN + "Content-Type", "Content-Type", "contentType", 1024),
+    RequestHeader(AMZN + "Accept", "Accept", "accept", 1024),
+    passed("Custom-Attributes", "customAttributes", 1024),
+    passed("Inference-Id", "inferenceId", 64),
+)
 STREAMED = (*COMMON, RequestHeader(AMZN + "Accept", "Accept", "accept", 1024))
 
 STREAMED_REPLY = (AMZN + "Custom-Attributes",)
-REGULAR_REPLY = (*STREAMED_REPLY, AMZN + "New-Session-Id", AMZN + "Closed-Session-Id", "Content-Type")
+REGULAR_REPLY = (*STREAMED_REPLY, NEW_SESSION, CLOSED_SESSION, "Content-Type")
 
 
 def for_container(client: Headers, table: Iterable[RequestHeader]) -> Iterator[tuple[str, str]]:

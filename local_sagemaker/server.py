@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
 from types import FrameType
 
@@ -12,6 +13,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
 THREADS = 160
+SHUT_DOWN = "SHUT_DOWN"
 
 
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
@@ -25,10 +27,32 @@ class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     handle_quit = handle_exit
 
 
+class ServiceWorker(GatewayWorker):
+    """Ends the containers first; meanwhile its main thread goes on."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        def end() -> None:
+            try:
+                self.wsgi.config[SHUT_DOWN]()
+            finally:
+                os._exit(0)
+
+        threading.Thread(target=end, name="shut down").start()
+
+    handle_quit = handle_exit
+
+
 class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """The caller binds ``listener``, and so knows its port, and whether it was free, beforehand."""
 
-    def __init__(self, app: Flask, listener: socket.socket, when_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        app: Flask | Callable[[], Flask],
+        listener: socket.socket,
+        when_ready: Callable[[], None],
+        **options: object,
+    ) -> None:
+        """:param app: or what makes it, in the worker's process, where threads and children may be started."""
         self._app = app
         self._options = {
             "bind": f"fd://{listener.detach()}",
@@ -43,6 +67,7 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyp
             "proc_name": "local_sagemaker",
             "control_socket_disable": True,
             "when_ready": lambda _arbiter: when_ready(),
+            **options,
         }
         super().__init__()
 
@@ -52,4 +77,4 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyp
                 self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        return self._app
+        return self._app if isinstance(self._app, Flask) else self._app()

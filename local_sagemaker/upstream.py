@@ -102,9 +102,12 @@ class ContainerConnection:
         self._socket.close()
 
     def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
+        return self.send("POST", path, headers, body)
+
+    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
         """Send a request and wait for the reply's head."""
         fixed = [("Host", self._host), ("Content-Length", str(len(body)))]
-        head = self._http.send(h11.Request(method="POST", target=path, headers=[*fixed, *headers]))
+        head = self._http.send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
         self._http.send(h11.Data(data=body))
         self._http.send(h11.EndOfMessage())
         try:

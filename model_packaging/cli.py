@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from local_sagemaker.cli import local
+
 if TYPE_CHECKING:
     from handler.errors import SettingError
     from handler.json_value import Json
@@ -27,6 +29,9 @@ Command = Callable[..., Any]
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """SageMaker endpoints for language models on AWS Inferentia and Trainium."""
+
+
+main.add_command(local)
 
 
 @main.group()

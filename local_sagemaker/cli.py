@@ -1,0 +1,301 @@
+"""``neuron-endpoint local``: SageMaker and S3 on this machine, up and down, and what a rehearsal does to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from local_sagemaker.state import COMMANDS, ENVIRONMENT, TOKEN, Running, Settings, StateDirectory
+
+STARTED_WITHIN = 90.0
+LOG_LINES = 20
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+state_option = click.option(
+    "--state",
+    "directory",
+    envvar=ENVIRONMENT,
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"The state directory; else ${ENVIRONMENT}, else one under ~/.local/state.",
+)
+
+
+@click.group()
+def local() -> None:
+    """SageMaker and S3 on this machine, spoken to by plain boto3."""
+
+
+@local.command()
+@state_option
+@click.option("--temporary", is_flag=True, help="A new state directory under the temporary ones.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Of SageMaker; 0 finds a free one.")
+@click.option("--s3-port", type=click.IntRange(0, 65535), help="Of S3; 0 finds a free one.")
+@click.option("--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="What stands for an image; else serve.")
+@click.option(
+    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="As an image's ENV, for every container."
+)
+@click.option("--access-key", help="Checks signatures (SigV4), together with --secret-key.")
+@click.option("--secret-key", help="Likewise.")
+@click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="How much faster SageMaker's waits pass.")
+@click.option("--ping-every", type=click.FloatRange(min=0, min_open=True), help="Seconds between health checks.")
+@click.option("--kill-after", type=click.FloatRange(min=0, min_open=True), help="Seconds from SIGTERM to SIGKILL.")
+@click.option("--regular-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a regular response.")
+@click.option("--stream-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a streamed response.")
+@click.option("--region", help="us-east-1 at first.")
+def up(
+    directory: Path | None, temporary: bool, images: tuple[str, ...], environment: tuple[str, ...], **given: Any
+) -> None:
+    """Start in the background, and print the exports to paste. What is not given stays as it was the last time."""
+    if temporary:
+        import tempfile
+
+        directory = Path(tempfile.mkdtemp(prefix="local-sagemaker-"))
+    state = state_directory(directory)
+    state.create()
+    if (running := alive(state)) is not None:
+        raise click.ClickException(f"it is up already, at {running.url} (process {running.pid})")
+    settings = merged(state.settings(), images, environment, given)
+    state.keep_settings(settings)
+    running = start(state)
+    click.echo(exports(state, settings, running))
+
+
+@local.command()
+@state_option
+def down(directory: Path | None) -> None:
+    """End it and every container; what was in service is started again by the next `up`."""
+    state = state_directory(directory)
+    running = alive(state)
+    if running is None:
+        raise click.ClickException(f"nothing is up on {state.path}")
+    os.kill(running.pid, signal.SIGTERM)
+    deadline = time.monotonic() + state.settings().kill_after + 30
+    while exists(running.pid):
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
+        time.sleep(0.05)
+    click.echo(f"Down. Its state is in {state.path}.")
+
+
+@local.command()
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(directory: Path | None, as_json: bool) -> None:
+    """The endpoints and their instances. Exit status 1 where nothing is up."""
+    state = state_directory(directory)
+    found = ask(state, "status")
+    running = state.running()
+    assert running is not None
+    if as_json:
+        click.echo(json.dumps({"url": running.url, "s3_url": running.s3_url, "pid": running.pid, **found}, indent=2))
+        return
+    click.echo(f"SageMaker {running.url}, S3 {running.s3_url}, process {running.pid}, state {state.path}")
+    for name, instances in found["endpoints"].items():
+        click.echo(f"endpoint {name}")
+        for each in instances:
+            click.echo(f"  {each['instance']}  {each['state']}  {each['address']}  pid {each['pid']}  {each['log']}")
+
+
+@local.command()
+@state_option
+def env(directory: Path | None) -> None:
+    """The exports to paste, again."""
+    state = state_directory(directory)
+    running = alive(state)
+    if running is None:
+        raise click.ClickException(f"nothing is up on {state.path}")
+    click.echo(exports(state, state.settings(), running))
+
+
+@local.group()
+def chaos() -> None:
+    """Faults, for rehearsals."""
+
+
+endpoint_argument = click.argument("endpoint")
+instance_option = click.option("--instance", help="Which one; else a healthy one.")
+seconds_option = click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="For how long."
+)
+
+
+@chaos.command()
+@state_option
+@endpoint_argument
+@instance_option
+def kill(directory: Path | None, endpoint: str, instance: str | None) -> None:
+    """SIGKILL for an instance: it is found dead, and replaced."""
+    killed = ask(state_directory(directory), "kill", endpoint=endpoint, instance=instance)
+    click.echo(f"Killed {killed['instance']} (process {killed['pid']}).")
+
+
+@chaos.command()
+@state_option
+@endpoint_argument
+@instance_option
+@seconds_option
+def refuse_pings(directory: Path | None, endpoint: str, instance: str | None, seconds: float) -> None:
+    """Health checks of an instance fail: it is found ill, and replaced."""
+    ill = ask(state_directory(directory), "refuse-pings", endpoint=endpoint, instance=instance, seconds=seconds)
+    click.echo(f"Pings of {ill['instance']} fail for {seconds:g} s.")
+
+
+@chaos.command()
+@state_option
+@endpoint_argument
+@seconds_option
+@click.option("--delay", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Seconds per invocation.")
+def slow(directory: Path | None, endpoint: str, seconds: float, delay: float) -> None:
+    """The network takes longer."""
+    ask(state_directory(directory), "slow", endpoint=endpoint, seconds=seconds, delay=delay)
+    click.echo(f"Each invocation of {endpoint} takes {delay:g} s longer for {seconds:g} s.")
+
+
+@chaos.command()
+@state_option
+@endpoint_argument
+@seconds_option
+@click.option("--share", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Of the invocations.")
+def throttle(directory: Path | None, endpoint: str, seconds: float, share: float) -> None:
+    """Invocations are refused with a ThrottlingException."""
+    ask(state_directory(directory), "throttle", endpoint=endpoint, seconds=seconds, share=share)
+    click.echo(f"{share:.0%} of the invocations of {endpoint} are throttled for {seconds:g} s.")
+
+
+def state_directory(given: Path | None) -> StateDirectory:
+    if given is None:
+        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        given = home / "neuron-endpoint" / "local-sagemaker"
+    return StateDirectory(given.absolute())
+
+
+def merged(
+    settings: Settings, images: tuple[str, ...], environment: tuple[str, ...], given: dict[str, Any]
+) -> Settings:
+    """:raises click.UsageError: a value that can't be used."""
+    from local_sagemaker.hosting.settings import Images
+    from local_sagemaker.parts import parse_cut
+
+    changes = {name: value for name, value in given.items() if value is not None}
+    if changes.get("cut_parts") == "as-they-arrive":
+        changes["cut_parts"] = None
+    if images:
+        changes["images"] = images
+    if environment:
+        changes["environment"] = environment
+    settings = replace(settings, **changes)
+    try:
+        Images.parse(settings.images)
+        parse_cut(settings.cut_parts)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    for entry in settings.environment:
+        if "=" not in entry[1:]:
+            raise click.UsageError(f"{entry!r} is not of the form NAME=VALUE")
+    if bool(settings.access_key) != bool(settings.secret_key):
+        raise click.UsageError("--access-key and --secret-key are given together")
+    return settings
+
+
+def start(state: StateDirectory) -> Running:
+    """:raises click.ClickException: it ended, or did not say in time that it runs."""
+    state.say_ended()
+    log = state.path / "service.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "local_sagemaker.service", str(state.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + STARTED_WITHIN
+    while time.monotonic() < deadline and process.poll() is None:
+        running = state.running()
+        if running is not None and running.pid == process.pid and answers(running):
+            return running
+        time.sleep(0.05)
+    if process.poll() is None:
+        process.terminate()
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
+    raise click.ClickException(f"it did not start; the end of {log}:\n{tail}")
+
+
+def answers(running: Running) -> bool:
+    try:
+        call(running, "status", {})
+    except OSError:
+        return False
+    return True
+
+
+def alive(state: StateDirectory) -> Running | None:
+    running = state.running()
+    return running if running is not None and exists(running.pid) else None
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    # A child of ours that has ended stays until it is waited for.
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, Any]:
+    """:raises click.ClickException: nothing is up, or it refuses."""
+    from urllib.error import HTTPError
+
+    running = alive(state)
+    if running is None:
+        raise click.ClickException(f"nothing is up on {state.path}")
+    try:
+        return call(running, command, arguments)
+    except HTTPError as error:
+        raise click.ClickException(json.loads(error.read())["message"]) from None
+    except OSError as error:
+        raise click.ClickException(f"{running.url} does not answer ({error})") from error
+
+
+def call(running: Running, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+    import urllib.request
+
+    request = urllib.request.Request(
+        f"{running.url}{COMMANDS}{command}", json.dumps(arguments).encode(), {TOKEN: running.token}, method="POST"
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=10) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+def exports(state: StateDirectory, settings: Settings, running: Running) -> str:
+    """Lines for a shell; boto3 needs nothing else."""
+    lines = {
+        "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,
+        "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING": running.url,
+        "AWS_ENDPOINT_URL_S3": running.s3_url,
+        "AWS_ACCESS_KEY_ID": settings.access_key or "local",
+        "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
+        "AWS_DEFAULT_REGION": settings.region,
+        ENVIRONMENT: str(state.path),
+    }
+    return "\n".join(f"export {name}={value}" for name, value in lines.items())

@@ -1,0 +1,90 @@
+"""Endpoint configurations: variants, each a model on a number of instances."""
+
+from __future__ import annotations
+
+from local_sagemaker.control.errors import ValidationException, exists, not_found
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import CONFIG, MODEL, Document, Registry, now
+
+UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
+UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
+
+
+class EndpointConfigs:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def operations(self) -> dict[str, Operation]:
+        return {
+            "CreateEndpointConfig": self.create,
+            "DescribeEndpointConfig": self.describe,
+            "ListEndpointConfigs": self.list,
+            "DeleteEndpointConfig": self.delete,
+        }
+
+    def create(self, asked: Document) -> Document:
+        """:raises ValidationException: it exists, a model does not, or a rule is broken."""
+        name = asked["EndpointConfigName"]
+        arn = self._registry.arn(CONFIG, name)
+        _check(asked)
+        with self._registry.lock:
+            if name in self._registry.of(CONFIG):
+                raise exists("endpoint configuration", arn)
+            for variant in asked["ProductionVariants"]:
+                model = variant.get("ModelName")
+                if model and model not in self._registry.of(MODEL):
+                    raise not_found("model", self._registry.arn(MODEL, model))
+            self._registry.add(CONFIG, name, {**asked, "EndpointConfigArn": arn, "CreationTime": now()})
+        return {"EndpointConfigArn": arn}
+
+    def describe(self, asked: Document) -> Document:
+        with self._registry.lock:
+            return self._found(asked["EndpointConfigName"])
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            listed, token = page(self._registry.of(CONFIG).values(), asked, "EndpointConfigName")
+            return {"EndpointConfigs": listed, "NextToken": token}
+
+    def delete(self, asked: Document) -> None:
+        with self._registry.lock:
+            self._found(asked["EndpointConfigName"])
+            self._registry.remove(CONFIG, asked["EndpointConfigName"])
+
+    def _found(self, name: str) -> Document:
+        config = self._registry.of(CONFIG).get(name)
+        if config is None:
+            raise not_found("endpoint configuration", self._registry.arn(CONFIG, name))
+        return config
+
+
+def _check(config: Document) -> None:
+    for member in UNSUPPORTED:
+        if config.get(member):
+            raise _unsupported(member)
+    variants = config["ProductionVariants"]
+    names = [variant["VariantName"] for variant in variants]
+    if len(set(names)) != len(names):
+        raise ValidationException("Each ProductionVariant must have a VariantName of its own.")
+    for variant in variants:
+        for member in UNSUPPORTED_OF_VARIANT:
+            if variant.get(member):
+                raise _unsupported(f"ProductionVariants.{member}")
+        for member in ("InstanceType", "InitialInstanceCount"):
+            if variant.get(member) is None:
+                raise ValidationException(f"{member} must be given for the variant {variant['VariantName']}.")
+        if not variant.get("ModelName") and not config.get("ExecutionRoleArn"):
+            raise ValidationException(
+                "ExecutionRoleArn must be given where a variant has no ModelName (its models are inference components)."
+            )
+    if sum(weight_of(variant) for variant in variants) <= 0:
+        raise ValidationException("At least one variant must have a weight above 0.")
+
+
+def weight_of(variant: Document) -> float:
+    return float(variant.get("InitialVariantWeight", 1.0))
+
+
+def _unsupported(member: str) -> ValidationException:
+    return ValidationException(f"{member} is not supported on this machine's SageMaker.")

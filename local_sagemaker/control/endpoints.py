@@ -1,0 +1,251 @@
+"""Endpoints: the documents; ``hosting`` has their processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from local_sagemaker.control.endpoint_configs import weight_of
+from local_sagemaker.control.errors import ValidationException, exists, not_found
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.models import container_of
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, Document, Registry, now
+from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.host import Host
+
+CHANGING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack")
+
+
+class Endpoints:
+    def __init__(self, registry: Registry, host: Host) -> None:
+        self._registry = registry
+        self._host = host
+
+    def operations(self) -> dict[str, Operation]:
+        return {
+            "CreateEndpoint": self.create,
+            "DescribeEndpoint": self.describe,
+            "ListEndpoints": self.list,
+            "UpdateEndpoint": self.update,
+            "UpdateEndpointWeightsAndCapacities": self.scale,
+            "DeleteEndpoint": self.delete,
+        }
+
+    def restore(self) -> None:
+        """Starts again what was in service when this machine's SageMaker ended."""
+        with self._registry.lock:
+            for name, endpoint in list(self._registry.of(ENDPOINT).items()):
+                if endpoint["EndpointStatus"] == "Deleting":
+                    self._registry.remove(ENDPOINT, name)
+                    continue
+                live = self._host.open(name, self._reporter(name))
+                if endpoint["EndpointStatus"] in STARTABLE:
+                    started = endpoint["EndpointStatus"] != "Creating"
+                    endpoint["EndpointStatus"] = "SystemUpdating" if started else "Creating"
+                    live.create(endpoint["Plan"])
+            self._registry.save()
+
+    def create(self, asked: Document) -> Document:
+        """:raises ValidationException: it exists, or its configuration or a model of it does not."""
+        name = asked["EndpointName"]
+        arn = self._registry.arn(ENDPOINT, name)
+        with self._registry.lock:
+            if name in self._registry.of(ENDPOINT):
+                raise exists("endpoint", arn)
+            plan = self._plan(asked["EndpointConfigName"])
+            at = now()
+            document = {
+                "EndpointName": name,
+                "EndpointArn": arn,
+                "EndpointConfigName": asked["EndpointConfigName"],
+                "EndpointStatus": "Creating",
+                "CreationTime": at,
+                "LastModifiedTime": at,
+                "Plan": plan,
+                "Tags": asked.get("Tags"),
+            }
+            self._registry.add(ENDPOINT, name, document)
+            self._host.open(name, self._reporter(name)).create(plan)
+        return {"EndpointArn": arn}
+
+    def describe(self, asked: Document) -> Document:
+        with self._registry.lock:
+            endpoint = self._found(asked["EndpointName"])
+            live = self._host.find(asked["EndpointName"])
+            described = {**endpoint, "ProductionVariants": _variants(endpoint["Plan"], live)}
+        if endpoint["EndpointStatus"] in ("Creating", "Failed"):
+            del described["ProductionVariants"]
+        if config := endpoint["Plan"].get("AsyncInferenceConfig"):
+            described["AsyncInferenceConfig"] = config
+        if (pending := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
+            described["PendingDeploymentSummary"] = pending
+        return described
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            listed, token = page(self._registry.of(ENDPOINT).values(), asked, "EndpointName", "EndpointStatus")
+            return {"Endpoints": listed, "NextToken": token}
+
+    def update(self, asked: Document) -> Document:
+        """:raises ValidationException: it is being changed, or has failed, or the configuration does not exist."""
+        with self._registry.lock:
+            endpoint = self._changeable(asked["EndpointName"])
+            plan = self._plan(asked["EndpointConfigName"])
+            if asked.get("RetainAllVariantProperties"):
+                excluded = {each["VariantPropertyType"] for each in asked.get("ExcludeRetainedVariantProperties", [])}
+                _retain(endpoint["Plan"], plan, excluded)
+            config = asked.get("DeploymentConfig")
+            if config is None and asked.get("RetainDeploymentConfig"):
+                config = endpoint.get("LastDeploymentConfig")
+            _check_deployment(config)
+            summary = {"EndpointConfigName": plan["EndpointConfigName"], "StartTime": now()}
+            self._change(endpoint, "Updating")
+            endpoint.update({"Pending": summary, "LastDeploymentConfig": config})
+            self._registry.save()
+            self._live(asked["EndpointName"]).update(plan, config)
+        return {"EndpointArn": endpoint["EndpointArn"]}
+
+    def scale(self, asked: Document) -> Document:
+        """:raises ValidationException: a variant is unknown, or every weight would be 0."""
+        changes = asked["DesiredWeightsAndCapacities"]
+        with self._registry.lock:
+            endpoint = self._changeable(asked["EndpointName"])
+            variants = {each["VariantName"]: each for each in endpoint["Plan"]["Variants"]}
+            for change in changes:
+                if change["VariantName"] not in variants:
+                    raise ValidationException(f"Could not find variant {change['VariantName']}.")
+                if "ServerlessUpdateConfig" in change:
+                    raise ValidationException("ServerlessUpdateConfig is not supported on this machine's SageMaker.")
+                if change.get("DesiredInstanceCount", 1) < 1:
+                    raise ValidationException("DesiredInstanceCount must be at least 1.")
+            weights = {name: variant["Weight"] for name, variant in variants.items()}
+            weights |= {change["VariantName"]: change.get("DesiredWeight", 1) for change in changes}
+            if sum(weights.values()) <= 0:
+                raise ValidationException("At least one variant must have a weight above 0.")
+            self._change(endpoint, "Updating")
+            self._live(asked["EndpointName"]).scale(changes)
+        return {"EndpointArn": endpoint["EndpointArn"]}
+
+    def delete(self, asked: Document) -> None:
+        """:raises ValidationException: it does not exist, has inference components, or is already being deleted."""
+        name = asked["EndpointName"]
+        with self._registry.lock:
+            endpoint = self._found(name)
+            if endpoint["EndpointStatus"] == "Deleting":
+                raise ValidationException(f'Cannot update in-progress endpoint "{endpoint["EndpointArn"]}".')
+            if any(each["EndpointName"] == name for each in self._registry.of(COMPONENT).values()):
+                raise ValidationException(f"Endpoint {name} still has inference components; delete them first.")
+            self._change(endpoint, "Deleting")
+
+            def forget() -> None:
+                with self._registry.lock:
+                    self._registry.remove(ENDPOINT, name)
+
+            self._host.delete(name, forget)
+
+    def _plan(self, config_name: str) -> Document:
+        """A configuration and its models as they are now: what is deleted later stays in service."""
+        config = self._registry.of(CONFIG).get(config_name)
+        if config is None:
+            raise not_found("endpoint configuration", self._registry.arn(CONFIG, config_name))
+        variants = []
+        for variant in config["ProductionVariants"]:
+            planned = {**variant, "Weight": weight_of(variant), "Count": variant["InitialInstanceCount"]}
+            if model_name := variant.get("ModelName"):
+                model = self._registry.of(MODEL).get(model_name)
+                if model is None:
+                    raise not_found("model", self._registry.arn(MODEL, model_name))
+                planned["Container"] = container_of(model)
+            variants.append(planned)
+        plan: Document = {"EndpointConfigName": config_name, "Variants": variants}
+        if asynchronous := config.get("AsyncInferenceConfig"):
+            plan["AsyncInferenceConfig"] = asynchronous
+        return plan
+
+    def _reporter(self, name: str) -> Any:
+        def report(status: str, reason: str | None = None, plan: Document | None = None) -> None:
+            with self._registry.lock:
+                endpoint = self._registry.of(ENDPOINT).get(name)
+                if endpoint is None or endpoint["EndpointStatus"] == "Deleting":
+                    return
+                if plan is not None:
+                    endpoint["Plan"] = plan
+                    endpoint["EndpointConfigName"] = plan["EndpointConfigName"]
+                if status in ("InService", "Failed"):
+                    endpoint["Pending"] = None
+                endpoint["FailureReason"] = reason[:1024] if reason else None
+                self._change(endpoint, status)
+
+        return report
+
+    def _change(self, endpoint: Document, status: str) -> None:
+        endpoint["EndpointStatus"] = status
+        endpoint["LastModifiedTime"] = now()
+        self._registry.save()
+
+    def _found(self, name: str) -> Document:
+        endpoint = self._registry.of(ENDPOINT).get(name)
+        if endpoint is None:
+            raise not_found("endpoint", self._registry.arn(ENDPOINT, name))
+        return endpoint
+
+    def _live(self, name: str) -> LiveEndpoint:
+        live = self._host.find(name)
+        assert live is not None
+        return live
+
+    def _changeable(self, name: str) -> Document:
+        endpoint = self._found(name)
+        if endpoint["EndpointStatus"] in CHANGING:
+            raise ValidationException(f'Cannot update in-progress endpoint "{endpoint["EndpointArn"]}".')
+        if endpoint["EndpointStatus"] != "InService":
+            raise ValidationException(f'Cannot update endpoint "{endpoint["EndpointArn"]}": it is not in service.')
+        return endpoint
+
+
+def _variants(plan: Document, live: LiveEndpoint | None) -> list[Document]:
+    running = live.current.variants if live and live.current else {}
+    described = []
+    for planned in plan["Variants"]:
+        variant = running.get(planned["VariantName"])
+        current = variant.count if variant else 0
+        if variant and variant.pool:
+            current = len(variant.pool.healthy())
+        document = {
+            "VariantName": planned["VariantName"],
+            "CurrentWeight": variant.weight if variant else 0.0,
+            "DesiredWeight": planned["Weight"],
+            "CurrentInstanceCount": current,
+            "DesiredInstanceCount": variant.count if variant else planned["Count"],
+            "RoutingConfig": planned.get("RoutingConfig"),
+            "ManagedInstanceScaling": planned.get("ManagedInstanceScaling"),
+        }
+        if container := planned.get("Container"):
+            document["DeployedImages"] = [{"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}]
+        described.append(document)
+    return described
+
+
+def _retain(before: Document, plan: Document, excluded: set[str]) -> None:
+    old = {each["VariantName"]: each for each in before["Variants"]}
+    for variant in plan["Variants"]:
+        if (kept := old.get(variant["VariantName"])) is None:
+            continue
+        if "DesiredInstanceCount" not in excluded:
+            variant["Count"] = kept["Count"]
+        if "DesiredWeight" not in excluded:
+            variant["Weight"] = kept["Weight"]
+
+
+def _check_deployment(config: Document | None) -> None:
+    """:raises ValidationException: two policies at once, or a step's size that its type needs is missing."""
+    if not config:
+        return
+    blue_green = config.get("BlueGreenUpdatePolicy")
+    if blue_green and config.get("RollingUpdatePolicy"):
+        raise ValidationException("Only one of BlueGreenUpdatePolicy and RollingUpdatePolicy can be given.")
+    routing = blue_green["TrafficRoutingConfiguration"] if blue_green else {}
+    for kind, size in (("CANARY", "CanarySize"), ("LINEAR", "LinearStepSize")):
+        if routing.get("Type") == kind and size not in routing:
+            raise ValidationException(f"{size} must be given for the type {kind}.")

@@ -1,0 +1,66 @@
+"""What the control plane can refuse with, each as boto3 raises it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ControlError(Exception):
+    """A reply of the JSON protocol: ``__type`` names the code that boto3 makes an exception of."""
+
+    code: ClassVar[str]
+    status: ClassVar[int] = 400
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ValidationException(ControlError):
+    code = "ValidationException"
+
+
+class SerializationException(ControlError):
+    """The body is no JSON of the operation's types."""
+
+    code = "SerializationException"
+
+
+class UnknownOperationException(ControlError):
+    code = "UnknownOperationException"
+
+
+class ResourceNotFound(ControlError):
+    code = "ResourceNotFound"
+
+
+class ResourceInUse(ControlError):
+    code = "ResourceInUse"
+
+
+class ResourceLimitExceeded(ControlError):
+    code = "ResourceLimitExceeded"
+
+
+class ObjectNotFoundException(ControlError):
+    """Application Auto Scaling's word for a target or policy that is not registered."""
+
+    code = "ObjectNotFoundException"
+
+
+class InvalidNextTokenException(ControlError):
+    code = "InvalidNextTokenException"
+
+
+class InternalFailure(ControlError):
+    status = 500
+    code = "InternalFailure"
+
+
+def not_found(what: str, arn: str) -> ValidationException:
+    """SageMaker answers a missing model, configuration or endpoint with a ValidationException, not ResourceNotFound."""
+    return ValidationException(f'Could not find {what} "{arn}".')
+
+
+def exists(what: str, arn: str) -> ValidationException:
+    return ValidationException(f'Cannot create already existing {what} "{arn}".')

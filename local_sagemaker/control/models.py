@@ -1,0 +1,129 @@
+"""Models: an image, an environment and where its data is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from local_sagemaker.control.errors import ValidationException, exists, not_found
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import MODEL, Document, Registry, now
+
+ENVIRONMENT_BYTES = 32 * 1024
+
+
+class ModelData(Protocol):
+    """What of S3 a model's creation looks at."""
+
+    def exists(self, uri: str, prefix: bool) -> bool: ...
+
+
+class Models:
+    def __init__(self, registry: Registry, data: ModelData) -> None:
+        self._registry = registry
+        self._data = data
+
+    def operations(self) -> dict[str, Operation]:
+        return {
+            "CreateModel": self.create,
+            "DescribeModel": self.describe,
+            "ListModels": self.list,
+            "DeleteModel": self.delete,
+        }
+
+    def create(self, asked: Document) -> Document:
+        """:raises ValidationException: it exists, or a rule that the service model cannot say is broken."""
+        name = asked["ModelName"]
+        arn = self._registry.arn(MODEL, name)
+        containers = _containers(asked)
+        for container in containers:
+            check_environment(container.get("Environment", {}))
+            _check_source(container)
+        for uri, prefix in (location for container in containers for location in locations(container)):
+            if not self._data.exists(uri, prefix):
+                raise ValidationException(f"Could not find model data at {uri}.")
+        with self._registry.lock:
+            if name in self._registry.of(MODEL):
+                raise exists("model", arn)
+            self._registry.add(MODEL, name, {**asked, "ModelArn": arn, "CreationTime": now()})
+        return {"ModelArn": arn}
+
+    def describe(self, asked: Document) -> Document:
+        with self._registry.lock:
+            return self._found(asked["ModelName"])
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            listed, token = page(self._registry.of(MODEL).values(), asked, "ModelName")
+            return {"Models": listed, "NextToken": token}
+
+    def delete(self, asked: Document) -> None:
+        with self._registry.lock:
+            self._found(asked["ModelName"])
+            self._registry.remove(MODEL, asked["ModelName"])
+
+    def _found(self, name: str) -> Document:
+        model = self._registry.of(MODEL).get(name)
+        if model is None:
+            raise not_found("model", self._registry.arn(MODEL, name))
+        return model
+
+
+def _containers(model: Document) -> list[Document]:
+    """:raises ValidationException: none, both forms, or a pipeline, which no single process can be."""
+    primary, several = model.get("PrimaryContainer"), model.get("Containers")
+    if (primary is None) == (not several):
+        raise ValidationException("Exactly one of PrimaryContainer and Containers must be given.")
+    containers = [primary] if primary is not None else list(several or [])
+    if len(containers) > 1:
+        raise ValidationException("A model of several containers is not supported on this machine's SageMaker.")
+    if not containers[0].get("Image"):
+        raise ValidationException("Image must be given; model packages are not supported on this machine's SageMaker.")
+    return containers
+
+
+def container_of(model: Document) -> Document:
+    return _containers(model)[0]
+
+
+def check_environment(environment: Document) -> None:
+    """:raises ValidationException: over 32 KB in all, which the service model does not say."""
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in environment.items())
+    if size > ENVIRONMENT_BYTES:
+        raise ValidationException(f"Environment has {size} bytes, more than the limit of {ENVIRONMENT_BYTES}.")
+
+
+def _check_source(container: Document) -> None:
+    if container.get("ModelDataUrl") and container.get("ModelDataSource"):
+        raise ValidationException("ModelDataUrl and ModelDataSource must not both be given.")
+    sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
+    additional = container.get("AdditionalModelDataSources", [])
+    channels = [source["ChannelName"] for source in additional]
+    if len(set(channels)) != len(channels) or {".", ".."} & set(channels):
+        raise ValidationException("Each ChannelName must be a directory's name of its own.")
+    for source in [*sources, *additional]:
+        s3 = source.get("S3DataSource")
+        if s3 is None:
+            raise ValidationException("ModelDataSource must have S3DataSource.")
+        check_s3_source(s3)
+
+
+def check_s3_source(s3: Document) -> None:
+    """:raises ValidationException: the URI does not fit the type."""
+    kind, uri = s3["S3DataType"], s3["S3Uri"]
+    if kind == "S3Prefix" and not uri.endswith("/"):
+        raise ValidationException(f"S3Uri of an S3Prefix must end with a forward slash (/): {uri}")
+    if kind == "S3Object" and uri.endswith("/"):
+        raise ValidationException(f"S3Uri of an S3Object must not end with a forward slash (/): {uri}")
+    if kind == "S3Prefix" and s3["CompressionType"] == "Gzip":
+        raise ValidationException("CompressionType Gzip needs S3DataType S3Object.")
+
+
+def locations(container: Document) -> Iterator[tuple[str, bool]]:
+    """Each URI of a container's data, and whether it is a prefix."""
+    if url := container.get("ModelDataUrl"):
+        yield url, container.get("Mode") == "MultiModel"
+    sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
+    for source in [*sources, *container.get("AdditionalModelDataSources", [])]:
+        yield source["S3DataSource"]["S3Uri"], source["S3DataSource"]["S3DataType"] == "S3Prefix"

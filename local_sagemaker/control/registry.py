@@ -1,0 +1,75 @@
+"""Everything the control plane knows, as JSON documents by kind and name, in one file that survives a restart."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+
+MODEL = "model"
+CONFIG = "endpoint-config"
+ENDPOINT = "endpoint"
+COMPONENT = "inference-component"
+TRANSFORM = "transform-job"
+TARGET = "scalable-target"
+POLICY = "scaling-policy"
+
+
+class Registry:
+    """Whoever reads and then writes holds ``lock`` meanwhile; ``save`` is called with it held."""
+
+    def __init__(self, path: Path, region: str = "us-east-1", account: str = "123456789012") -> None:
+        self.lock = threading.RLock()
+        self.region = region
+        self.account = account
+        self._path = path
+        self._kinds: dict[str, dict[str, Document]] = {}
+        self._tags: dict[str, dict[str, str]] = {}
+        if path.exists():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            self._kinds, self._tags = kept["resources"], kept["tags"]
+
+    def of(self, kind: str) -> dict[str, Document]:
+        return self._kinds.setdefault(kind, {})
+
+    def tags(self, arn: str) -> dict[str, str]:
+        return self._tags.setdefault(arn, {})
+
+    def add(self, kind: str, name: str, document: Document) -> None:
+        tags = document.pop("Tags", None) or []
+        self.of(kind)[name] = document
+        self._tags[self.arn(kind, name)] = {tag["Key"]: tag["Value"] for tag in tags}
+        self.save()
+
+    def remove(self, kind: str, name: str) -> None:
+        self.of(kind).pop(name, None)
+        self._tags.pop(self.arn(kind, name), None)
+        self.save()
+
+    def arn(self, kind: str, name: str) -> str:
+        return f"arn:aws:sagemaker:{self.region}:{self.account}:{kind}/{name}"
+
+    def owner(self, arn: str) -> Document | None:
+        """What an ARN names."""
+        prefix = f"arn:aws:sagemaker:{self.region}:{self.account}:"
+        kind, _, name = arn.removeprefix(prefix).partition("/")
+        return self.of(kind).get(name) if arn.startswith(prefix) else None
+
+    def save(self) -> None:
+        """Atomically: a process that dies here leaves the file as it was."""
+        unfinished = self._path.with_suffix(".unfinished")
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump({"resources": self._kinds, "tags": self._tags}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._path)
+
+
+def now() -> float:
+    """Seconds since the epoch, as the JSON protocol writes a time."""
+    return round(time.time(), 3)

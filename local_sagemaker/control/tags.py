@@ -1,0 +1,54 @@
+"""Tags of anything that has an ARN."""
+
+from __future__ import annotations
+
+from local_sagemaker.control.errors import ValidationException
+from local_sagemaker.control.listing import DEFAULT_PAGE
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import Document, Registry
+
+MOST = 50
+
+
+class Tags:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def operations(self) -> dict[str, Operation]:
+        return {"AddTags": self.add, "ListTags": self.list, "DeleteTags": self.delete}
+
+    def add(self, asked: Document) -> Document:
+        with self._registry.lock:
+            tags = self._tags(asked["ResourceArn"])
+            added = {tag["Key"]: tag["Value"] for tag in asked["Tags"]}
+            if len(tags.keys() | added.keys()) > MOST:
+                raise ValidationException(f"A resource has at most {MOST} tags.")
+            tags.update(added)
+            self._registry.save()
+            return {"Tags": _listed(tags)}
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            tags = _listed(self._tags(asked["ResourceArn"]))
+        token = asked.get("NextToken", "0")
+        if not (token.isascii() and token.isdigit()):
+            raise ValidationException("Invalid NextToken.")
+        start = int(token)
+        end = start + int(asked.get("MaxResults", max(DEFAULT_PAGE, MOST)))
+        return {"Tags": tags[start:end], "NextToken": str(end) if end < len(tags) else None}
+
+    def delete(self, asked: Document) -> None:
+        with self._registry.lock:
+            tags = self._tags(asked["ResourceArn"])
+            for key in asked["TagKeys"]:
+                tags.pop(key, None)
+            self._registry.save()
+
+    def _tags(self, arn: str) -> dict[str, str]:
+        if self._registry.owner(arn) is None:
+            raise ValidationException(f'Could not find resource "{arn}".')
+        return self._registry.tags(arn)
+
+
+def _listed(tags: dict[str, str]) -> list[Document]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

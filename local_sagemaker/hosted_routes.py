@@ -1,0 +1,127 @@
+"""The way of an invocation to an instance: by weight, by name, by component, or back to where its session lives."""
+
+from __future__ import annotations
+
+from werkzeug.datastructures import Headers
+
+from local_sagemaker import errors, headers
+from local_sagemaker.hosting.component import Component
+from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.instance import Instance
+from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.routes import Route
+from local_sagemaker.settings import ContainerAddress, Endpoint
+from local_sagemaker.upstream import Head
+
+NEW_SESSION = "NEW_SESSION"
+
+
+class HostedRoute:
+    path = "/invocations"
+
+    def __init__(
+        self,
+        live: LiveEndpoint,
+        endpoint: Endpoint,
+        pool: Pool,
+        instance: Instance,
+        adapter: Component | None,
+        pinned: bool,
+    ) -> None:
+        self.endpoint = endpoint
+        self.more_headers: tuple[tuple[str, str], ...] = ()
+        self.delay = live.chaos.delay_now()
+        self._live = live
+        self._pool = pool
+        self._instance = instance
+        self._pinned = pinned
+        self._refused: frozenset[str] = frozenset()
+        if adapter is not None:
+            self.more_headers = ((headers.ADAPTER, adapter.name),)
+
+    @property
+    def container(self) -> ContainerAddress:
+        return self._instance.address
+
+    def elsewhere(self) -> bool:
+        self._refused |= {self._instance.id}
+        if self._pinned or (other := self._pool.pick(self._refused)) is None:
+            return False
+        self._pool.release(self._instance)
+        self._instance = other
+        return True
+
+    def answered(self, head: Head) -> None:
+        if opened := head.get(headers.NEW_SESSION):
+            with self._live.changed:
+                self._live.sessions.opened(opened, self._instance.id)
+        if closed := head.get(headers.CLOSED_SESSION):
+            with self._live.changed:
+                self._live.sessions.closed(closed)
+
+    def release(self) -> None:
+        self._pool.release(self._instance)
+
+
+class HostedRoutes:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def route(self, name: str, asked: Headers, asynchronous: bool = False) -> Route:
+        """:raises GatewayError: see `Routes.route`."""
+        settings = self._host.settings
+        live = self._host.find(name)
+        if live is None or live.current is None:
+            raise errors.EndpointNotFound(name, settings.account)
+        if live.chaos.throttles():
+            raise errors.Throttled
+        identity = Endpoint(name, "", settings.region, settings.account)
+        with live.changed:
+            if live.current is None:
+                raise errors.EndpointNotFound(name, settings.account)
+            if "AsyncInferenceConfig" in live.current.plan and not asynchronous:
+                raise errors.OnlyAsynchronous(name)
+            variant, pool, component = self._pool(live, identity, asked)
+            endpoint = Endpoint(name, variant, settings.region, settings.account)
+            pool, instance, pinned = self._instance(live, endpoint, pool, asked.get(headers.SESSION_ID))
+        adapter = component if component is not None and component.base is not None else None
+        if adapter is not None:
+            try:
+                adapter.prepare(instance)
+            except StartFailed as error:
+                pool.release(instance)
+                raise errors.ServiceUnavailable(endpoint, str(error)) from error
+        return HostedRoute(live, endpoint, pool, instance, adapter, pinned)
+
+    def _pool(self, live: LiveEndpoint, identity: Endpoint, asked: Headers) -> tuple[str, Pool, Component | None]:
+        target = asked.get(headers.TARGET_VARIANT)
+        if (name := asked.get(headers.COMPONENT)) is not None:
+            component = live.components.get(name)
+            if component is None or target not in (None, component.variant):
+                raise errors.ComponentNotFound(name, identity)
+            return component.variant, component.copies(), component
+        variant = live.choose(target)
+        if variant is None:
+            raise errors.VariantNotFound(target or "", identity)
+        if variant.pool is None:
+            raise errors.ComponentNeeded
+        if asked.get(headers.TARGET_MODEL) is not None:
+            raise errors.TargetModelUnsupported(identity)
+        return variant.name, variant.pool, None
+
+    def _instance(
+        self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, session: str | None
+    ) -> tuple[Pool, Instance, bool]:
+        """An instance, taken, and whether it alone will do."""
+        if session is None or session == NEW_SESSION:
+            instance = pool.pick()
+            if instance is None:
+                raise errors.ServiceUnavailable(endpoint, "no instance is healthy")
+            return pool, instance, False
+        lives_on = live.sessions.instance(session)
+        for each in live.pools():
+            for instance in each.healthy():
+                if instance.id == lives_on:
+                    return each, each.take(instance), True
+        raise errors.SessionNotFound(session, endpoint)

@@ -1,0 +1,1 @@
+"""What stands behind an endpoint: model data, processes, their health, and the fleets they make."""

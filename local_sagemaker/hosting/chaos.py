@@ -1,0 +1,34 @@
+"""What a rehearsal asks an endpoint to suffer."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Chaos:
+    """Each lasts until a time of the monotonic clock.
+
+    :ivar delay: seconds that the network adds to each invocation.
+    :ivar throttled: the share of invocations that is refused.
+    """
+
+    delay: float = 0.0
+    delay_until: float = 0.0
+    throttled: float = 0.0
+    throttled_until: float = 0.0
+    random: random.Random = field(default_factory=random.Random)
+
+    def slow(self, delay: float, seconds: float) -> None:
+        self.delay, self.delay_until = delay, time.monotonic() + seconds
+
+    def throttle(self, share: float, seconds: float) -> None:
+        self.throttled, self.throttled_until = share, time.monotonic() + seconds
+
+    def delay_now(self) -> float:
+        return self.delay if time.monotonic() < self.delay_until else 0.0
+
+    def throttles(self) -> bool:
+        return time.monotonic() < self.throttled_until and self.random.random() < self.throttled

@@ -1,0 +1,84 @@
+"""Inference components: copies of a model on an endpoint's variant, and the adapters that are loaded into them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from local_sagemaker.hosting.deployment import clean
+from local_sagemaker.hosting.instance import Instance
+from local_sagemaker.hosting.model_data import remove
+from local_sagemaker.hosting.pool import Pool, StartFailed
+
+LOAD_SECONDS = 60.0
+LONGEST_REASON = 500
+
+
+class Component:
+    """Either the copies of a model (``pool``), or an adapter of another component (``base``).
+
+    :ivar directory: the model's data, or the adapter's.
+    """
+
+    def __init__(self, name: str, variant: str, directory: Path, pool: Pool | None, base: Component | None) -> None:
+        self.name = name
+        self.variant = variant
+        self.pool = pool
+        self.base = base
+        self._directory = directory
+        self._loaded: set[str] = set()
+        self._loading = threading.Lock()
+
+    def copies(self) -> Pool:
+        """The processes that serve it."""
+        pool = self.pool or (self.base.pool if self.base else None)
+        assert pool is not None
+        return pool
+
+    def prepare(self, instance: Instance) -> None:
+        """An adapter is in the instance's memory afterwards: also in that of one which replaced another.
+
+        :raises StartFailed: the container refuses it.
+        """
+        if self.base is None or instance.id in self._loaded:
+            return
+        with self._loading:
+            if instance.id not in self._loaded:
+                source = str(self._directory / "model")
+                call(instance, "POST", "/adapters", {"name": self.name, "src": source, "preload": True, "pin": False})
+                self._loaded.add(instance.id)
+
+    def stop(self) -> None:
+        if self.pool is not None:
+            self.pool.drain()
+            threading.Thread(target=clean, args=(self.pool, self._directory), daemon=True).start()
+            return
+        for instance in self.copies().instances():
+            if instance.id in self._loaded:
+                try:
+                    call(instance, "DELETE", f"/adapters/{quote(self.name)}", None)
+                except StartFailed:
+                    pass  # It goes with its process.
+        remove(self._directory)
+
+
+def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> bytes:
+    """:raises StartFailed: no answer, or none of the 200s (404 where something is to be deleted is fine)."""
+    connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
+    try:
+        content = None if body is None else json.dumps(body)
+        connection.request(method, path, content, {"Content-Type": "application/json"} if content else {})
+        reply = connection.getresponse()
+        said = reply.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise StartFailed(f"{method} {path} was not answered by the container ({error})") from error
+    finally:
+        connection.close()
+    if reply.status // 100 != 2 and not (method == "DELETE" and reply.status == 404):
+        text = said.decode("utf-8", "replace")[:LONGEST_REASON]
+        raise StartFailed(f"{method} {path} was answered {reply.status} by the container: {text}")
+    return said

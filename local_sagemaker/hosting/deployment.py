@@ -1,0 +1,179 @@
+"""One endpoint configuration, started: a fleet for each of its variants."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from local_sagemaker.hosting.instance import Launch
+from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
+from local_sagemaker.hosting.objects import Objects
+from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.hosting.settings import HostSettings
+
+Document = dict[str, Any]
+INSTANCES_ENDED_WITHIN = 5.0
+
+
+class Variant:
+    """A production variant of a started deployment.
+
+    :ivar pool: None where the variant's models are inference components.
+    """
+
+    def __init__(self, plan: Document, pool: Pool | None, base: Path | None) -> None:
+        self.name: str = plan["VariantName"]
+        self.plan = plan
+        self.weight: float = plan["Weight"]
+        self.pool = pool
+        self.count: int = plan["Count"]
+        self.base = base
+
+
+def failure_reason(variant: str, error: StartFailed) -> str:
+    return (
+        f"The primary container for production variant {variant} did not pass the ping health check. "
+        f"Please check CloudWatch logs for this endpoint. ({error})"
+    )
+
+
+class Fleets:
+    """Starts fleets; knows the machine, not the endpoint's life."""
+
+    def __init__(self, settings: HostSettings, objects: Objects) -> None:
+        self._settings = settings
+        self._objects = objects
+
+    def base_directory(self, endpoint: str, name: str) -> Path:
+        return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
+
+    def fetch(self, container: Document, base: Path, variant: str, seconds: float) -> None:
+        """:raises DataError: the data can't be had in time."""
+        base.mkdir(parents=True, exist_ok=True)
+        fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
+
+    def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
+        settings = self._settings
+        startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
+        pids = settings.directory / "pids"
+        pids.mkdir(parents=True, exist_ok=True)
+        return Launch(
+            command=settings.images.command(container["Image"]),
+            environment=self._environment(container, base),
+            base=base,
+            logs=settings.directory / "logs" / endpoint / name,
+            startup_seconds=settings.timing.scaled(startup),
+            timing=settings.timing,
+            pids=pids,
+        )
+
+    def download_seconds(self, timeouts: Document) -> float:
+        timing = self._settings.timing
+        return timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
+
+    def _environment(self, container: Document, base: Path) -> Mapping[str, str]:
+        """The image's, then SageMaker's, then the model's own; what reaches S3 last, for it is this machine's."""
+        settings = self._settings
+        multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
+        credentials = {
+            "AWS_REGION": settings.region,
+            "AWS_DEFAULT_REGION": settings.region,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL_S3": settings.s3_url,
+        }
+        return {
+            **settings.environment,
+            **credentials,
+            **multi,
+            **container.get("Environment", {}),
+            "SAGEMAKER_BASE_DIR": str(base),
+        }
+
+    def start(
+        self,
+        endpoint: str,
+        plan: Document,
+        changed: threading.Condition,
+        cancelled: Callable[[], bool],
+    ) -> Deployment:
+        """Every variant, in service.
+
+        :raises StartFailed: with the endpoint's FailureReason; nothing is left running.
+        :raises Cancelled: likewise.
+        """
+        deployment = Deployment(plan)
+        try:
+            for planned in plan["Variants"]:
+                deployment.add(self._variant(endpoint, planned, changed))
+            for variant in deployment.variants.values():
+                if variant.pool is not None:
+                    try:
+                        variant.pool.wait_ready(cancelled)
+                    except StartFailed as error:
+                        raise StartFailed(failure_reason(variant.name, error)) from error
+        except BaseException:
+            deployment.stop()
+            raise
+        return deployment
+
+    def _variant(self, endpoint: str, planned: Document, changed: threading.Condition) -> Variant:
+        container = planned.get("Container")
+        if container is None:
+            return Variant(planned, None, None)
+        name = planned["VariantName"]
+        base = self.base_directory(endpoint, name)
+        try:
+            self.fetch(container, base, name, self.download_seconds(planned))
+        except DataError as error:
+            remove(base)
+            raise StartFailed(str(error)) from error
+        launch = self.launch(endpoint, name, container, base, planned)
+        return Variant(planned, Pool(launch, planned["Count"], changed, least_outstanding(planned)), base)
+
+
+def least_outstanding(planned: Document) -> bool:
+    strategy: str = planned.get("RoutingConfig", {}).get("RoutingStrategy", "RANDOM")
+    return strategy != "RANDOM"
+
+
+class Deployment:
+    def __init__(self, plan: Document) -> None:
+        self.plan = plan
+        self.variants: dict[str, Variant] = {}
+
+    def add(self, variant: Variant) -> None:
+        self.variants[variant.name] = variant
+
+    def lost(self) -> int:
+        """How many instances have died since it began."""
+        return sum(variant.pool.replaced for variant in self.variants.values() if variant.pool)
+
+    def drain(self) -> None:
+        """No request fails: each instance ends with its last one."""
+        self._end(lambda pool: pool.drain())
+
+    def stop(self) -> None:
+        self._end(lambda pool: pool.stop())
+
+    def _end(self, end: Callable[[Pool], None]) -> None:
+        for variant in self.variants.values():
+            if variant.pool is not None:
+                end(variant.pool)
+                threading.Thread(target=clean, args=(variant.pool, variant.base), daemon=True).start()
+
+    def wait_ended(self, seconds: float) -> bool:
+        pools = [variant.pool for variant in self.variants.values() if variant.pool]
+        return all(pool.wait_ended(seconds) for pool in pools)
+
+
+def clean(pool: Pool, base: Path | None) -> None:
+    """Removes what the instances shared, when the last of them has ended."""
+    while not pool.wait_ended(INSTANCES_ENDED_WITHIN):
+        pass
+    if base is not None:
+        remove(base)

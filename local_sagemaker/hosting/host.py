@@ -1,0 +1,62 @@
+"""Every endpoint that lives on this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from local_sagemaker.hosting.deployment import Fleets
+from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
+from local_sagemaker.hosting.instance import end_left_over
+from local_sagemaker.hosting.model_data import remove
+from local_sagemaker.hosting.objects import Objects
+from local_sagemaker.hosting.settings import HostSettings
+
+Document = dict[str, Any]
+
+
+class Host:
+    def __init__(self, settings: HostSettings, objects: Objects) -> None:
+        self.settings = settings
+        self.objects = objects
+        self.fleets = Fleets(settings, objects)
+        self._endpoints: dict[str, LiveEndpoint] = {}
+        self._lock = threading.Lock()
+
+    def clean_up(self) -> None:
+        """Ends and removes what a service that was killed has left; before the first endpoint."""
+        pids = self.settings.directory / "pids"
+        pids.mkdir(parents=True, exist_ok=True)
+        end_left_over(pids)
+        remove(self.settings.directory / "instances")
+
+    def find(self, name: str) -> LiveEndpoint | None:
+        return self._endpoints.get(name)
+
+    def all(self) -> list[LiveEndpoint]:
+        with self._lock:
+            return list(self._endpoints.values())
+
+    def open(self, name: str, report: Report) -> LiveEndpoint:
+        with self._lock:
+            self._endpoints[name] = endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, report)
+        return endpoint
+
+    def delete(self, name: str, then: Callable[[], None]) -> None:
+        endpoint = self._endpoints[name]
+
+        def forget() -> None:
+            with self._lock:
+                self._endpoints.pop(name, None)
+            then()
+
+        endpoint.delete(forget)
+
+    def shut_down(self) -> None:
+        """SIGTERM for every container, SIGKILL for what is left 30 s later."""
+        ending = [threading.Thread(target=endpoint.shut_down) for endpoint in self.all()]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()

@@ -1,0 +1,100 @@
+"""The S3 server, as far as SageMaker itself reads and writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])(?:/(?P<key>.*))?", re.DOTALL)
+HTTPS = re.compile(r"https://s3[.\-][^/]*amazonaws\.com/(?P<bucket>[^/]+)/(?P<key>.*)", re.DOTALL)
+
+
+class ObjectError(Exception):
+    """An object or a bucket that can't be read or written, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    bucket: str
+    key: str
+
+    @classmethod
+    def parse(cls, uri: str) -> Location:
+        """:raises ObjectError: the URI names no bucket."""
+        found = URI.fullmatch(uri) or HTTPS.fullmatch(uri)
+        if not found:
+            raise ObjectError(f"{uri} is not of the form s3://bucket/key")
+        return cls(found["bucket"], found["key"] or "")
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+class Objects:
+    """A thin layer over boto3's client, with one kind of error."""
+
+    def __init__(self, endpoint_url: str, region: str) -> None:
+        self._client: S3Client = boto3.client(
+            "s3",
+            endpoint_url=endpoint_url,
+            region_name=region,
+            aws_access_key_id="local",
+            aws_secret_access_key="local",
+            config=Config(s3={"addressing_style": "path"}, max_pool_connections=64),
+        )
+
+    def exists(self, uri: str, prefix: bool) -> bool:
+        try:
+            location = Location.parse(uri)
+            if prefix:
+                return next(self.keys(location), None) is not None
+            self._client.head_object(Bucket=location.bucket, Key=location.key)
+        except (ObjectError, ClientError, BotoCoreError):
+            return False
+        return True
+
+    def keys(self, prefix: Location) -> Iterator[str]:
+        """:raises ObjectError: the bucket can't be listed."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=prefix.bucket, Prefix=prefix.key)
+        try:
+            for page in pages:
+                for listed in page.get("Contents", []):
+                    yield listed["Key"]
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"{prefix} can't be listed: {error}") from error
+
+    def download(self, location: Location, to: Path) -> None:
+        """:raises ObjectError: the object can't be read."""
+        try:
+            self._client.download_file(location.bucket, location.key, str(to))
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"{location} can't be read: {error}") from error
+
+    def read(self, location: Location, most: int) -> bytes:
+        """:raises ObjectError: the object can't be read, or is longer than ``most`` bytes."""
+        try:
+            found: Any = self._client.get_object(Bucket=location.bucket, Key=location.key)
+            if found["ContentLength"] > most:
+                raise ObjectError(f"{location} has {found['ContentLength']} bytes, more than the limit of {most}")
+            body: bytes = found["Body"].read()
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"{location} can't be read: {error}") from error
+        return body
+
+    def write(self, location: Location, body: bytes, content_type: str | None = None) -> None:
+        """:raises ObjectError: the object can't be written."""
+        more: Any = {"ContentType": content_type} if content_type else {}
+        try:
+            self._client.put_object(Bucket=location.bucket, Key=location.key, Body=body, **more)
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"{location} can't be written: {error}") from error

@@ -1,0 +1,150 @@
+"""Both halves of SageMaker on one port: the control plane at ``/``, the runtime at ``/endpoints/``.
+
+``python -m local_sagemaker.service DIRECTORY`` is what `neuron-endpoint local up` starts in the background.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flask import Flask, request
+from werkzeug.wrappers import Response
+
+from local_sagemaker.administration import Administration
+from local_sagemaker.asynchronous import Asynchronous
+from local_sagemaker.body import read_body
+from local_sagemaker.control.endpoint_configs import EndpointConfigs
+from local_sagemaker.control.endpoints import Endpoints
+from local_sagemaker.control.models import Models
+from local_sagemaker.control.protocol import Protocol, Service, reply
+from local_sagemaker.control.registry import Registry
+from local_sagemaker.control.tags import Tags
+from local_sagemaker.gateway import Gateway, mount
+from local_sagemaker.hosted_routes import HostedRoutes
+from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.objects import Objects
+from local_sagemaker.hosting.settings import HostSettings, Images, Timing, image_environment
+from local_sagemaker.openai_path import OpenAIPath
+from local_sagemaker.parts import parse_cut
+from local_sagemaker.s3_server import S3Server
+from local_sagemaker.server import SHUT_DOWN, GatewayServer, ServiceWorker
+from local_sagemaker.settings import Limits
+from local_sagemaker.signature import Keys, SignatureError
+from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory
+
+GRACE_BEYOND_KILL = 10
+THREADS = 256
+
+
+def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: str) -> Flask:
+    """The whole service; its endpoints begin to start at once."""
+    objects = Objects(s3_url, settings.region)
+    host = Host(host_settings(state.path, settings, s3_url), objects)
+    host.clean_up()
+    registry = Registry(state.path / "registry.json", settings.region, settings.account)
+    limits = Limits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
+    routes = HostedRoutes(host)
+    endpoints = Endpoints(registry, host)
+    resources = (Models(registry, objects), EndpointConfigs(registry), endpoints, Tags(registry))
+    operations = {name: operation for each in resources for name, operation in each.operations().items()}
+
+    app = Flask(__name__, static_folder=None)
+    mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
+    if settings.access_key:
+        keys = Keys(settings.access_key, settings.secret_key, settings.region)
+        app.before_request(lambda: check_signature(keys, limits.body_bytes))
+    openai = OpenAIPath(routes, limits)
+    app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
+    asynchronous = Asynchronous(host, routes, limits, state.path / "asynchronous")
+    app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
+    control = Protocol(Service("sagemaker", operations))
+    app.add_url_rule("/", "control", control.answer, methods=["POST"])
+    Administration(host, token).mount(app)
+    app.config[SHUT_DOWN] = host.shut_down
+    endpoints.restore()
+    asynchronous.restore()
+    return app
+
+
+def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSettings:
+    more = dict(entry.split("=", 1) for entry in settings.environment)
+    return HostSettings(
+        directory=directory,
+        s3_url=s3_url,
+        region=settings.region,
+        account=settings.account,
+        images=Images.parse(settings.images),
+        timing=Timing(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
+        environment={**image_environment(os.environ), **more},
+    )
+
+
+def check_signature(keys: Keys, limit: int) -> Response | None:
+    if request.path.startswith(COMMANDS):
+        return None
+    url = f"{request.scheme}://{request.headers.get('Host', '')}{request.environ['RAW_URI']}"
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    try:
+        keys.check(request.method, url, headers, read_body(limit), datetime.now(UTC))
+    except SignatureError as error:
+        refused = reply({"__type": error.code, "message": error.message, "Message": error.message}, 403)
+        refused.headers["x-amzn-errortype"] = error.code
+        return refused
+    return None
+
+
+def listen(port: int) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port), backlog=1024)
+
+
+def main(directory: str) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    state = StateDirectory(Path(directory).absolute())
+    lock = state.lock()
+    settings = state.settings()
+    listener = listen(settings.port)
+    if not settings.s3_port:
+        with listen(0) as probe:
+            settings = replace(settings, s3_port=probe.getsockname()[1])
+    settings = replace(settings, port=listener.getsockname()[1])
+    state.keep_settings(settings)
+    token = secrets.token_urlsafe(24)
+    url = f"http://127.0.0.1:{settings.port}"
+    s3 = S3Server(settings.s3_port, settings.region, state.path / "s3", state.path / "s3.log")
+
+    def ended(_arbiter: object) -> None:
+        try:
+            s3.save()
+        finally:
+            s3.stop()
+            state.say_ended()
+            lock.close()
+
+    try:
+        s3.wait_started()
+        s3.load()
+    except BaseException:
+        s3.stop()
+        raise
+    GatewayServer(
+        lambda: create_app(state, settings, s3.url, token),
+        listener,
+        when_ready=lambda: state.say_running(Running(os.getpid(), url, s3.url, token)),
+        worker_class=ServiceWorker,
+        threads=THREADS,
+        graceful_timeout=int(settings.kill_after) + GRACE_BEYOND_KILL,
+        on_exit=ended,
+    ).run()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m local_sagemaker.service DIRECTORY")
+    main(sys.argv[1])

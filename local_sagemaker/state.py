@@ -1,0 +1,109 @@
+"""The state directory: what `local up` was told, who runs it now, and what must survive a restart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
+COMMANDS = "/_local/"
+TOKEN = "X-Local-Token"
+
+
+class StateInUse(Exception):
+    """Another service runs on the directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `local up` was told. Ports of 0 are found at the first start and then kept.
+
+    :ivar images: ``IMAGE=COMMAND`` entries.
+    :ivar environment: ``NAME=VALUE`` entries that every container gets, as an image's ENV would.
+    """
+
+    port: int = 0
+    s3_port: int = 0
+    region: str = "us-east-1"
+    account: str = "123456789012"
+    access_key: str = ""
+    secret_key: str = ""
+    images: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    cut_parts: str | None = "random"
+    speed: float = 1.0
+    ping_every: float = 5.0
+    regular_seconds: float = 60.0
+    stream_seconds: float = 480.0
+    kill_after: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """:ivar token: what the chaos commands show, so that no web page can give them."""
+
+    pid: int
+    url: str
+    s3_url: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    path: Path
+    settings_file: Path = field(init=False)
+    running_file: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings_file", self.path / "settings.json")
+        object.__setattr__(self, "running_file", self.path / "running.json")
+
+    def create(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def lock(self) -> IO[str]:
+        """Held as long as the returned file is open.
+
+        :raises StateInUse: by another service.
+        """
+        file = (self.path / "lock").open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise StateInUse(f"{self.path} is in use by another local SageMaker") from None
+        return file
+
+    def settings(self) -> Settings:
+        if not self.settings_file.exists():
+            return Settings()
+        kept = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        return Settings(**{**kept, "images": tuple(kept["images"]), "environment": tuple(kept["environment"])})
+
+    def keep_settings(self, settings: Settings) -> None:
+        _write_private(self.settings_file, asdict(settings))
+
+    def running(self) -> Running | None:
+        """The service that runs on it, as it said itself; it may have been killed since."""
+        try:
+            return Running(**json.loads(self.running_file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def say_running(self, running: Running) -> None:
+        _write_private(self.running_file, asdict(running))
+
+    def say_ended(self) -> None:
+        self.running_file.unlink(missing_ok=True)
+
+
+def _write_private(path: Path, document: dict[str, object]) -> None:
+    unfinished = path.with_suffix(".unfinished")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file)
+    unfinished.replace(path)

@@ -1,0 +1,149 @@
+"""A stub, not the container: keeps SageMaker's contract with the standard library alone, and does what a body asks for.
+
+Bodies are JSON objects with "do"; the environment variables that start with STUB_ make it slow, broken or deaf.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+BORN = time.monotonic()
+ADAPTERS: dict[str, str] = {}
+SESSIONS: set[str] = set()
+SETTING = os.environ.get
+MODEL = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path == "/ping":
+            ready = time.monotonic() - BORN >= float(SETTING("STUB_START_SECONDS", "0"))
+            self.reply(b"", 200 if ready and not SETTING("STUB_NEVER_HEALTHY") else 503)
+        elif self.path == "/execution-parameters":
+            parameters = {"MaxConcurrentTransforms": 2, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 1}
+            self.reply(json.dumps(parameters).encode())
+        else:
+            self.reply(json.dumps({"path": self.path}).encode())
+
+    def do_DELETE(self) -> None:
+        name = self.path.removeprefix("/adapters/")
+        self.reply(b"{}", 200 if ADAPTERS.pop(name, None) else 404)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/adapters":
+            asked = json.loads(body)
+            if SETTING("STUB_REFUSE_ADAPTERS"):
+                self.reply(b'{"error": "no room for adapters"}', 507)
+                return
+            ADAPTERS[asked["name"]] = asked["src"]
+            self.reply(b"{}")
+        else:
+            asked = json.loads(body) if body[:1] == b"{" else {}
+            getattr(self, f"do_{asked.get('do') or asked.get('requestType') or 'echo'}".lower())(asked, body)
+
+    def do_echo(self, asked: dict, body: bytes) -> None:
+        told = {
+            "path": self.path,
+            "headers": {name.lower(): value for name, value in self.headers.items()},
+            "body": body.decode(errors="replace"),
+            "pid": os.getpid(),
+            "version": SETTING("STUB_VERSION", ""),
+            "adapters": sorted(ADAPTERS),
+        }
+        self.reply(json.dumps(told).encode(), content_type=SETTING("STUB_CONTENT_TYPE", "application/json"))
+
+    def do_environment(self, asked: dict, body: bytes) -> None:
+        files = {str(path.relative_to(MODEL)): path.read_text() for path in sorted(MODEL.rglob("*")) if path.is_file()}
+        self.reply(json.dumps({"environment": dict(os.environ), "files": files}).encode())
+
+    def do_write(self, asked: dict, body: bytes) -> None:
+        try:
+            (MODEL / "written").write_text("by the container")
+        except OSError as error:
+            self.reply(json.dumps({"refused": type(error).__name__}).encode())
+        else:
+            self.reply(b'{"refused": null}')
+
+    def do_wait(self, asked: dict, body: bytes) -> None:
+        time.sleep(asked["seconds"])
+        self.do_echo(asked, body)
+
+    def do_fail(self, asked: dict, body: bytes) -> None:
+        self.reply(b'{"error": "as asked"}', asked["status"])
+
+    def do_die(self, asked: dict, body: bytes) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def do_flaky(self, asked: dict, body: bytes) -> None:
+        """Fails as often as it is asked to; counted in a file, for processes come and go."""
+        count = Path(asked["count"])
+        seen = int(count.read_text()) if count.exists() else 0
+        count.write_text(str(seen + 1))
+        self.do_fail({"status": 500}, body) if seen < asked["times"] else self.do_echo(asked, body)
+
+    def do_stream(self, asked: dict, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for number in range(asked["count"]):
+            self.chunk(f"data: größe {number} of {SETTING('STUB_VERSION', '')}\n\n".encode())
+            time.sleep(asked.get("pause", 0))
+        if asked.get("break"):
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.wfile.write(b"0\r\n\r\n")
+
+    def do_new_session(self, asked: dict, body: bytes) -> None:
+        session = f"session-{os.getpid()}"
+        SESSIONS.add(session)
+        self.reply(b"{}", more={"X-Amzn-SageMaker-New-Session-Id": f"{session}; Expires=2099-01-01T00:00:00Z"})
+
+    def do_close(self, asked: dict, body: bytes) -> None:
+        self.reply(b"{}", more={"X-Amzn-SageMaker-Closed-Session-Id": self.headers["X-Amzn-SageMaker-Session-Id"]})
+
+    def chunk(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def reply(
+        self, body: bytes, status: int = 200, content_type: str = "application/json", more: dict | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": content_type, **(more or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    daemon_threads = True
+
+
+def main() -> None:
+    if code := SETTING("STUB_EXIT"):
+        print("the stub ends at once, as it was told")
+        sys.exit(int(code))
+    deaf = bool(SETTING("STUB_IGNORES_SIGTERM"))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else lambda *_: os._exit(0))
+    server = Server(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Handler)
+    print("the stub listens", flush=True)
+    server.serve_forever(0.05)
+
+
+if __name__ == "__main__":
+    main()

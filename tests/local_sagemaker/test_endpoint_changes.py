@@ -1,0 +1,336 @@
+"""Endpoints in motion: updated under load, rolled back, scaled, hit by faults, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+from botocore.exceptions import ClientError
+from local_service import QUICK, Cloud, LocalService, until
+from test_endpoint_start import ask, started
+
+
+@contextmanager
+def load(cloud: Cloud, endpoint: str, clients: int = 4) -> Iterator[Counter[str]]:
+    """Whole and streamed invocations from clients that never retry; counts versions and errors."""
+    seen: Counter[str] = Counter()
+    ended = threading.Event()
+
+    def whole() -> str:
+        return str(ask(cloud, endpoint, "wait", seconds=0.01)["version"])
+
+    def streamed() -> str:
+        body = json.dumps({"do": "stream", "count": 3, "pause": 0.01}).encode()
+        reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName=endpoint, Body=body)
+        text = b"".join(event["PayloadPart"]["Bytes"] for event in reply["Body"]).decode()
+        assert text.count("\n\n") == 3
+        return text.split()[-1]
+
+    def invoke(call: Any) -> None:
+        while not ended.is_set():
+            try:
+                seen[call()] += 1
+            except ClientError as error:
+                seen[f"error {error.response['Error']['Code']}"] += 1
+            except Exception as error:
+                seen[f"error {error!r}"] += 1
+
+    threads = [threading.Thread(target=invoke, args=(whole if n % 2 else streamed,)) for n in range(clients)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def gone(pid: int) -> bool:
+    """It runs no more; nobody may have reaped it, if its parent was killed."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def errors(seen: Counter[str]) -> dict[str, int]:
+    return {what: count for what, count in seen.items() if what.startswith("error")}
+
+
+def versions(cloud: Cloud, name: str, *settings: dict[str, str]) -> None:
+    """Configurations NAME-1, NAME-2, ... of models that tell their version."""
+    for number, environment in enumerate(settings, 1):
+        each = f"{name}-{number}"
+        cloud.model(each, STUB_VERSION=f"v{number}", **environment)
+        cloud.config(each, {"ModelName": each, "InitialInstanceCount": 2})
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("at-once", None),
+        (
+            "canary",
+            {
+                "BlueGreenUpdatePolicy": {
+                    "TrafficRoutingConfiguration": {
+                        "Type": "CANARY",
+                        "WaitIntervalInSeconds": 30,
+                        "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 30},
+                    },
+                    "TerminationWaitInSeconds": 12,
+                }
+            },
+        ),
+        (
+            "linear",
+            {
+                "BlueGreenUpdatePolicy": {
+                    "TrafficRoutingConfiguration": {
+                        "Type": "LINEAR",
+                        "WaitIntervalInSeconds": 12,
+                        "LinearStepSize": {"Type": "INSTANCE_COUNT", "Value": 1},
+                    }
+                }
+            },
+        ),
+        (
+            "rolling",
+            {
+                "RollingUpdatePolicy": {
+                    "MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 50},
+                    "WaitIntervalInSeconds": 12,
+                }
+            },
+        ),
+    ],
+)
+def test_an_update_under_load_fails_no_request(cloud: Cloud, name: str, policy: dict[str, Any] | None) -> None:
+    versions(cloud, name, {}, {})
+    assert cloud.endpoint(name, f"{name}-1") == "InService"
+    before = {each["instance"] for each in cloud.instances(name)}
+    with load(cloud, name) as seen:
+        more = {"DeploymentConfig": policy} if policy else {}
+        cloud.sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=f"{name}-2", **more)
+        described = cloud.sagemaker.describe_endpoint(EndpointName=name)
+        assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("Updating", f"{name}-1")
+        assert described["PendingDeploymentSummary"]["EndpointConfigName"] == f"{name}-2"
+        with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+            cloud.sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=f"{name}-2")
+        described = cloud.settled(name)
+        until(lambda: not before & {each["instance"] for each in cloud.instances(name)})
+    assert errors(seen) == {}
+    assert seen["v1"] > 0
+    assert seen["v2"] > 0
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", f"{name}-2")
+    assert "PendingDeploymentSummary" not in described
+    assert {ask(cloud, name)["version"] for _ in range(5)} == {"v2"}
+    cloud.delete(name)
+
+
+def test_an_update_that_does_not_start_is_rolled_back(cloud: Cloud) -> None:
+    versions(cloud, "back", {}, {"STUB_EXIT": "1"})
+    cloud.endpoint("back", "back-1")
+    with load(cloud, "back") as seen:
+        cloud.sagemaker.update_endpoint(EndpointName="back", EndpointConfigName="back-2")
+        described = cloud.settled("back")
+    assert errors(seen) == {}
+    assert seen.keys() == {"v1"}
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "back-1")
+    assert "did not pass the ping health check" in described["FailureReason"]
+    cloud.delete("back")
+
+
+def test_a_new_fleet_that_dies_while_traffic_moves_is_rolled_back(cloud: Cloud) -> None:
+    versions(cloud, "dies", {}, {})
+    cloud.endpoint("dies", "dies-1")
+    policy = {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 3600}
+    cloud.sagemaker.update_endpoint(
+        EndpointName="dies",
+        EndpointConfigName="dies-2",
+        DeploymentConfig={"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": policy}},
+    )
+    until(lambda: ask(cloud, "dies")["version"] == "v2")
+    os.kill(ask(cloud, "dies")["pid"], 9)
+    described = cloud.settled("dies")
+    assert described["EndpointConfigName"] == "dies-1"
+    assert "failed its health checks while traffic moved" in described["FailureReason"]
+    assert ask(cloud, "dies")["version"] == "v1"
+    cloud.delete("dies")
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"EndpointConfigName": "missing"}, "Could not find endpoint configuration"),
+        ({"EndpointName": "missing"}, "Could not find endpoint "),
+        (
+            {
+                "DeploymentConfig": {
+                    "BlueGreenUpdatePolicy": {
+                        "TrafficRoutingConfiguration": {"Type": "CANARY", "WaitIntervalInSeconds": 1}
+                    }
+                }
+            },
+            "CanarySize must be given",
+        ),
+    ],
+)
+def test_an_update_is_checked(cloud: Cloud, members: dict[str, Any], said: str) -> None:
+    if not cloud.exists("checked"):
+        started(cloud, "checked")
+    asked = {"EndpointName": "checked", "EndpointConfigName": "checked", **members}
+    with pytest.raises(ClientError, match=said) as caught:
+        cloud.sagemaker.update_endpoint(**asked)
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_weights_and_capacities_change_in_place(cloud: Cloud) -> None:
+    for version in ("a", "b"):
+        cloud.model(f"weight-{version}", STUB_VERSION=version)
+    variants = [
+        {"VariantName": version, "ModelName": f"weight-{version}", "InitialVariantWeight": weight}
+        for version, weight in (("a", 1), ("b", 0))
+    ]
+    cloud.config("weights", *variants)
+    cloud.endpoint("weights", "weights")
+    assert {ask(cloud, "weights")["version"] for _ in range(10)} == {"a"}
+    asked = {"EndpointName": "weights", "Body": b"{}", "TargetVariant": "b"}
+    reply = cloud.runtime.invoke_endpoint(**asked)
+    assert (json.loads(reply["Body"].read())["version"], reply["InvokedProductionVariant"]) == ("b", "b")
+
+    def scale(*changes: dict[str, Any], name: str = "weights") -> None:
+        cloud.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=name, DesiredWeightsAndCapacities=list(changes)
+        )
+
+    with load(cloud, "weights") as seen:
+        scale(
+            {"VariantName": "a", "DesiredWeight": 0},
+            {"VariantName": "b", "DesiredWeight": 2, "DesiredInstanceCount": 3},
+        )
+        described = {each["VariantName"]: each for each in cloud.settled("weights")["ProductionVariants"]}
+        assert (described["b"]["CurrentInstanceCount"], described["b"]["CurrentWeight"]) == (3, 2.0)
+        scale({"VariantName": "b", "DesiredInstanceCount": 1})
+        cloud.settled("weights")
+        until(lambda: len(cloud.instances("weights")) == 2)
+    assert errors(seen) == {}
+    assert {ask(cloud, "weights")["version"] for _ in range(10)} == {"b"}
+    for change, said in (
+        ({"VariantName": "c"}, "Could not find variant c"),
+        ({"VariantName": "b", "DesiredWeight": 0}, "a weight above 0"),
+        ({"VariantName": "b", "DesiredInstanceCount": 0}, "at least 1"),
+        ({"VariantName": "b", "ServerlessUpdateConfig": {"MaxConcurrency": 1}}, "not supported"),
+    ):
+        with pytest.raises(ClientError, match=said):
+            scale(change)
+    with pytest.raises(ClientError, match="Could not find endpoint"):
+        scale({"VariantName": "a"}, name="missing")
+    cloud.delete("weights")
+
+
+def test_a_killed_instance_is_replaced_and_the_others_go_on(cloud: Cloud) -> None:
+    started(cloud, "killed", variant={"InitialInstanceCount": 2}, STUB_START_SECONDS="0.5")
+    before = {each["instance"] for each in cloud.instances("killed")}
+    with load(cloud, "killed") as seen:
+        assert cloud.service.command("chaos", "kill", "killed").returncode == 0
+
+        def replaced() -> bool:
+            now = {each["instance"] for each in cloud.instances("killed") if each["state"] == "Healthy"}
+            return len(now) == 2 and len(now & before) == 1
+
+        until(replaced)
+    assert errors(seen).keys() <= {"error ModelError", "error ModelStreamError"}
+    assert sum(errors(seen).values()) <= 4  # those that were under way on it
+    assert cloud.settled("killed")["EndpointStatus"] == "InService"
+    cloud.delete("killed")
+
+
+def test_an_instance_that_answers_no_pings_is_replaced(cloud: Cloud) -> None:
+    started(cloud, "ill")
+    (before,) = cloud.instances("ill")
+    assert cloud.service.command("chaos", "refuse-pings", "ill", "--seconds", "30").returncode == 0
+    until(lambda: all(each["instance"] != before["instance"] for each in cloud.instances("ill")))
+    until(lambda: [each["state"] for each in cloud.instances("ill")] == ["Healthy"])
+    assert gone(before["pid"])
+    cloud.delete("ill")
+
+
+def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_replaced(cloud: Cloud) -> None:
+    started(cloud, "single", STUB_START_SECONDS="1")
+    with pytest.raises(ClientError) as caught:
+        ask(cloud, "single", "die")
+    assert caught.value.response["Error"]["Code"] == "ModelError"
+    with pytest.raises(ClientError) as caught:
+        ask(cloud, "single")
+    assert caught.value.response["Error"]["Code"] == "ServiceUnavailable"
+    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+    until(lambda: [each["state"] for each in cloud.instances("single")] == ["Healthy"])
+    assert ask(cloud, "single")["path"] == "/invocations"
+    cloud.delete("single")
+
+
+def test_the_network_can_be_slow_and_calls_throttled(cloud: Cloud) -> None:
+    started(cloud, "chaos")
+    assert cloud.service.command("chaos", "throttle", "chaos", "--seconds", "60").returncode == 0
+    with pytest.raises(ClientError) as caught:
+        ask(cloud, "chaos")
+    assert caught.value.response["Error"]["Code"] == "ThrottlingException"
+    assert cloud.service.command("chaos", "throttle", "chaos", "--share", "0").returncode == 0
+    assert cloud.service.command("chaos", "slow", "chaos", "--delay", "0.3", "--seconds", "60").returncode == 0
+    began = time.monotonic()
+    ask(cloud, "chaos")
+    assert time.monotonic() - began >= 0.3
+    for command in (("kill", "never"), ("slow", "never"), ("throttle", "never"), ("refuse-pings", "never")):
+        refused = cloud.service.command("chaos", *command)
+        assert (refused.returncode, refused.stderr) == (1, "Error: There is no endpoint never.\n")
+    refused = cloud.service.command("chaos", "kill", "chaos", "--instance", "i-0")
+    assert refused.stderr == "Error: Endpoint chaos has no instance i-0.\n"
+    cloud.delete("chaos")
+
+
+def test_a_container_that_ignores_sigterm_is_killed(cloud: Cloud) -> None:
+    started(cloud, "stubborn", STUB_IGNORES_SIGTERM="1")
+    (instance,) = cloud.instances("stubborn")
+    cloud.sagemaker.delete_endpoint(EndpointName="stubborn")
+    assert cloud.sagemaker.describe_endpoint(EndpointName="stubborn")["EndpointStatus"] == "Deleting"
+    with pytest.raises(ClientError, match="in-progress"):
+        cloud.sagemaker.delete_endpoint(EndpointName="stubborn")
+    os.kill(instance["pid"], 0)
+    until(lambda: not cloud.exists("stubborn"))
+    assert gone(instance["pid"])
+
+
+def test_state_survives_a_restart_and_a_kill(tmp_path_factory: pytest.TempPathFactory) -> None:
+    service = LocalService(tmp_path_factory.mktemp("restart"), *QUICK)
+    cloud = Cloud(service)
+    cloud.s3.put_object(Bucket="models", Key="kept", Body=b"still there", Metadata={"a": "b"}, ContentType="text/x")
+    started(cloud, "kept", STUB_VERSION="v1")
+    cloud.sagemaker.delete_model(ModelName="kept")
+    (before,) = cloud.instances("kept")
+    service.down()
+    assert gone(before["pid"])
+    exports = service.exports
+    service.up()
+    try:
+        assert service.exports == exports
+        found = cloud.s3.get_object(Bucket="models", Key="kept")
+        assert (found["Body"].read(), found["Metadata"], found["ContentType"]) == (b"still there", {"a": "b"}, "text/x")
+        assert cloud.settled("kept")["EndpointStatus"] == "InService"
+        assert ask(cloud, "kept")["version"] == "v1"
+        (left,) = cloud.instances("kept")
+        status = json.loads(service.command("status", "--json").stdout)
+        for pid in (status["pid"], *(child.pid for child in psutil.Process(status["pid"]).children())):
+            os.kill(pid, 9)
+        until(lambda: service.command("status").returncode == 1)
+        service.up()
+        assert cloud.settled("kept")["EndpointStatus"] == "InService"
+        assert gone(left["pid"])
+    finally:
+        service.down()
