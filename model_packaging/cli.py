@@ -33,6 +33,9 @@ COMMANDS = {
     "inspect": "What a package holds.",
     "verify": "Whether a package is whole, file by file.",
     "invoke": "Asks an endpoint: streamed, whole or asynchronous.",
+    "deploy": "Makes an endpoint of a package, or brings it up to date.",
+    "logs": "What an endpoint's containers have written.",
+    "delete": "Removes everything that deploy made, and nothing else.",
     "completion": "Prints what makes a shell complete this command.",
 }
 

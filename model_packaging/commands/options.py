@@ -15,6 +15,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done; create nothing.")
 region_option = click.option("--region", help="The AWS region; default: the profile's, or AWS_DEFAULT_REGION.")
 
+local_option = click.option(
+    "--local",
+    is_flag=False,
+    flag_value="http://127.0.0.1:8090",
+    metavar="[URL]",
+    help="SageMaker on this machine (`python -m local_sagemaker`); default: http://127.0.0.1:8090.",
+)
+
 
 def settings_options(command: Command) -> Command:
     """Where the settings come from; one of the three."""
