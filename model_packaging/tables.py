@@ -58,6 +58,14 @@ def plan_table(plan: EnginePlan) -> Table:
     return table
 
 
+def plain_table(titles: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:
+    """Rows of text as they are."""
+    table = Table(*titles, title=title or None, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+    return table
+
+
 def memory_line(memory: dict[str, Json]) -> str:
     """The estimate in a sentence."""
     core, host = memory["core"], memory["host"]

@@ -1,0 +1,52 @@
+"""`neuron-endpoint config explain`."""
+
+from __future__ import annotations
+
+import click
+
+from model_packaging.commands.options import environ_of, json_option, settings_options
+from model_packaging.commands.output import print_json, refuse
+
+
+@click.group("config")
+def command() -> None:
+    """The settings of an endpoint."""
+
+
+@command.command()
+@settings_options
+@json_option
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print a document for --config or ENDPOINT_CONFIG.")
+@click.option("--all", "everything", is_flag=True, help="Print the settings that are at their defaults, too.")
+@click.argument("model", required=False)
+def explain(
+    env_file: str | None,
+    document: str | None,
+    own: bool,
+    as_json: bool,
+    as_yaml: bool,
+    everything: bool,
+    model: str | None,
+) -> None:
+    """Each setting, its value and where the value is from. Secrets are masked."""
+    from handler.config.explain import rows, secrets, to_document
+    from handler.config.load import load
+    from handler.config.problems import mask
+    from handler.errors import SettingError
+
+    try:
+        found = load(environ_of(env_file, document, own), model=model)
+    except SettingError as error:
+        refuse(error, as_json)
+    shown = rows(found)
+    unused = {mask(setting, secrets(found)): reason for setting, reason in found.unused.items()}
+    if as_yaml:
+        click.echo(to_document(found), nl=False)
+    elif as_json:
+        print_json({"settings": [row.document() for row in shown], "unused": {**unused}})
+    else:
+        from model_packaging.tables import settings_table, show
+
+        notes = [f"{setting}: has no effect here, {reason}." for setting, reason in unused.items()]
+        more = "" if everything else "\n--all shows the settings at their defaults as well."
+        show(settings_table(row for row in shown if everything or row.given), "\n".join(notes) + more)

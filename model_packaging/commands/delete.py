@@ -1,0 +1,45 @@
+"""`neuron-endpoint delete`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from model_packaging.commands.options import dry_run_option, json_option, local_option, region_option
+from model_packaging.commands.output import print_json
+
+
+@click.command("delete")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@local_option
+@region_option
+@dry_run_option
+@json_option
+def command(name: str, yes: bool, local: str | None, region: str | None, dry_run: bool, as_json: bool) -> None:
+    """Removes everything that `deploy NAME` made, by its tag, and nothing else.
+
+    The package in S3 and the container's logs stay.
+    """
+    from model_packaging.commands.live import lines
+    from model_packaging.deployment.aws import Aws, use_local
+    from model_packaging.deployment.removal import Removal
+
+    if local:
+        use_local(local)
+    removal = Removal(Aws(region), name, scales=not local)
+    there: list[Any] = removal.owned().all()
+    if not dry_run and there:
+        if not yes and not as_json:
+            click.confirm(
+                "\n".join(["This is deleted:", *(f"  {one}" for one in there), "Go on?"]), abort=True, err=True
+            )
+        with lines() as tell:
+            removal.run(tell)
+    if as_json:
+        print_json({"deleted": [] if dry_run else there, "there": there if dry_run else []})
+    elif not there:
+        click.echo(f"Nothing carries the tag of {name}.")
+    else:
+        click.echo("\n".join([f"Would delete {one}." if dry_run else f"Deleted {one}." for one in there]))

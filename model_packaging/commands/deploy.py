@@ -1,0 +1,193 @@
+"""`neuron-endpoint deploy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from model_packaging.commands.options import dry_run_option, environ_of, json_option, local_option, region_option
+from model_packaging.commands.output import print_json
+
+if TYPE_CHECKING:
+    from model_packaging.deployment.request import Deployment
+
+AMI = "al2-ami-sagemaker-inference-neuron-2"
+
+
+@click.command("deploy")
+@click.argument("name")
+@click.argument("package", required=False, metavar="[s3://BUCKET/PREFIX/]")
+@click.option("--image", help="The container's image in ECR.")
+@click.option("--instance", help="ml.trn2.48xlarge for one.")
+@click.option("--instances", default=1, show_default=True, type=click.IntRange(min=1), help="Or copies, to begin with.")
+@click.option("--env-file", metavar="FILE", help="The container's environment.")
+@click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="One variable of it; may be repeated.")
+@click.option("--config", "document", metavar="FILE", help="The endpoint's settings: a small file, or s3://.")
+@click.option("--role", help="The instances' role: name or ARN; default: the only one that SageMaker may take.")
+@click.option("--component", is_flag=True, help="As an inference component: can scale to zero.")
+@click.option("--min", "minimum", type=click.IntRange(min=0), help="Scale: no fewer copies than these.")
+@click.option("--max", "maximum", type=click.IntRange(min=1), help="Scale: no more copies than these.")
+@click.option("--concurrency", type=float, help="Scale: requests in flight a copy should have.")
+@click.option("--async-output", metavar="s3://", help="An asynchronous endpoint, with its answers there.")
+@click.option("--subnet", "subnets", multiple=True, help="Of a VPC; may be repeated.")
+@click.option("--security-group", "groups", multiple=True, help="With --subnet; may be repeated.")
+@click.option("--isolated", is_flag=True, help="No network at all: everything is in the package.")
+@click.option("--kms-key", help="Encrypts the instances' volumes.")
+@click.option("--volume", type=click.IntRange(1, 512), help="GB; default: computed. Not for instances with NVMe disks.")
+@click.option(
+    "--ami", default=AMI, show_default=True, help="The host's image, with its Neuron driver; 'none': SageMaker's."
+)
+@click.option("--download-seconds", type=click.IntRange(60, 3600), help="Default: computed from sizes.")
+@click.option("--startup-seconds", type=click.IntRange(60, 3600), help="Default: computed from sizes.")
+@click.option("--alarm-topic", metavar="ARN", help="An SNS topic for the alarms.")
+@click.option("--no-alarms", is_flag=True)
+@click.option("--tag", "tags", multiple=True, metavar="NAME=VALUE", help="On everything; may be repeated.")
+@click.option("--no-check", is_flag=True, help="Do not check the settings first.")
+@click.option("--no-wait", is_flag=True, help="Start it, and do not wait. What follows the endpoint is left out.")
+@click.option("--template", is_flag=True, help="Print a CloudFormation template; create nothing.")
+@local_option
+@region_option
+@dry_run_option
+@json_option
+def command(name: str, package: str | None, **given: Any) -> None:
+    """Makes the endpoint NAME, or brings it up to date, and waits until it serves.
+
+    Run again after an interruption it goes on. What SageMaker or the container say is followed; a failure is explained
+    from the logs. `delete NAME` removes everything.
+    """
+    from model_packaging.deployment.apply import Application
+    from model_packaging.deployment.aws import Aws, use_local
+    from model_packaging.deployment.environment import shown
+    from model_packaging.deployment.resources import resources
+    from model_packaging.deployment.template import template
+
+    local = given["local"]
+    if local:
+        use_local(local)
+    aws = Aws(given["region"])
+    wanted = _wanted(name, package, given, aws)
+    calls = resources(wanted)
+    if given["template"]:
+        click.echo(template(calls), nl=False)
+        return
+    document = {**_document(calls), "limits": wanted.limits.document()}
+    if given["dry_run"]:
+        print_json(shown(document))
+        return
+    from model_packaging.commands.live import lines
+
+    with lines() as tell:
+        for reason in wanted.limits.reasons:
+            tell(reason)
+        Application(aws, calls, tell, scales=not local).run(wait=not given["no_wait"])
+    if given["as_json"]:
+        print_json({"endpoint": name, "component": name if wanted.component else None, **shown(document)})
+    else:
+        component = f" --component {name}" if wanted.component else ""
+        click.echo(f'Try: neuron-endpoint invoke {name}{component} "Hello"\nEnd: neuron-endpoint delete {name}')
+
+
+def _document(calls: Any) -> dict[str, Any]:
+    scaling = calls.scaling
+    return {
+        "model": calls.model,
+        "endpoint_config": calls.config,
+        "endpoint": calls.endpoint,
+        "component": calls.component,
+        "scaling": [part for part in (scaling.target, scaling.policy, scaling.from_zero) if part] if scaling else [],
+        "alarms": [*calls.alarms, *([scaling.wake] if scaling and scaling.wake else [])],
+    }
+
+
+def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) -> Deployment:
+    from handler.errors import SettingError
+    from handler.neuron.catalogue import find
+    from model_packaging.deployment.environment import environment
+    from model_packaging.deployment.limits import compute
+    from model_packaging.deployment.request import Deployment, Network
+    from model_packaging.deployment.role import role_arn
+    from model_packaging.deployment.sizing import sizes_of
+
+    local = given["local"]
+    instance_name = given["instance"] or ("ml.inf2.xlarge" if local else None)
+    image = given["image"] or ("local" if local else None)
+    if not instance_name or not image:
+        raise click.UsageError("--instance and --image are needed.")
+    if package and not package.startswith("s3://"):
+        raise SettingError("PACKAGE", f"'{package}' is not in S3", "Push it first: `neuron-endpoint push`.")
+    instance = find(instance_name, "--instance")
+    variables = {**environ_of(given["env_file"], None, False), **_pairs(given["variables"], "--set")}
+    variables = environment(variables, given["document"], None if local else f"ml.{instance.name}")
+    if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or given["document"]):
+        raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
+    if not given["no_check"]:
+        _check(variables, package, None if local else f"ml.{instance.name}", given["as_json"])
+    sizes = sizes_of(package, variables, "cpu" if local else instance.platform)
+    limits = compute(
+        sizes, instance, download=given["download_seconds"], startup=given["startup_seconds"], volume=given["volume"]
+    )
+    role = given["role"] if given["role"] or not local else "arn:aws:iam::123456789012:role/local"
+    return Deployment(
+        name=name,
+        image=image,
+        role=role_arn(aws, role),
+        instance=f"ml.{instance.name}",
+        instances=given["instances"],
+        limits=limits,
+        model=package,
+        environment=variables,
+        ami=None if given["ami"] == "none" else given["ami"],
+        component=given["component"],
+        scaling=_scaling(given),
+        network=Network(given["subnets"], given["groups"], given["isolated"]),
+        async_output=given["async_output"],
+        kms_key=given["kms_key"],
+        alarm_topic=given["alarm_topic"],
+        alarms=not given["no_alarms"],
+        tags=_pairs(given["tags"], "--tag"),
+    )
+
+
+def _scaling(given: Mapping[str, Any]) -> Any:
+    from model_packaging.deployment.request import Scaling
+
+    if given["maximum"] is None:
+        if given["minimum"] is not None or given["concurrency"] is not None:
+            raise click.UsageError("--min and --concurrency need --max.")
+        return None
+    if given["concurrency"] is None:
+        raise click.UsageError("--max needs --concurrency: half of max_num_seqs is a good start.")
+    minimum = given["instances"] if given["minimum"] is None else given["minimum"]
+    return Scaling(minimum, given["maximum"], given["concurrency"])
+
+
+def _check(variables: Mapping[str, str], package: str | None, instance: str | None, as_json: bool) -> None:
+    """What would not start is not deployed: it costs an hour to find out there."""
+    if package and package.endswith((".tar.gz", ".tgz")):
+        click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
+        return
+    from model_packaging.examination import examine
+
+    model = package or variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL")
+    if not model:
+        return  # named in a document, which the container reads
+    found = examine(variables, model, instance=instance, line=None)
+    if not found.failed:
+        return
+    if as_json:
+        print_json(found.document())
+    else:
+        from model_packaging.tables import findings_table, show
+
+        show(findings_table(found.findings), "Nothing was created. --no-check deploys it all the same.")
+    raise click.exceptions.Exit(1)
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise click.BadParameter("write NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in pairs}

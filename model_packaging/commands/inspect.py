@@ -1,0 +1,31 @@
+"""`neuron-endpoint inspect`."""
+
+from __future__ import annotations
+
+import click
+
+from model_packaging.commands.options import json_option
+from model_packaging.commands.output import print_json, size_text
+
+
+@click.command("inspect")
+@click.argument("package")
+@json_option
+def command(package: str, as_json: bool) -> None:
+    """What a package holds: a folder, s3://bucket/prefix, or a model.tar.gz here or in S3. No weights are read."""
+    from model_packaging.package.inspection import inspect
+    from model_packaging.package.opened import open_package
+
+    found = inspect(open_package(package))
+    if as_json:
+        print_json(found.document())
+        return
+    from model_packaging.tables import plain_table, show
+
+    rows = [(part, size_text(size)) for part, size in found.parts.items()]
+    model = ", ".join(f"{name} {value}" for name, value in found.model.items() if value is not None)
+    graphs = ", ".join(found.graphs) or "none: they are compiled, or restored from a store, at the start"
+    show(
+        plain_table(("part", "size"), rows, f"{found.uri}: {found.files} files, {size_text(found.size)}"),
+        f"Model: {model or 'no config.json'}\nGraphs: {graphs}\nSettings:\n{found.settings or '(none)'}",
+    )

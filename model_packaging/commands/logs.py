@@ -1,0 +1,61 @@
+"""`neuron-endpoint logs`."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+import click
+
+from model_packaging.commands.options import json_option, local_option, region_option
+
+
+@click.command("logs")
+@click.argument("name")
+@click.option("--component", is_flag=True, help="NAME is an inference component.")
+@click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Minutes.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
+@click.option("--explain", is_flag=True, help="Only what is wrong, from the table of known symptoms.")
+@local_option
+@region_option
+@json_option
+def command(
+    name: str,
+    component: bool,
+    since: int,
+    follow: bool,
+    explain: bool,
+    local: str | None,
+    region: str | None,
+    as_json: bool,
+) -> None:
+    """What the containers of an endpoint have written, by time."""
+    from model_packaging.deployment.aws import Aws, use_local
+    from model_packaging.deployment.container_log import ContainerLog, groups
+    from model_packaging.deployment.diagnosis import diagnose
+
+    if local:
+        use_local(local)
+    log = ContainerLog(Aws(region).logs, groups(name, component), int((time.time() - since * 60) * 1000))
+    lines = log.new()
+    if explain:
+        found = diagnose("", [line.text for line in lines])
+        if as_json:
+            click.echo(json.dumps(found and {"cause": found.cause, "mend": found.mend, "seen": found.evidence}))
+        elif found:
+            click.echo(f"Cause: {found.cause}.\nMend: {found.mend}\nSeen: {found.evidence}")
+        else:
+            click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
+        return
+    while True:
+        for line in lines:
+            if as_json:
+                click.echo(json.dumps({"time": line.time, "stream": line.stream, "text": line.text}))
+            else:
+                at = datetime.fromtimestamp(line.time / 1000, UTC)
+                click.echo(f"{at:%H:%M:%S} {line.stream.rpartition('/')[2][-10:]} {line.text}")
+        if not follow:
+            return
+        time.sleep(2)
+        lines = log.new()

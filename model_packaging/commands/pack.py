@@ -1,0 +1,56 @@
+"""`neuron-endpoint pack`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from model_packaging.commands.options import dry_run_option, json_option
+from model_packaging.commands.output import print_json, size_text
+from model_packaging.commands.packaging import document, ingredients, part_options, read_all, shown, tell_left_out
+
+
+@click.command("pack")
+@click.argument("model")
+@click.option("--to", required=True, metavar="PATH", help="A folder to be made, or an archive: NAME.tar.gz.")
+@click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="Of gzip; 0 does not compress.")
+@part_options
+@dry_run_option
+@json_option
+def command(
+    model: str,
+    to: str,
+    level: int,
+    artifacts: str | None,
+    config: str | None,
+    code: str | None,
+    revision: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Puts a model, compiled graphs, settings and code together.
+
+    MODEL is a folder, s3://bucket/prefix or a hub id. The result is what an endpoint finds in /opt/ml/model. A folder
+    is the better form: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` needs neither: it
+    uploads the parts from where they are.
+    """
+    from model_packaging.package import archive, directory
+    from model_packaging.package.assembly import assemble
+
+    target = Path(to)
+    directory.require_absent(target)
+    assembly = assemble(ingredients(model, artifacts, config, code, revision))
+    manifest = read_all(assembly)
+    if not dry_run:
+        with shown("pack") as listener:
+            if to.endswith((".tar.gz", ".tgz")):
+                archive.write(assembly.items, manifest, target, listener, level)
+            else:
+                directory.write(assembly.items, manifest, target, listener)
+    if as_json:
+        print_json(document(assembly, to=to, written=not dry_run))
+        return
+    tell_left_out(assembly)
+    verb = "Would pack" if dry_run else "Packed"
+    click.echo(f"{verb} {len(assembly.items)} files, {size_text(assembly.size)}, into {to}.")

@@ -1,0 +1,79 @@
+"""`neuron-endpoint push`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from model_packaging.commands.options import dry_run_option, json_option
+from model_packaging.commands.output import print_json, size_text
+from model_packaging.commands.packaging import document, ingredients, part_options, read_all, shown, tell_left_out
+
+
+@click.command("push")
+@click.argument("model")
+@click.argument("destination", metavar="s3://BUCKET/PREFIX")
+@part_options
+@click.option("--kms-key", metavar="ARN", help="Encrypt with this KMS key; default: as the bucket does.")
+@click.option("--replace", is_flag=True, help="Overwrite another package there, and delete files that are not of this.")
+@dry_run_option
+@json_option
+def command(
+    model: str,
+    destination: str,
+    artifacts: str | None,
+    config: str | None,
+    code: str | None,
+    revision: str | None,
+    kms_key: str | None,
+    replace: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Uploads a package to S3, file by file; files that are there already are skipped.
+
+    MODEL is what `pack` takes, or what it made. A model.tar.gz goes to s3://BUCKET/KEY.tar.gz as it is. An upload that
+    was cut off goes on where it was when the same command is run again.
+    """
+    from model_packaging.package.assembly import assemble
+    from model_packaging.package.destination import target_of
+
+    target = target_of(destination, kms_key, replace)
+    if destination.endswith((".tar.gz", ".tgz")):
+        _push_archive(Path(model), destination, target, dry_run, as_json)
+        return
+    from model_packaging.package.push import preview, push
+
+    assembly = assemble(ingredients(model, artifacts, config, code, revision))
+    manifest = read_all(assembly)
+    if dry_run:
+        missing = preview(assembly.items, manifest, target)
+        size = sum(item.size for item in missing)
+        if as_json:
+            print_json(document(assembly, to=target.uri, missing=[item.path for item in missing], sent=0))
+        else:
+            click.echo(
+                f"Would upload {len(missing)} of {len(assembly.items)} files, {size_text(size)}, to {target.uri}."
+            )
+        return
+    with shown("push") as listener:
+        done = push(assembly.items, manifest, target, listener)
+    if as_json:
+        print_json(document(assembly, to=target.uri, sent=done.sent, kept=done.kept, deleted=done.deleted))
+        return
+    tell_left_out(assembly)
+    click.echo(f"Pushed {done.files} files to {target.uri}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")
+
+
+def _push_archive(archive: Path, destination: str, target: object, dry_run: bool, as_json: bool) -> None:
+    from model_packaging.package.destination import push_archive
+    from model_packaging.package.push import Target
+
+    assert isinstance(target, Target)
+    with shown("push") as listener:
+        done = push_archive(archive, destination, target, listener, dry_run=dry_run)
+    if as_json:
+        print_json({"to": destination, "sent": done.sent, "kept": done.kept})
+    else:
+        click.echo(f"{destination}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")

@@ -1,0 +1,32 @@
+"""`neuron-endpoint verify`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from model_packaging.commands.options import json_option
+from model_packaging.commands.output import print_json, size_text
+from model_packaging.commands.packaging import shown
+
+
+@click.command("verify")
+@click.argument("package")
+@json_option
+def command(package: str, as_json: bool) -> None:
+    """Whether a package is whole: reads every byte of it, here or from S3. Exit status 1 if not."""
+    from model_packaging.package.opened import open_package
+    from model_packaging.package.verification import verify
+
+    opened = open_package(package)
+    with shown("verify") as listener:
+        faults = verify(opened, listener)
+    if as_json:
+        print_json({"uri": package, "faults": [{"path": fault.path, "problem": fault.problem} for fault in faults]})
+    elif faults:
+        for fault in faults:
+            click.echo(f"{fault.path} {fault.problem}")
+    else:
+        click.echo(f"{package} is whole: {len(opened.manifest.files)} files, {size_text(opened.manifest.size)}.")
+    sys.exit(1 if faults else 0)

@@ -1,0 +1,150 @@
+"""Makes AWS have what was asked for, step by step. Each step looks first: after any interruption, the same again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.calls import create, found
+from model_packaging.deployment.container_log import ContainerLog, groups
+from model_packaging.deployment.errors import NotOurs
+from model_packaging.deployment.resources import TAG, Resources
+from model_packaging.deployment.watch import MOVING, Pace, Tell, Watch
+
+Members = dict[str, Any]
+TURN = 5 * 60  # seconds of log before this command that may belong to the same start
+
+
+class Application:
+    """One run.
+
+    :param scales: whether there are Application Auto Scaling and CloudWatch; on one machine there are not.
+    """
+
+    def __init__(self, aws: Aws, wanted: Resources, tell: Tell, pace: Pace | None = None, scales: bool = True) -> None:
+        self._aws, self._wanted, self._tell, self._scales = aws, wanted, tell, scales
+        start = int((time.time() - TURN) * 1000)
+        log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None), start)
+        self._watch = Watch(log, tell, pace or Pace())
+
+    def run(self, wait: bool = True) -> None:
+        """Returns when the endpoint is in service, with everything that belongs to it.
+
+        :param wait: False returns when the endpoint was begun; components and scaling need it in service, and a later
+            run makes them.
+        :raises NotOurs: the endpoint's name is taken by something else.
+        :raises DeploymentFailed: SageMaker gave up. :raises StillGoing: it takes longer than the pace allows.
+        """
+        sagemaker = self._aws.sagemaker
+        self._once("model", sagemaker.describe_model, sagemaker.create_model, self._wanted.model, "ModelName")
+        self._once(
+            "endpoint configuration",
+            sagemaker.describe_endpoint_config,
+            sagemaker.create_endpoint_config,
+            self._wanted.config,
+            "EndpointConfigName",
+        )
+        if self._scales:
+            for alarm in self._wanted.alarms:
+                self._alarm(alarm)
+        self._endpoint(wait)
+        if not wait:
+            return
+        if self._wanted.component is not None:
+            self._component(self._wanted.component)
+        if self._scales and self._wanted.scaling is not None:
+            self._scaling()
+
+    def _once(self, kind: str, describe: Any, creates: Any, members: Members, name: str) -> None:
+        if found(describe, **{name: members[name]}) is None:
+            self._tell(f"{kind} {members[name]}: creating")
+            create(creates, members)
+        else:
+            self._tell(f"{kind} {members[name]}: there")
+
+    def _endpoint(self, wait: bool) -> None:
+        wanted, sagemaker = self._wanted, self._aws.sagemaker
+        what, named = f"endpoint {wanted.name}", {"EndpointName": wanted.name}
+        about = found(sagemaker.describe_endpoint, **named)
+        if about is not None:
+            self._require_ours("an endpoint", wanted.name, about["EndpointArn"])
+        if about is not None and about["EndpointStatus"] in MOVING:
+            if not wait:
+                self._tell(f"{what}: {about['EndpointStatus']}")
+                return
+            about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
+        if about is not None and about["EndpointStatus"] == "Failed":
+            # Neither can it be updated nor does it serve: of a first start that failed only the name is left.
+            self._tell(f"{what}: failed before ({about.get('FailureReason', '')[:200]}); deleting it")
+            sagemaker.delete_endpoint(**named)
+            about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
+        if about is None:
+            self._tell(f"{what}: creating")
+            create(sagemaker.create_endpoint, wanted.endpoint)
+        elif about["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
+            self._tell(f"{what}: updating from {about['EndpointConfigName']}")
+            sagemaker.update_endpoint(**wanted.update)
+        if not wait:
+            return
+        now = self._watch.in_service(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
+        if now["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
+            # An update that SageMaker rolled back leaves the endpoint in service, with what it had.
+            raise self._watch.failed(f"the update of {what}", str(now.get("FailureReason") or "it was rolled back"))
+
+    def _component(self, members: Members) -> None:
+        sagemaker, name = self._aws.sagemaker, members["InferenceComponentName"]
+        what, named = f"component {name}", {"InferenceComponentName": name}
+        about = found(sagemaker.describe_inference_component, **named)
+        if about is not None:
+            self._require_ours("an inference component", name, about["InferenceComponentArn"])
+        status = "InferenceComponentStatus"
+        if about is not None and about[status] in MOVING:
+            about = self._watch.settled(what, sagemaker.describe_inference_component, status, **named)
+        if about is not None and about[status] == "Failed":
+            self._tell(f"{what}: failed before; deleting it")
+            sagemaker.delete_inference_component(**named)
+            about = self._watch.settled(what, sagemaker.describe_inference_component, status, **named)
+        if about is None:
+            self._tell(f"{what}: creating")
+            create(sagemaker.create_inference_component, members)
+        elif about.get("Specification", {}).get("ModelName") != members["Specification"]["ModelName"]:
+            self._tell(f"{what}: updating")
+            sagemaker.update_inference_component(**named, Specification=members["Specification"])
+        self._watch.in_service(what, sagemaker.describe_inference_component, status, **named)
+
+    def _scaling(self) -> None:
+        """Putting the same again changes nothing, so it is put again."""
+        scaling, autoscaling = self._wanted.scaling, self._aws.autoscaling
+        assert scaling is not None
+        low, high = scaling.target["MinCapacity"], scaling.target["MaxCapacity"]
+        self._tell(f"scaling: {low} to {high}")
+        # Tags are taken only when the target is new.
+        where = {key: scaling.target[key] for key in ("ServiceNamespace", "ScalableDimension")}
+        there = autoscaling.describe_scalable_targets(**where, ResourceIds=[scaling.target["ResourceId"]])
+        members = {key: value for key, value in scaling.target.items() if key != "Tags"}
+        autoscaling.register_scalable_target(**(members if there["ScalableTargets"] else scaling.target))
+        autoscaling.put_scaling_policy(**scaling.policy)
+        if scaling.from_zero is not None and scaling.wake is not None:
+            arn = autoscaling.put_scaling_policy(**scaling.from_zero)["PolicyARN"]
+            tags = [{"Key": TAG, "Value": self._wanted.name}]
+            self._alarm({**scaling.wake, "AlarmActions": [arn], "Tags": tags})
+
+    def _alarm(self, members: Members) -> None:
+        """One that is there keeps its tags; PutMetricAlarm refuses new ones then in some regions, and needs none."""
+        there = self._aws.cloudwatch.describe_alarms(AlarmNames=[members["AlarmName"]])["MetricAlarms"]
+        if there:
+            self._require_ours_alarm(members["AlarmName"], there[0]["AlarmArn"])
+            members = {key: value for key, value in members.items() if key != "Tags"}
+        self._tell(f"alarm {members['AlarmName']}: {'there' if there else 'creating'}")
+        self._aws.cloudwatch.put_metric_alarm(**members)
+
+    def _require_ours(self, kind: str, name: str, arn: str) -> None:
+        tags = self._aws.sagemaker.list_tags(ResourceArn=arn)["Tags"]
+        if {"Key": TAG, "Value": self._wanted.name} not in tags:
+            raise NotOurs(kind, name, TAG)
+
+    def _require_ours_alarm(self, name: str, arn: str) -> None:
+        tags = self._aws.cloudwatch.list_tags_for_resource(ResourceARN=arn)["Tags"]
+        if {"Key": TAG, "Value": self._wanted.name} not in tags:
+            raise NotOurs("an alarm", name, TAG)

@@ -1,0 +1,67 @@
+"""The AWS clients of a deployment, made when they are used; and the switch to services on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from typing import Any
+
+LOCAL_URL = "http://127.0.0.1:8090"
+LOCAL = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+class Aws:
+    """Clients of one session. Region, credentials and addresses are boto3's own.
+
+    :param session: a boto3 session; by default a new one, in `region` if given.
+    """
+
+    def __init__(self, region: str | None = None, session: Any = None) -> None:
+        self._region, self._session = region, session
+        self._clients: dict[str, Any] = {}
+
+    def client(self, service: str) -> Any:
+        if service not in self._clients:
+            import boto3
+            from botocore.config import Config
+
+            self._session = self._session or boto3.session.Session(region_name=self._region)
+            config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5)
+            self._clients[service] = self._session.client(service, config=config)
+        return self._clients[service]
+
+    @property
+    def sagemaker(self) -> Any:
+        return self.client("sagemaker")
+
+    @property
+    def autoscaling(self) -> Any:
+        return self.client("application-autoscaling")
+
+    @property
+    def cloudwatch(self) -> Any:
+        return self.client("cloudwatch")
+
+    @property
+    def logs(self) -> Any:
+        return self.client("logs")
+
+    @property
+    def iam(self) -> Any:
+        return self.client("iam")
+
+    @property
+    def sts(self) -> Any:
+        return self.client("sts")
+
+
+def use_local(url: str, environ: MutableMapping[str, str] = os.environ) -> None:
+    """Every AWS client of this process talks to `url`, unless a service's own variable says otherwise, with made-up
+    credentials where there are none: nothing may reach AWS by mistake."""
+    environ["AWS_ENDPOINT_URL"] = url
+    environ.pop("AWS_PROFILE", None)
+    environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    for name, value in LOCAL.items():
+        environ.setdefault(name, value)
+    for service in ("SAGEMAKER", "SAGEMAKER_RUNTIME", "APPLICATION_AUTO_SCALING", "CLOUDWATCH", "CLOUDWATCH_LOGS"):
+        environ.setdefault(f"AWS_ENDPOINT_URL_{service}", url)

@@ -1,0 +1,139 @@
+"""Deletes what a deployment made, found by name and tag, in the order in which AWS lets go of it; nothing else.
+
+Nothing is remembered on this machine, so whoever may delete can, and after an interruption the same again goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.calls import delete, found
+from model_packaging.deployment.container_log import ContainerLog, groups
+from model_packaging.deployment.resources import TAG
+from model_packaging.deployment.watch import Pace, Tell, Watch
+
+NAMESPACE = "sagemaker"
+DIMENSIONS = ("sagemaker:variant:DesiredInstanceCount", "sagemaker:inference-component:DesiredCopyCount")
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What belongs to a deployment, by name. `targets` are resource id and dimension."""
+
+    alarms: list[str] = field(default_factory=list)
+    targets: list[tuple[str, str]] = field(default_factory=list)
+    components: list[str] = field(default_factory=list)
+    endpoints: list[str] = field(default_factory=list)
+    configs: list[str] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+
+    def all(self) -> list[str]:
+        named = (
+            ("alarm", self.alarms),
+            ("scaling of", [name for name, _ in self.targets]),
+            ("inference component", self.components),
+            ("endpoint", self.endpoints),
+            ("endpoint configuration", self.configs),
+            ("model", self.models),
+        )
+        return [f"{kind} {name}" for kind, names in named for name in names]
+
+
+class Removal:
+    """:param scales: whether there are Application Auto Scaling and CloudWatch."""
+
+    def __init__(self, aws: Aws, name: str, scales: bool = True) -> None:
+        self._aws, self._name, self._scales = aws, name, scales
+
+    def owned(self) -> Owned:
+        """Everything with the tag; what merely has a similar name is not there."""
+        sagemaker = self._aws.sagemaker
+        result = Owned(
+            components=[*self._listed(sagemaker, "inference_components", "InferenceComponent")],
+            endpoints=[*self._listed(sagemaker, "endpoints", "Endpoint")],
+            configs=[*self._listed(sagemaker, "endpoint_configs", "EndpointConfig")],
+            models=[*self._listed(sagemaker, "models", "Model")],
+        )
+        if self._scales:
+            result.alarms.extend(self._alarms())
+            result.targets.extend(self._targets())
+        return result
+
+    def run(self, tell: Tell, pace: Pace | None = None) -> list[str]:
+        """Deletes it, and returns what was deleted when it is gone.
+
+        :raises StillGoing: something took longer than the pace allows.
+        """
+        sagemaker, there = self._aws.sagemaker, self.owned()
+        watch = Watch(ContainerLog(self._aws.logs, groups(self._name)), tell, pace or Pace())
+        for alarm in there.alarms:
+            self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
+        for resource, dimension in there.targets:  # its policies and their alarms go with it
+            delete(
+                self._aws.autoscaling.deregister_scalable_target,
+                ServiceNamespace=NAMESPACE,
+                ResourceId=resource,
+                ScalableDimension=dimension,
+            )
+        kinds = (
+            (
+                "component",
+                there.components,
+                "InferenceComponentName",
+                "InferenceComponentStatus",
+                "inference_component",
+            ),
+            ("endpoint", there.endpoints, "EndpointName", "EndpointStatus", "endpoint"),
+        )
+        for kind, names, member, status, call in kinds:
+            describe = getattr(sagemaker, f"describe_{call}")
+            for name in names:
+                # One that is being made or changed cannot be deleted: SageMaker refuses until it has settled.
+                if watch.settled(f"{kind} {name}", describe, status, **{member: name}) is not None:
+                    delete(getattr(sagemaker, f"delete_{call}"), **{member: name})
+            for name in names:
+                watch.settled(f"{kind} {name}", describe, status, **{member: name})
+        for config in there.configs:
+            tell(f"endpoint configuration {config}: deleting")
+            delete(sagemaker.delete_endpoint_config, EndpointConfigName=config)
+        for model in there.models:
+            tell(f"model {model}: deleting")
+            delete(sagemaker.delete_model, ModelName=model)
+        return there.all()
+
+    def _listed(self, sagemaker: Any, call: str, kind: str) -> Iterator[str]:
+        plural = {"InferenceComponent": "InferenceComponents"}.get(kind, f"{kind}s")
+        for page in sagemaker.get_paginator(f"list_{call}").paginate(NameContains=self._name):
+            for one in page[plural]:
+                name = one[f"{kind}Name"]
+                if name != self._name and not name.startswith(f"{self._name}-"):
+                    continue
+                tags = found(sagemaker.list_tags, ResourceArn=one[f"{kind}Arn"])
+                if tags is not None and self._is_ours(tags["Tags"]):
+                    yield name
+
+    def _alarms(self) -> Iterator[str]:
+        cloudwatch = self._aws.cloudwatch
+        for page in cloudwatch.get_paginator("describe_alarms").paginate(AlarmNamePrefix=f"{self._name}-"):
+            for alarm in page["MetricAlarms"]:
+                if self._is_ours(cloudwatch.list_tags_for_resource(ResourceARN=alarm["AlarmArn"])["Tags"]):
+                    yield alarm["AlarmName"]
+
+    def _targets(self) -> Iterator[tuple[str, str]]:
+        autoscaling = self._aws.autoscaling
+        ids = (f"endpoint/{self._name}/variant/AllTraffic", f"inference-component/{self._name}")
+        for dimension, resource in zip(DIMENSIONS, ids, strict=True):
+            about = autoscaling.describe_scalable_targets(
+                ServiceNamespace=NAMESPACE, ScalableDimension=dimension, ResourceIds=[resource]
+            )
+            for target in about["ScalableTargets"]:
+                arn = target.get("ScalableTargetARN")
+                tags = autoscaling.list_tags_for_resource(ResourceARN=arn)["Tags"] if arn else {}
+                if tags.get(TAG) == self._name:
+                    yield resource, dimension
+
+    def _is_ours(self, tags: Any) -> bool:
+        return {"Key": TAG, "Value": self._name} in tags

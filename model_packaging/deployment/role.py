@@ -1,0 +1,63 @@
+"""The role that the endpoint's instances have: the given one, or the only one of the account that fits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote
+
+from handler.errors import SettingError
+from model_packaging.deployment.aws import Aws
+
+SERVICE = "sagemaker.amazonaws.com"
+MEND = "Give one with --role; docs/policy.json has the least policy it needs."
+
+
+def role_arn(aws: Aws, given: str | None) -> str:
+    """:param given: an ARN or a role's name; None to look for one.
+    :raises SettingError: there is none, or there are several and which one is meant is not for us to guess.
+    """
+    if given and given.startswith("arn:"):
+        return given
+    if given:
+        found: str = aws.iam.get_role(RoleName=given)["Role"]["Arn"]
+        return found
+    if own := _own(aws):
+        return own
+    names = [
+        role
+        for page in aws.iam.get_paginator("list_roles").paginate()
+        for role in page["Roles"]
+        if _trusts_sagemaker(role.get("AssumeRolePolicyDocument")) and "/aws-service-role/" not in role["Arn"]
+    ]
+    if len(names) == 1:
+        return str(names[0]["Arn"])
+    if not names:
+        raise SettingError("--role", f"no role of this account trusts {SERVICE}", MEND)
+    some = ", ".join(sorted(role["RoleName"] for role in names)[:6])
+    raise SettingError("--role", f"{len(names)} roles trust {SERVICE} ({some})", "Say which one with --role.")
+
+
+def _own(aws: Aws) -> str | None:
+    """In a SageMaker notebook: the role that this process already has."""
+    arn = str(aws.sts.get_caller_identity()["Arn"])
+    if ":assumed-role/" not in arn:
+        return None
+    name = arn.split("/")[1]
+    from botocore.exceptions import ClientError
+
+    try:
+        role = aws.iam.get_role(RoleName=name)["Role"]
+    except ClientError:
+        return None
+    return str(role["Arn"]) if _trusts_sagemaker(role.get("AssumeRolePolicyDocument")) else None
+
+
+def _trusts_sagemaker(document: Any) -> bool:
+    if isinstance(document, str):
+        document = json.loads(unquote(document))
+    for statement in (document or {}).get("Statement", []):
+        services = statement.get("Principal", {}).get("Service", []) if isinstance(statement, dict) else []
+        if SERVICE in ([services] if isinstance(services, str) else services):
+            return True
+    return False

@@ -1,0 +1,80 @@
+"""Waits for an endpoint or a component, and tells what SageMaker and the container are doing meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from model_packaging.deployment.calls import found
+from model_packaging.deployment.container_log import ContainerLog, stage_of
+from model_packaging.deployment.diagnosis import diagnose
+from model_packaging.deployment.errors import DeploymentFailed, StillGoing
+
+Members = dict[str, Any]
+MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+TAIL = 30
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a wait goes; seconds.
+
+    :param longest: of one wait; more than the service's own limits together.
+    """
+
+    poll: float = 10.0
+    longest: float = 3 * 3600.0
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+class Watch:
+    """:param log: of the container. :param tell: gets a line at each change."""
+
+    def __init__(self, log: ContainerLog, tell: Tell, pace: Pace) -> None:
+        self._log, self._tell, self._pace = log, tell, pace
+        self._lines: list[Any] = []
+        self._last = ""
+
+    def settled(self, what: str, describe: Callable[..., Members], status: str, **members: Any) -> Members | None:
+        """The description once nothing moves any more; None when it is gone.
+
+        :raises StillGoing: it took longer than the pace allows.
+        """
+        began = self._pace.clock()
+        while True:
+            about = found(describe, **members)
+            now = "gone" if about is None else about[status]
+            self._follow(what, now)
+            if about is None or now not in MOVING:
+                return about
+            waited = self._pace.clock() - began
+            if waited > self._pace.longest:
+                raise StillGoing(what, now, waited)
+            self._pace.sleep(self._pace.poll)
+
+    def in_service(self, what: str, describe: Callable[..., Members], status: str, **members: Any) -> Members:
+        """The same, and it must be in service.
+
+        :raises DeploymentFailed: it is not; explained from the container's log.
+        """
+        about = self.settled(what, describe, status, **members)
+        if about is not None and about[status] == "InService":
+            return about
+        raise self.failed(what, str((about or {}).get("FailureReason", "")))
+
+    def failed(self, what: str, reason: str) -> DeploymentFailed:
+        self._lines += self._log.new()
+        texts = [line.text for line in self._lines]
+        return DeploymentFailed(what, reason, diagnose(reason, texts), tuple(texts[-TAIL:]))
+
+    def _follow(self, what: str, status: str) -> None:
+        self._lines = [*self._lines, *self._log.new()][-1000:]
+        stage = stage_of(self._lines) if status in MOVING and status != "Deleting" else ""
+        text = f"{what}: {status}" + (f"; the container: {stage}" if stage else "")
+        if text != self._last:
+            self._tell(text)
+            self._last = text

@@ -1,0 +1,140 @@
+"""Puts a package together: the model's files at the top, `compiled/` or `artifacts/`, `code/`, `endpoint.yaml`.
+
+`compiled/` is a directory as NEURON_COMPILED_ARTIFACTS names it; `artifacts/` is an artifact store, from which a start
+takes the entry whose key fits. Both are found by settings written into `endpoint.yaml`, which the container reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from handler.artifacts.confinement import confined_all
+from handler.artifacts.layout import MANIFESTS
+from handler.config.files import LMI_FILE, MODEL_FILE
+from handler.errors import SettingError
+from model_packaging.package.item import Item, LocalFile, Made
+from model_packaging.package.selection import select
+from model_packaging.package.sources import items
+
+MODEL_DIRECTORY = "/opt/ml/model"
+COMPILED, STORE, CODE = "compiled", "artifacts", "code"
+OURS = (COMPILED, STORE, CODE)
+GRAPHS = ("neuron_config.json", "model.pt")
+
+
+@dataclass(frozen=True, slots=True)
+class Ingredients:
+    """What a package is made of.
+
+    :param model: a folder, s3://bucket/prefix or a hub id.
+    :param artifacts: compiled graphs: a directory with `neuron_config.json` and `model.pt`, or an artifact store.
+    :param config: a settings document.
+    :param code: a folder with `inference.py` and what it imports.
+    :param revision: of the hub's repository.
+    """
+
+    model: str
+    artifacts: str | None = None
+    config: str | None = None
+    code: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """:param left: files of the model's folder that are not taken, with the reason."""
+
+    items: tuple[Item, ...]
+    left: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return sum(item.size for item in self.items)
+
+
+def assemble(given: Ingredients) -> Assembly:
+    """Every file of the package; nothing is copied yet, and but for settings nothing is read.
+
+    :raises SettingError: a part is missing, or is not what it is given as.
+    :raises UnsafePath: two files would have the same name.
+    """
+    model = {item.path: item for item in items(given.model, "MODEL", given.revision)}
+    packed = "endpoint-package.json" in model  # made by `pack`: taken as it is
+    chosen, left = (sorted(set(model) - {"endpoint-package.json"}), {}) if packed else select(model)
+    if not {"config.json", "params.json"} & set(chosen):
+        found = ", ".join(sorted(model)[:6])
+        raise SettingError("MODEL", f"{given.model} has no config.json (found: {found})", "Give a model's folder.")
+    files = [model[path] for path in chosen]
+    if not packed and (taken := sorted({path.partition("/")[0] for path in chosen} & set(OURS) - {CODE})):
+        raise SettingError("MODEL", f"it has a folder '{taken[0]}', which is the package's own", "Rename it.")
+    settings: dict[str, object] = {}
+    if given.artifacts:
+        graphs, settings = _graphs(given.artifacts)
+        files += graphs
+    if given.code:
+        files += _below(CODE, _code(given.code))
+    files = _with_settings(files, given.config, settings)
+    confined_all(item.path for item in files)
+    return Assembly(tuple(sorted(files, key=lambda item: item.path)), left)
+
+
+def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:
+    if artifacts.startswith("file://"):
+        artifacts = artifacts.removeprefix("file://")
+    found = items(artifacts, "--artifacts")
+    paths = {item.path for item in found}
+    if any(path.startswith(MANIFESTS) for path in paths):
+        kept = [item for item in found if item.path.startswith((MANIFESTS, "objects/", "pins/"))]
+        uri = f"file://{MODEL_DIRECTORY}/{STORE}"
+        return _below(STORE, kept), {"artifact_store": uri, "on_miss": "fail"}
+    if any(path.rpartition("/")[2] == GRAPHS[1] for path in paths) and GRAPHS[0] in paths:
+        return _below(COMPILED, found), {"compiled_artifacts": f"{MODEL_DIRECTORY}/{COMPILED}"}
+    problem = f"{artifacts} has neither {' and '.join(GRAPHS)} nor a store's {MANIFESTS}"
+    raise SettingError("--artifacts", problem, "Give what a compile wrote, or an artifact store.")
+
+
+def _code(folder: str) -> list[Item]:
+    found = {item.path: item for item in items(folder, "--code")}
+    chosen, _ = select(found)
+    return [found[path] for path in chosen]
+
+
+def _below(directory: str, found: Iterable[Item]) -> list[Item]:
+    return [replace(item, path=f"{directory}/{item.path}") for item in found]
+
+
+def _with_settings(files: list[Item], config: str | None, more: Mapping[str, object]) -> list[Item]:
+    """`endpoint.yaml` as given, or as it lies beside the model, with what the package itself decides added."""
+    if not config and not more:
+        return files
+    beside = next((item for item in files if item.path == MODEL_FILE), None)
+    if config and any(item.path == LMI_FILE for item in files):
+        raise SettingError("--config", f"the model brings its own {LMI_FILE}", "Leave one of them out.")
+    document = _document(config) if config else _document(_local(beside)) if beside else {}
+    for name, value in more.items():
+        if document.get(name, value) != value:
+            problem = f"it sets {name} to {document[name]!r}, and the package has its own"
+            raise SettingError("--config", problem, f"Leave out {name}, or --artifacts.")
+    import yaml
+
+    body = yaml.safe_dump({**document, **more}, sort_keys=False, width=120).encode()
+    return [item for item in files if item is not beside] + [Item(MODEL_FILE, len(body), Made(body))]
+
+
+def _local(item: Item) -> str:
+    if not isinstance(item.origin, LocalFile):
+        raise SettingError("--config", f"the model's {MODEL_FILE} is in S3", "Give the settings with --config.")
+    return str(item.origin.path)
+
+
+def _document(location: str) -> dict[str, object]:
+    """:raises SettingError: the settings cannot be read, or name what no endpoint has."""
+    from handler.config.document import parse
+    from handler.config.fetch import fetch
+    from handler.config.load import load
+
+    load({"ENDPOINT_CONFIG": location})
+    body = fetch(location)
+    assert body is not None
+    return dict(parse(body, location))

@@ -1,0 +1,55 @@
+"""Where a package goes, from what was typed; and the way of an archive, which is one object."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from handler.artifacts.digest import file_entry
+from handler.artifacts.errors import NotFound
+from handler.artifacts.s3_errors import translated
+from handler.errors import SettingError
+from handler.model.s3 import split
+from model_packaging.package import multipart
+from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.opened import open_package
+from model_packaging.package.push import DIGEST, Pushed, Target
+
+
+def target_of(destination: str, kms_key: str | None, replaces: bool) -> Target:
+    """:raises SettingError: it is no S3 URI, or the bucket as a whole."""
+    from handler.artifacts.s3_objects import make_client
+
+    if not destination.startswith("s3://"):
+        raise SettingError("DESTINATION", f"'{destination}' is not in S3", "Write s3://bucket/prefix/.")
+    bucket, prefix = split(destination, "DESTINATION")
+    if not prefix:
+        raise SettingError("DESTINATION", "a whole bucket is no place for a package", "Write s3://bucket/prefix/.")
+    return Target(make_client(), bucket, prefix, kms_key, replaces)
+
+
+def push_archive(
+    archive: Path, destination: str, target: Target, listener: Listener = unheard, *, dry_run: bool = False
+) -> Pushed:
+    """Uploads a `model.tar.gz` that `pack` made, unless the object is there with the same digest.
+
+    :raises InvalidPackage: it is none; what somebody else packed may hold links or tokens.
+    """
+    open_package(str(archive))
+    entry = file_entry(archive, archive.name)
+    place = replace(target.destination("", entry.digest), key=target.prefix.rstrip("/"))
+    counter = Counter(entry.size, listener)
+    try:
+        with translated(destination, "s3:GetObject"):
+            head = place.client.head_object(Bucket=place.bucket, Key=place.key)
+        if head.get("Metadata", {}).get(DIGEST) == entry.digest:
+            counter.add(entry.size)
+            return Pushed(files=1, kept=entry.size)
+        if not target.replace:
+            raise SettingError("DESTINATION", f"{destination} is another archive", "Give another key, or --replace.")
+    except NotFound:
+        pass
+    if dry_run:
+        return Pushed(files=1)
+    sent = multipart.upload(archive, place, counter.add)
+    return Pushed(files=1, sent=sent.sent, kept=sent.kept)

@@ -1,0 +1,63 @@
+"""Reads every file of a package once: its digests are taken and secrets are looked for in the same pass."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from handler.artifacts.digest import entry_of
+from handler.artifacts.errors import ChangedFile
+from handler.artifacts.manifest import FileEntry
+from model_packaging.package.item import Item
+from model_packaging.package.manifest import PackageManifest
+from model_packaging.package.secret_scan import scanned
+
+AT_ONCE = 4
+Listener = Callable[[int, int], None]
+
+
+def unheard(done: int, total: int) -> None:
+    """For those who do not listen."""
+
+
+class Counter:
+    """Bytes done of bytes in all, counted by several threads."""
+
+    def __init__(self, total: int, listener: Listener) -> None:
+        self._done, self._total, self._listener, self._lock = 0, total, listener, threading.Lock()
+        listener(0, total)
+
+    def add(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            self._listener(self._done, self._total)
+
+
+def digest_all(items: Iterable[Item], known: tuple[bytes, ...] = (), listener: Listener = unheard) -> PackageManifest:
+    """The manifest of these files.
+
+    :param known: secrets of this process (`known_secrets`).
+    :raises SecretFound: a file holds a token. :raises ChangedFile: it has another size than when it was listed.
+    """
+    found = tuple(items)
+    counter = Counter(sum(item.size for item in found), listener)
+
+    def entry(item: Item) -> FileEntry:
+        made = entry_of(_counted(scanned(item.origin.chunks(), item.path, known), counter), item.path)
+        if made.size != item.size:
+            raise ChangedFile(item.path)
+        return made
+
+    pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), thread_name_prefix="digest")
+    try:
+        return PackageManifest(tuple(pool.map(entry, found)))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _counted(chunks: Iterable[bytes], counter: Counter) -> Iterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+        counter.add(len(chunk))

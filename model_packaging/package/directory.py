@@ -1,0 +1,54 @@
+"""Writes a package into a folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from handler.errors import SettingError
+from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.item import Item, LocalFile
+from model_packaging.package.manifest import NAME, PackageManifest, written
+
+
+def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: Listener = unheard) -> None:
+    """Local files are linked where the file system can, so that 140 GB of weights are not written a second time;
+    so a file that is changed in place later changes in both (`verify` notices).
+
+    :raises SettingError: the target is there already, or the disk is too small.
+    """
+    require_absent(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    counter = Counter(manifest.size, listener)
+    try:
+        for item in items:
+            place = fresh / item.path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _place(item, place)
+            counter.add(item.size)
+        (fresh / NAME).write_bytes(written(manifest))
+        fresh.chmod(0o755)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def require_absent(target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise SettingError("--to", f"{target} exists already", "Remove it, or give another place.")
+
+
+def _place(item: Item, place: Path) -> None:
+    if isinstance(item.origin, LocalFile):
+        try:
+            os.link(item.origin.path, place)
+            return
+        except OSError:
+            pass  # another file system
+    with open(place, "xb") as file:
+        for chunk in item.origin.chunks():
+            file.write(chunk)

@@ -1,0 +1,135 @@
+"""Uploads one large file in parts, and goes on where an earlier upload of the same file was cut off.
+
+boto3's own transfer manager aborts what it cannot finish. Here the parts stay in S3 (a bucket should have a rule that
+expires unfinished uploads), and the next attempt sends only those whose bytes S3 does not have: told by the part's
+MD5, or by its CRC32 where a KMS key makes the ETag something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from handler.artifacts.s3_errors import translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+
+MIB = 1024 * 1024
+PART = 32 * MIB
+MOST_PARTS = 10_000
+AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """:param more: further members of CreateMultipartUpload and PutObject: encryption, metadata."""
+
+    client: S3Client
+    bucket: str
+    key: str
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+
+@dataclass(slots=True)
+class Uploaded:
+    """Bytes of one upload. `kept` were in S3 already, from an earlier attempt."""
+
+    sent: int = 0
+    kept: int = 0
+
+
+def part_size(size: int) -> int:
+    """Bytes of a part: PART, or as much more as S3's limit of parts asks for."""
+    least = -(-size // MOST_PARTS)
+    return max(PART, -(-least // MIB) * MIB)
+
+
+def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | None = None) -> Uploaded:
+    """The object appears whole, when the last part is there.
+
+    :param add: told the bytes of each part that is in S3.
+    :raises ArtifactError: S3 refused or broke off; what is there stays for the next attempt.
+    """
+    size = path.stat().st_size
+    each = part or part_size(size)
+    count = max(1, -(-size // each))
+    with translated(to.uri, "s3:PutObject"):
+        upload_id, present = _unfinished(to, each, size)
+    if upload_id is None:
+        with translated(to.uri, "s3:PutObject"):
+            begun = to.client.create_multipart_upload(
+                Bucket=to.bucket, Key=to.key, ChecksumAlgorithm="CRC32", **to.more
+            )
+        upload_id = begun["UploadId"]
+    result, lock = Uploaded(), threading.Lock()
+
+    def send(number: int) -> CompletedPartTypeDef:
+        body = _read(path, (number - 1) * each, each)
+        crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        known = present.get(number)
+        there = known is not None and _same(known, body, crc)
+        if not there:
+            with translated(to.uri, "s3:PutObject"):
+                known = to.client.upload_part(
+                    Bucket=to.bucket, Key=to.key, UploadId=upload_id, PartNumber=number, Body=body, ChecksumCRC32=crc
+                )
+        assert known is not None
+        with lock:
+            result.kept += len(body) if there else 0
+            result.sent += 0 if there else len(body)
+        add(len(body))
+        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
+
+    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload")
+    try:
+        parts = list(pool.map(send, range(1, count + 1)))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    with translated(to.uri, "s3:PutObject"):
+        to.client.complete_multipart_upload(
+            Bucket=to.bucket, Key=to.key, UploadId=upload_id, MultipartUpload={"Parts": parts}
+        )
+    return result
+
+
+def _unfinished(to: Destination, each: int, size: int) -> tuple[str | None, dict[int, Any]]:
+    """The latest unfinished upload of this key with parts of this size, and its parts by number."""
+    pages = to.client.get_paginator("list_multipart_uploads").paginate(Bucket=to.bucket, Prefix=to.key)
+    found = [one for page in pages for one in page.get("Uploads", []) if one["Key"] == to.key]
+    for one in sorted(found, key=lambda one: one["Initiated"], reverse=True):
+        listed = to.client.get_paginator("list_parts").paginate(Bucket=to.bucket, Key=to.key, UploadId=one["UploadId"])
+        parts = {part["PartNumber"]: part for page in listed for part in page.get("Parts", [])}
+        last = -(-size // each)
+        if all(part["Size"] == each or number == last for number, part in parts.items()):
+            return one["UploadId"], parts
+    return None, {}
+
+
+def _same(part: Mapping[str, Any], body: bytes, crc: str) -> bool:
+    if part["Size"] != len(body):
+        return False
+    return part["ETag"].strip('"') == hashlib.md5(body, usedforsecurity=False).hexdigest() or (
+        part.get("ChecksumCRC32") == crc
+    )
+
+
+def _read(path: Path, start: int, length: int) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        taken = bytearray()
+        while len(taken) < length and (chunk := file.read(length - len(taken))):
+            taken += chunk
+        return bytes(taken)

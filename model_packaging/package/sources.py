@@ -1,0 +1,94 @@
+"""The files of a folder, an S3 prefix or a hub's repository, as items."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from handler.errors import SettingError
+from model_packaging.package.item import Item, LocalFile, S3File
+
+# What a first look at a repository fetches; the older weight formats only where it has no safetensors.
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken")
+HUB_OLDER = ("*.bin",)
+
+
+def items(source: str, what: str, revision: str | None = None) -> list[Item]:
+    """Every file of a source, with paths relative to it.
+
+    :param source: a folder, s3://bucket/prefix, or a hub id `org/name`.
+    :param what: what it is given as, for errors: `MODEL`, `--artifacts`.
+    :param revision: of a hub's repository.
+    :raises SettingError: there is no such thing, it is empty, or it holds links that lead out of it.
+    """
+    if source.startswith("s3://"):
+        found = _of_s3(source, what)
+    elif Path(source).is_dir():
+        found = list(_of_folder(Path(source), what))
+    elif "://" in source or source.count("/") != 1 or source.startswith((".", "/", "~")):
+        raise SettingError(what, f"there is no folder {source}", "Give a folder, s3://bucket/prefix or a hub id.")
+    else:
+        found = list(_of_folder(hub_snapshot(source, revision, what), what))
+    if not found:
+        raise SettingError(what, f"{source} has no files", "Give one that has.")
+    return found
+
+
+def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
+    """A hub repository's files on this machine, fetched unless they are. The token is the hub client's own affair."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError:
+        mend = "pip install huggingface_hub, or give a folder."
+        raise SettingError(what, f"'{name}' is a hub id, and the hub's client is not installed", mend) from None
+    try:
+        found = Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
+        if not any(found.glob("*.safetensors")):
+            found = Path(snapshot_download(name, revision=revision, allow_patterns=[*HUB_FILES, *HUB_OLDER]))
+    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        mend = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
+        raise SettingError(what, f"'{name}' cannot be fetched from the hub ({reason})", mend) from error
+    return found
+
+
+def _of_folder(folder: Path, what: str) -> Iterator[Item]:
+    """Links are followed to files within the folder, or within the hub client's cache that it is part of."""
+    within = [folder.resolve()]
+    if folder.parent.name == "snapshots":
+        within.append(folder.parent.parent.resolve() / "blobs")
+    for directory, names, files in os.walk(folder):
+        for name in sorted(files):
+            path = Path(directory, name)
+            real = path.resolve()
+            if path.is_symlink() and not any(real.is_relative_to(place) for place in within):
+                problem = f"{path} is a link that leads out of the folder"
+                raise SettingError(what, problem, "Put the file there instead.")
+            if not real.is_file():
+                raise SettingError(what, f"{path} is no plain file", "Remove it.")
+            yield Item(path.relative_to(folder).as_posix(), real.stat().st_size, LocalFile(real))
+        for name in sorted(names):
+            if Path(directory, name).is_symlink():
+                problem = f"{Path(directory, name)} is a link to a folder"
+                raise SettingError(what, problem, "Put the folder itself there.")
+
+
+def _of_s3(uri: str, what: str) -> list[Item]:
+    from handler.artifacts.confinement import confined
+    from handler.artifacts.s3_errors import translated
+    from handler.artifacts.s3_objects import make_client
+    from handler.model.s3 import split
+
+    bucket, prefix = split(uri, what)
+    client = make_client()
+    found = []
+    with translated(uri, "s3:ListBucket"):
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for entry in page.get("Contents", []):
+                relative = entry["Key"].removeprefix(prefix)
+                if relative and not relative.endswith("/"):
+                    origin = S3File(client, bucket, entry["Key"], entry["ETag"])
+                    found.append(Item(confined(relative), entry["Size"], origin))
+    return found

@@ -1,0 +1,190 @@
+"""The client against SageMaker's protocol, cut at random, with a container that does what a test says."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from gateway_process import GatewayProcess
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_container import Exchange, ScriptedContainer
+
+from model_packaging.cli import main
+from model_packaging.client import EndpointClient, InvocationFailed, StreamCut, events, text_of
+
+TEXT = "Grüße, 世界 🚀\n\ndata: not an event"
+CHAT = {"messages": [{"role": "user", "content": "x"}]}
+ERROR = {
+    "message": "max_tokens is too large. Use 512.",
+    "type": "invalid_request_error",
+    "param": "max_tokens",
+    "code": "x",
+}
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[ScriptedContainer]:
+    made = ScriptedContainer()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def gateway(container: ScriptedContainer) -> Iterator[GatewayProcess]:
+    made = GatewayProcess(container.url, "--cut-parts", "random")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(gateway: GatewayProcess) -> EndpointClient:
+    return EndpointClient("sample", runtime=gateway.runtime)
+
+
+def event(document: Any, end: bytes = b"\n\n") -> bytes:
+    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + end
+
+
+def chunk(text: str) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"content": text}}]}
+
+
+def streams(container: ScriptedContainer, *frames: bytes, broken: bool = False) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+
+    def script(exchange: Exchange) -> None:
+        seen.update(json.loads(exchange.body))
+        exchange.begin({"Content-Type": "text/event-stream"})
+        for frame in frames:
+            exchange.send(frame)
+        exchange.break_off() if broken else exchange.end()
+
+    container.script = script
+    return seen
+
+
+def refuses(container: ScriptedContainer, status: int, body: bytes) -> None:
+    container.script = lambda exchange: exchange.reply(body, status, {"Content-Type": "application/json"})
+
+
+def test_text_is_whole_however_it_is_cut(container: ScriptedContainer, client: EndpointClient) -> None:
+    seen = streams(container, *(event(chunk(letter)) for letter in TEXT), b"data: [DONE]\n\n")
+    for _ in range(5):
+        assert "".join(client.text(CHAT)) == TEXT
+    assert seen == {**CHAT, "stream": True}
+
+
+def test_tokens_of_tgi_end_without_a_mark(container: ScriptedContainer, client: EndpointClient) -> None:
+    first = {"index": 1, "token": {"text": "né", "special": False}, "generated_text": None}
+    last = {"index": 2, "token": {"text": "e", "special": False}, "generated_text": "née", "details": None}
+    streams(container, event(first), event(last))
+    assert "".join(client.text({"inputs": "x"})) == "née"
+    streams(container, event(first))
+    with pytest.raises(StreamCut, match="without its end mark"):
+        list(client.text({"inputs": "x"}))
+
+
+def _take(client: EndpointClient, got: list[str]) -> None:
+    for text in client.text(CHAT):
+        got.append(text)
+
+
+def test_an_error_within_a_stream_comes_after_its_text(container: ScriptedContainer, client: EndpointClient) -> None:
+    streams(container, event(chunk("half ")), event({"error": ERROR}))
+    got: list[str] = []
+    with pytest.raises(InvocationFailed, match="too large") as caught:
+        _take(client, got)
+    assert got == ["half "]
+    assert caught.value.error == ERROR
+    assert not isinstance(caught.value, StreamCut)
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_stream_that_stops_is_no_answer(container: ScriptedContainer, client: EndpointClient, broken: bool) -> None:
+    streams(container, event(chunk("half")), broken=broken)
+    got: list[str] = []
+    with pytest.raises(StreamCut):
+        _take(client, got)
+    assert got == ["half"]
+
+
+def test_the_containers_own_error(container: ScriptedContainer, client: EndpointClient) -> None:
+    refuses(container, 400, json.dumps({"error": ERROR}).encode())
+    for ask in (client.invoke, lambda body: list(client.stream(body))):
+        with pytest.raises(InvocationFailed) as caught:
+            ask(CHAT)
+        assert (caught.value.status, caught.value.error) == (400, ERROR)
+        assert str(caught.value) == ERROR["message"]
+        assert "log-group" in caught.value.log
+
+
+def test_an_error_that_is_no_json(container: ScriptedContainer, client: EndpointClient) -> None:
+    refuses(container, 502, b"<html>bad gateway")
+    with pytest.raises(InvocationFailed, match="<html>bad gateway") as caught:
+        client.invoke(CHAT)
+    assert caught.value.status == 502
+
+
+def test_sagemakers_own_errors_stay_boto3s(gateway: GatewayProcess) -> None:
+    with pytest.raises(gateway.runtime.exceptions.ClientError, match="Endpoint nowhere"):
+        EndpointClient("nowhere", runtime=gateway.runtime).invoke(CHAT)
+
+
+@given(
+    st.lists(st.text(max_size=12), max_size=8),
+    st.randoms(use_true_random=False),
+    st.sampled_from([b"\n\n", b"\r\n\r\n"]),
+)
+def test_events_do_not_depend_on_the_cuts(texts: list[str], rng: random.Random, end: bytes) -> None:
+    whole = b": a comment" + end + b"".join(event(chunk(text), end) for text in texts)
+    parts = []
+    while whole:
+        size = rng.randint(1, 9)
+        parts.append(whole[:size])
+        whole = whole[size:]
+    assert [text_of(json.loads(data)) for data in events(parts)] == texts
+
+
+def invoked(gateway: GatewayProcess, *words: str, **more: Any) -> Any:
+    environ = {
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": gateway.url,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    return CliRunner().invoke(main, ["invoke", "sample", *words], env=environ, catch_exceptions=False, **more)
+
+
+def test_the_command_prints_the_text_as_it_comes(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    seen = streams(container, *(event(chunk(letter)) for letter in TEXT), b"data: [DONE]\n\n")
+    result = invoked(gateway, "What?", "--system", "Be short.", "--temperature", "0")
+    assert (result.exit_code, result.stdout) == (0, TEXT + "\n")
+    assert seen["messages"][0] == {"role": "system", "content": "Be short."}
+    assert (seen["temperature"], seen["max_tokens"]) == (0, 512)
+
+
+def test_the_command_takes_a_whole_request_and_prints_json(
+    container: ScriptedContainer, gateway: GatewayProcess
+) -> None:
+    reply = {"choices": [{"index": 0, "message": {"content": "ja"}}]}
+    container.script = lambda exchange: exchange.reply(json.dumps(reply).encode())
+    result = invoked(gateway, "--body", "-", "--no-stream", "--json", input=json.dumps(CHAT))
+    assert (result.exit_code, json.loads(result.stdout)) == (0, reply)
+
+
+def test_the_command_exits_4_with_the_containers_error(container: ScriptedContainer, gateway: GatewayProcess) -> None:
+    refuses(container, 400, json.dumps({"error": ERROR}).encode())
+    result = invoked(gateway, "What?")
+    assert result.exit_code == 4
+    assert "error (400): max_tokens is too large. Use 512." in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("words", [(), ("x", "--body", "-"), ("--body", "/nowhere")])
+def test_the_command_refuses_half_a_request(gateway: GatewayProcess, words: tuple[str, ...]) -> None:
+    assert invoked(gateway, *words).exit_code == 2

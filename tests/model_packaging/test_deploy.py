@@ -1,0 +1,302 @@
+"""Deployments against SageMaker's own service model: every call validated, every interruption survived."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_aws import FakeAws, Switchboard
+
+from handler.errors import SettingError
+from model_packaging.deployment.apply import Application
+from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.errors import DeploymentFailed, NotOurs, StillGoing
+from model_packaging.deployment.limits import Limits
+from model_packaging.deployment.removal import Removal
+from model_packaging.deployment.request import Deployment, Network, Scaling
+from model_packaging.deployment.resources import TAG, resources
+from model_packaging.deployment.role import role_arn
+from model_packaging.deployment.watch import Pace
+
+GOLDEN = Path(__file__).parent / "golden"
+ROLE = "arn:aws:iam::123456789012:role/endpoint"
+TRUST = {"Statement": [{"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}}]}
+
+PLAIN: dict[str, Any] = {
+    "name": "chat",
+    "image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1",
+    "role": ROLE,
+    "instance": "ml.inf2.48xlarge",
+    "limits": Limits(600, 1800, 128),
+    "model": "s3://bucket/models/one",
+    "environment": {"ENDPOINT_INSTANCE": "ml.inf2.48xlarge"},
+    "ami": "al2-ami-sagemaker-inference-neuron-2",
+}
+# name -> what differs from PLAIN. Together they make every call that a deployment can make.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "scaled": {"instances": 2, "scaling": Scaling(2, 6, 8.0), "alarm_topic": "arn:aws:sns:us-east-1:123456789012:x"},
+    "component": {
+        "component": True,
+        "instance": "ml.trn2.48xlarge",
+        "limits": Limits(600, 1800, None),
+        "scaling": Scaling(0, 4, 16.0),
+        "network": Network(("subnet-1", "subnet-2"), ("sg-1",)),
+        "kms_key": "arn:aws:kms:us-east-1:123456789012:key/x",
+        "tags": {"team": "search"},
+    },
+    "async": {"async_output": "s3://bucket/out/", "model": "s3://bucket/model.tar.gz", "scaling": Scaling(0, 2, 5.0)},
+}
+
+
+@pytest.fixture(scope="module")
+def switchboard() -> Switchboard:
+    return Switchboard()
+
+
+@pytest.fixture
+def fake(switchboard: Switchboard) -> FakeAws:
+    switchboard.fake = FakeAws()
+    return switchboard.fake
+
+
+@pytest.fixture(scope="module")
+def aws(switchboard: Switchboard) -> Aws:
+    return Aws(session=switchboard.session)
+
+
+def pace(longest: float = 1000.0) -> Pace:
+    now = iter(range(10**9))
+    return Pace(poll=1, longest=longest, sleep=lambda seconds: None, clock=lambda: float(next(now)))
+
+
+def wanted(variant: str, **more: Any) -> Deployment:
+    return Deployment(**{**PLAIN, **VARIANTS[variant], **more})
+
+
+def deploy(aws: Aws, what: Deployment) -> list[str]:
+    told: list[str] = []
+    Application(aws, resources(what), told.append, pace()).run()
+    return told
+
+
+def remove(aws: Aws, name: str = "chat") -> list[str]:
+    return Removal(aws, name).run(lambda line: None, pace())
+
+
+def strangers(fake: FakeAws) -> None:
+    """What a careless deletion would take: similar names, no tag, or the tag of another deployment."""
+    other = [{"Key": TAG, "Value": "chat-2"}]
+    for name, tags in (("chat-2", other), ("my-chat", []), ("chat-old", [])):
+        fake.sagemaker_CreateModel(name, tags, ExecutionRoleArn=ROLE)
+        fake.sagemaker_CreateEndpointConfig(name, tags, ProductionVariants=[{"VariantName": "x", "ModelName": name}])
+        fake.sagemaker_CreateEndpoint(name, name, tags)
+        fake.things["endpoint"][name]["moves"] = ["InService"]
+        fake.cloudwatch_PutMetricAlarm(f"{name}-errors", Tags=tags)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_whole_run_is_as_recorded(fake: FakeAws, aws: Aws, variant: str) -> None:
+    """UPDATE_GOLDEN=1 writes the files anew; what changed is then read in the diff."""
+    deploy(aws, wanted(variant))
+    remove(aws)
+    seen = [
+        {"call": f"{service}.{operation}", **({"with": members} if members else {})}
+        for service, operation, members in fake.calls
+        if operation != "FilterLogEvents"  # its start time is now
+    ]
+    text = json.dumps(seen, indent=1, sort_keys=True) + "\n"
+    path = GOLDEN / f"deploy-{variant}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_nothing_captures_data(fake: FakeAws, aws: Aws) -> None:
+    for variant in VARIANTS:
+        assert "DataCapture" not in json.dumps(resources(wanted(variant)).config)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_same_again_creates_nothing(fake: FakeAws, aws: Aws, variant: str) -> None:
+    deploy(aws, wanted(variant))
+    state, before = fake.state(), len(fake.calls)
+    deploy(aws, wanted(variant))
+    assert fake.state() == state
+    changing = {
+        operation for _, operation, _ in fake.calls[before:] if operation.startswith(("Create", "Update", "Delete"))
+    }
+    assert changing == set()
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["before the call", "after it took effect"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_interrupted_at_every_call_a_second_run_finishes(
+    switchboard: Switchboard, aws: Aws, variant: str, lost: bool
+) -> None:
+    def fresh() -> FakeAws:
+        switchboard.fake = FakeAws()
+        strangers(switchboard.fake)
+        return switchboard.fake
+
+    whole = fresh()
+    alone = whole.state()
+    deploy(aws, wanted(variant))
+    there, calls = whole.state(), len(whole.calls)
+    remove(aws)
+    assert whole.state() == alone
+    for number in range(len(whole.calls)):
+        fake = fresh()
+        fake.interrupt, fake.lost = number, lost
+        _until_done(lambda: deploy(aws, wanted(variant)), number < calls)
+        assert fake.state() == there, f"interrupted at call {number}: {whole.calls[number][1]}"
+        _until_done(lambda: remove(aws), number >= calls)
+        assert fake.state() == alone, f"interrupted at call {number}: {whole.calls[number][1]}"
+
+
+def _until_done(run: Callable[[], object], interrupted: bool) -> None:
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    run()
+
+
+def test_delete_after_half_a_deployment_leaves_nothing(switchboard: Switchboard, aws: Aws) -> None:
+    for number in range(25):
+        fake = switchboard.fake = FakeAws()
+        fake.interrupt, fake.lost = number, True
+        with pytest.raises(KeyboardInterrupt):
+            deploy(aws, wanted("component"))
+        remove(aws)
+        assert fake.state() == FakeAws().state(), number
+
+
+def test_a_change_is_an_update_and_its_leftovers_are_deleted(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("scaled"))
+    deploy(aws, wanted("scaled", image="other:2"))
+    updates = [members for _, operation, members in fake.calls if operation == "UpdateEndpoint"]
+    assert len(updates) == 1
+    assert updates[0]["RetainAllVariantProperties"] is True  # auto scaling decides how many there are
+    assert updates[0]["DeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 1
+    assert len(fake.things["model"]) == 2
+    remove(aws)
+    assert fake.state() == FakeAws().state()
+
+
+def test_a_component_is_updated_in_place(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("component"))
+    deploy(aws, wanted("component", model="s3://bucket/models/two"))
+    assert [operation for _, operation, _ in fake.calls].count("UpdateInferenceComponent") == 1
+    assert [operation for _, operation, _ in fake.calls].count("CreateEndpoint") == 1
+
+
+def test_what_somebody_else_made_is_not_touched(fake: FakeAws, aws: Aws) -> None:
+    fake.sagemaker_CreateModel("m", [], ExecutionRoleArn=ROLE)
+    fake.sagemaker_CreateEndpointConfig("c", [], ProductionVariants=[{"ModelName": "m"}])
+    fake.sagemaker_CreateEndpoint("chat", "c", [])
+    with pytest.raises(NotOurs, match="endpoint chat without the tag"):
+        deploy(aws, wanted("plain"))
+    assert "UpdateEndpoint" not in [operation for _, operation, _ in fake.calls]
+    assert all(not line.startswith("endpoint ") for line in Removal(aws, "chat").owned().endpoints)
+
+
+def test_a_failure_is_explained_by_the_containers_own_words(fake: FakeAws, aws: Aws) -> None:
+    fake.fails = "The primary container for production variant AllTraffic did not pass the ping health check."
+    fake.log = [
+        "[   0.4 s] listening on port 8080; GET /ping tells the stage",
+        "INFO something",
+        "[  61.0 s] failed: The model needs 40 GiB of each core and 16 are there. Raise tensor_parallel_size.",
+    ]
+    with pytest.raises(DeploymentFailed) as caught:
+        deploy(aws, wanted("plain"))
+    assert caught.value.diagnosis is not None
+    assert "Raise tensor_parallel_size" in caught.value.diagnosis.cause
+    assert "did not pass the ping" in caught.value.message
+
+
+def test_a_failed_start_is_replaced_by_the_next(fake: FakeAws, aws: Aws) -> None:
+    fake.fails = "Failed to pull the image"
+    with pytest.raises(DeploymentFailed, match="image cannot be pulled"):
+        deploy(aws, wanted("plain"))
+    fake.fails = ""
+    deploy(aws, wanted("plain"))
+    assert [operation for _, operation, _ in fake.calls].count("DeleteEndpoint") == 1
+    assert fake.things["endpoint"]["chat"]["moves"] == ["InService"]
+
+
+def test_an_update_that_was_rolled_back_is_no_success(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("plain"))
+    fake.fails = "Insufficient capacity"
+    with pytest.raises(DeploymentFailed, match="update of endpoint chat failed: Insufficient capacity"):
+        deploy(aws, wanted("plain", image="other:2"))
+
+
+def test_the_stage_of_the_container_is_told_while_waiting(fake: FakeAws, aws: Aws) -> None:
+    fake.log = ["[   9.0 s] fetch model: 8.4 s", "noise"]
+    assert "endpoint chat: Creating; the container: fetch model: 8.4 s (at 9.0 s)" in deploy(aws, wanted("plain"))
+
+
+def test_a_wait_ends(fake: FakeAws, aws: Aws) -> None:
+    application = Application(aws, resources(wanted("plain")), lambda line: None, pace(longest=2))
+    fake.sagemaker_CreateEndpoint = lambda EndpointName, EndpointConfigName, Tags: {  # type: ignore[method-assign]
+        "EndpointArn": fake._add(
+            "endpoint", EndpointName, {"EndpointConfigName": EndpointConfigName, "moves": ["Creating"]}, Tags
+        )
+    }
+    with pytest.raises(StillGoing, match="Run the same command again"):
+        application.run()
+
+
+def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> None:
+    from fake_aws import THEN
+
+    def role(name: str, trust: Any) -> dict[str, Any]:
+        return {
+            "RoleName": name,
+            "Path": "/",
+            "RoleId": "AROAXXXXXXXXXXXXXXXX",
+            "CreateDate": THEN,
+            "Arn": f"arn:aws:iam::123456789012:role/{name}",
+            "AssumeRolePolicyDocument": json.dumps(trust),
+        }
+
+    assert role_arn(aws, ROLE) == ROLE
+    with pytest.raises(SettingError, match="no role"):
+        role_arn(aws, None)
+    fake.roles = [
+        role("lambda", {"Statement": [{"Principal": {"Service": "lambda.amazonaws.com"}}]}),
+        role("sm", TRUST),
+    ]
+    assert role_arn(aws, None) == "arn:aws:iam::123456789012:role/sm"
+    assert role_arn(aws, "lambda").endswith("role/lambda")
+    fake.roles.append(role("sm-2", TRUST))
+    with pytest.raises(SettingError, match="2 roles trust"):
+        role_arn(aws, None)
+    fake.caller = "arn:aws:sts::123456789012:assumed-role/sm-2/notebook"
+    assert role_arn(aws, None) == "arn:aws:iam::123456789012:role/sm-2"
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"name": "a_b"}, "NAME"),
+        ({"name": "x" * 49}, "NAME"),
+        ({"environment": {"A": "x" * 1025}}, "A"),
+        ({"environment": {f"A{i}": "x" for i in range(101)}}, "--env-file"),
+        ({"environment": {f"A{i}": "x" * 1000 for i in range(40)}}, "--env-file"),
+        ({"scaling": Scaling(0, 2, 1.0)}, "--min"),
+        ({"scaling": Scaling(3, 2, 1.0)}, "--min"),
+        ({"scaling": Scaling(1, 2, 0.0)}, "--concurrency"),
+        ({"network": Network(("subnet-1",), ())}, "--subnet"),
+        ({"network": Network(isolation=True), "environment": {"ENDPOINT_MODEL": "s3://b/x"}}, "--isolated"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused(change: dict[str, Any], setting: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        wanted("plain", **change)
+    assert caught.value.param == setting

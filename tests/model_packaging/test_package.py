@@ -1,0 +1,254 @@
+"""Packages: put together, written, read again, and refused where they hold what they must not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from handler.artifacts.archive import unpack
+from handler.artifacts.publication import Ingredients
+from handler.artifacts.store import Store
+from handler.config.load import load
+from model_packaging.cli import main
+
+ROOT = Path(__file__).parents[2]
+HUB_TOKEN = "hf_" + "aB3dE5gH7j" * 3 + "kLmN"
+PACK_TWICE = "from model_packaging.cli import main; main()"
+
+
+def run(*words: str | Path, **environ: str) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200", **environ})
+
+
+def told(*words: str | Path) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_folder_becomes_a_package(model: Path, tmp_path: Path) -> None:
+    (model / "pytorch_model.bin").write_bytes(b"the weights again")
+    (model / ".git").mkdir()
+    (model / ".git" / "config").write_text("x")
+    (model / "chat_template.jinja").write_text("{{ x }}")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "inference.py").write_text("def model_fn(): ...\n")
+    (tmp_path / "settings.toml").write_text("max_num_seqs = 4\n")
+    made = told(
+        "pack", model, "--to", tmp_path / "out", "--code", tmp_path / "code", "--config", tmp_path / "settings.toml"
+    )
+    names = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert names == [
+        "chat_template.jinja",
+        "code/inference.py",
+        "config.json",
+        "endpoint-package.json",
+        "endpoint.yaml",
+        "model.safetensors",
+        "tokenizer.json",
+    ]
+    assert set(made["left_out"]) == {"pytorch_model.bin", ".git/config"}
+    assert load({}, model=str(tmp_path / "out")).max_num_seqs == 4
+    assert run("verify", tmp_path / "out").exit_code == 0
+
+
+def test_weights_without_safetensors_are_taken(model: Path, tmp_path: Path) -> None:
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    assert told("pack", model, "--to", tmp_path / "out")["left_out"] == {}
+
+
+def test_a_dry_run_makes_nothing(model: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert "Would pack 3 files" in run("pack", model, "--to", tmp_path / "out", "--dry-run").stdout
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_compiled_directory_is_found_by_the_endpoint(model: Path, tmp_path: Path) -> None:
+    compiled = tmp_path / "compiled"
+    compiled.mkdir()
+    (compiled / "neuron_config.json").write_text("{}")
+    (compiled / "model.pt").write_bytes(b"graph")
+    (model / "endpoint.yaml").write_text("max_num_seqs: 2\n")
+    told("pack", model, "--artifacts", compiled, "--to", tmp_path / "out")
+    settings = load({}, model=str(tmp_path / "out"), fetch=_as_mounted(tmp_path / "out"))
+    assert settings.compiled_artifacts == "/opt/ml/model/compiled"
+    assert settings.max_num_seqs == 2
+    assert told("inspect", tmp_path / "out")["graphs"] == ["compiled directory"]
+
+
+def test_a_stores_entries_are_found_in_the_package(model: Path, tmp_path: Path) -> None:
+    store = Store.open(f"file://{tmp_path}/store")
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "model.pt").write_bytes(b"graph")
+    store.publish(tmp_path / "graph", Ingredients("ab" * 32, "graph", {"tensor_parallel_size": 2}))
+    told("pack", model, "--artifacts", f"file://{tmp_path}/store", "--to", tmp_path / "out")
+    settings = load({}, model=str(tmp_path / "out"))
+    assert settings.artifact_store == "file:///opt/ml/model/artifacts"
+    assert settings.on_miss == "fail"
+    assert Store.open(f"file://{tmp_path}/out/artifacts").find("ab" * 32, "graph") is not None
+    assert told("inspect", tmp_path / "out")["graphs"] == [f"graph {'ab' * 32}"]
+
+
+def test_an_archive_has_the_same_bytes_wherever_it_is_packed(model: Path, tmp_path: Path) -> None:
+    told("pack", model, "--to", tmp_path / "a.tar.gz")
+    for path in model.iterdir():
+        os.utime(path, (1, 1))
+        path.chmod(0o600)
+    environ = {**os.environ, "TZ": "Asia/Tokyo", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PACK_TWICE, "pack", str(model), "--to", str(tmp_path / "b.tar.gz")]
+    subprocess.run(command, env=environ, check=True, capture_output=True)
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+
+
+def test_an_archive_is_plain_files_with_the_folders_content(model: Path, tmp_path: Path) -> None:
+    (model / "sub").mkdir()
+    (model / "sub" / ("n" * 150)).write_bytes(b"a long name")
+    (model / "link.json").symlink_to("config.json")
+    told("pack", model, "--to", tmp_path / "a.tar.gz")
+    with tarfile.open(tmp_path / "a.tar.gz") as tar:
+        assert all(member.isreg() for member in tar)
+    with (tmp_path / "a.tar.gz").open("rb") as stream:
+        unpack(stream, tmp_path / "unpacked", "a.tar.gz")
+    assert (tmp_path / "unpacked" / "link.json").read_bytes() == (model / "config.json").read_bytes()
+    assert (tmp_path / "unpacked" / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+    assert run("verify", tmp_path / "unpacked").exit_code == 0
+    assert run("verify", tmp_path / "a.tar.gz").exit_code == 0
+    assert told("inspect", tmp_path / "a.tar.gz")["model"]["architecture"] == "LlamaForCausalLM"
+
+
+def test_a_link_out_of_the_folder_is_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (model / "notes.txt").symlink_to(tmp_path / "secret")
+    result = run("pack", model, "--to", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "leads out of the folder" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("README.md", f"login with {HUB_TOKEN}!".encode()),
+        ("model.safetensors", b"\0" * (4 * 1024 * 1024 - 10) + HUB_TOKEN.encode() + b"\0" * 100),
+        ("endpoint.yaml", b"hf_token: not-even-a-real-one\n"),
+        ("code.py", b"key = 'AKIAABCDEFGHIJKLMNOP'\n"),
+        ("id.txt", b"-----BEGIN RSA PRIVATE KEY-----\n"),
+        ("other.txt", b"the shell's own value: 0123456789abcdef"),
+    ],
+)
+def test_a_token_never_ends_in_a_package(model: Path, tmp_path: Path, name: str, content: bytes) -> None:
+    (model / name).write_bytes(content)
+    for to in ("out", "out.tar.gz"):
+        result = run("pack", model, "--to", tmp_path / to, HF_TOKEN="0123456789abcdef")
+        assert result.exit_code == 1, result.output
+        assert name in result.stderr
+        assert not any(secret in result.output for secret in (HUB_TOKEN, "AKIAABCD", "0123456789abcdef", "not-even"))
+        assert not (tmp_path / to).exists()
+
+
+def test_what_only_looks_like_a_token_is_packed(model: Path, tmp_path: Path) -> None:
+    (model / "modeling.py").write_text("hf_pretrained_configuration_of_a_model_with_long_name = 1  # AKIA ASIA\n")
+    (model / "endpoint.yaml").write_text("max_num_seqs: 2\n# hf_token is set in the environment\n")
+    assert run("pack", model, "--to", tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("form", ["out", "out.tar.gz"])
+def test_verify_names_each_damaged_file(model: Path, tmp_path: Path, form: str) -> None:
+    told("pack", model, "--to", tmp_path / "whole")
+    package = tmp_path / "whole"
+    (package / "tokenizer.json").unlink()
+    (package / "extra.txt").write_text("x")
+    weights = bytearray((package / "model.safetensors").read_bytes())
+    weights[77] ^= 1
+    (package / "model.safetensors").unlink()
+    (package / "model.safetensors").write_bytes(weights)
+    if form == "out.tar.gz":
+        with tarfile.open(tmp_path / form, "w:gz") as tar:
+            tar.add(package / "endpoint-package.json", "endpoint-package.json")
+            for path in package.iterdir():
+                if path.name != "endpoint-package.json":
+                    tar.add(path, path.name)
+        package = tmp_path / form
+    result = run("verify", package, "--json")
+    assert result.exit_code == 1
+    faults = {fault["path"]: fault["problem"] for fault in json.loads(result.stdout)["faults"]}
+    assert faults == {
+        "tokenizer.json": "is missing",
+        "extra.txt": "is not of the package, and would be loaded with it",
+        "model.safetensors": "has other content",
+    }
+
+
+def test_a_damaged_archive_is_said_to_be_one(model: Path, tmp_path: Path) -> None:
+    told("pack", model, "--to", tmp_path / "a.tar.gz")
+    body = (tmp_path / "a.tar.gz").read_bytes()
+    for name, damaged in (("cut", body[: len(body) * 2 // 3]), ("no", b"no archive"), ("empty", b"")):
+        (tmp_path / f"{name}.tar.gz").write_bytes(damaged)
+        result = run("verify", tmp_path / f"{name}.tar.gz")
+        assert result.exit_code == 1, result.output
+        assert result.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("path", ["../up", "/abs", "a/../b", "x\\y"])
+def test_a_manifest_cannot_name_paths_elsewhere(model: Path, tmp_path: Path, path: str) -> None:
+    told("pack", model, "--to", tmp_path / "out")
+    manifest = tmp_path / "out" / "endpoint-package.json"
+    document = json.loads(manifest.read_text())
+    document["files"][0]["path"] = path
+    manifest.write_text(json.dumps(document))
+    assert run("verify", tmp_path / "out").exit_code == 1
+
+
+def test_a_model_of_the_hub_is_packed_from_its_cache(model: Path, tmp_path: Path) -> None:
+    """As the hub's client lays it out: links to blobs, here without a network."""
+    repository = tmp_path / "hub" / "models--org--tiny"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "blobs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    for path in model.iterdir():
+        blob = repository / "blobs" / path.name
+        path.rename(blob)
+        (snapshot / path.name).symlink_to(os.path.relpath(blob, snapshot))
+    environ = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PACK_TWICE, "pack", "org/tiny", "--to", str(tmp_path / "out")]
+    subprocess.run(command, env=environ, check=True, capture_output=True)
+    assert not (tmp_path / "out" / "config.json").is_symlink()
+    assert (tmp_path / "out" / "model.safetensors").stat().st_size == 1024 * 1024
+    command[-3] = "org/elsewhere"
+    refused = subprocess.run([*command[:-1], str(tmp_path / "no")], env=environ, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "cannot be fetched from the hub" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x.txt").write_text("x")
+    for name in ("empty", "other", "nowhere"):
+        result = run("pack", tmp_path / name, "--to", tmp_path / "out")
+        assert result.exit_code == 1, result.output
+        assert "MODEL" in result.stderr
+
+
+def test_settings_that_no_endpoint_has_are_not_packed(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("max_num_sequences: 4\n")
+    result = run("pack", model, "--to", tmp_path / "out", "--config", tmp_path / "settings.yaml")
+    assert result.exit_code == 1
+    assert "max_num_seqs" in result.stderr
+
+
+def _as_mounted(folder: Path) -> Any:
+    """A fetch that finds `/opt/ml/model` in the folder."""
+    from handler.config.fetch import fetch
+
+    return lambda location: fetch(location.replace("/opt/ml/model", str(folder)))

@@ -1,0 +1,194 @@
+"""Uploads to a real S3 server: what is there is not sent again, what was cut off goes on, nothing is mixed in."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+
+from model_packaging.cli import main
+from model_packaging.package import multipart
+
+MIB = 1024 * 1024
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
+
+
+def told(*words: str | Path) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def keys(s3: Any, bucket: str) -> set[str]:
+    return {entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket).get("Contents", [])}
+
+
+def test_a_package_is_pushed_once(s3: Any, bucket: str, model: Path) -> None:
+    to = f"s3://{bucket}/models/one"
+    first = told("push", model, to)
+    assert (first["sent"], first["kept"]) == (first["size"], 0)
+    assert keys(s3, bucket) == {
+        f"models/one/{name}" for name in ("config.json", "tokenizer.json", "model.safetensors", "endpoint-package.json")
+    }
+    assert run("verify", to).exit_code == 0
+    again = told("push", model, to)
+    assert (again["sent"], again["kept"]) == (0, again["size"])
+    assert told("inspect", to)["model"]["architecture"] == "LlamaForCausalLM"
+
+
+def test_a_push_that_lost_its_manifest_sends_only_what_is_missing(s3: Any, bucket: str, model: Path) -> None:
+    to = f"s3://{bucket}/models/one/"
+    told("push", model, to)
+    s3.delete_object(Bucket=bucket, Key="models/one/endpoint-package.json")
+    s3.delete_object(Bucket=bucket, Key="models/one/tokenizer.json")
+    assert told("push", model, to)["sent"] == len("{}")
+    assert run("verify", to).exit_code == 0
+
+
+def test_equal_size_is_not_equal_content(s3: Any, bucket: str, model: Path) -> None:
+    to = f"s3://{bucket}/models/one/"
+    told("push", model, to)
+    s3.delete_object(Bucket=bucket, Key="models/one/endpoint-package.json")
+    s3.put_object(Bucket=bucket, Key="models/one/tokenizer.json", Body=b"[]")
+    assert told("push", model, to)["sent"] == len("{}")
+    assert s3.get_object(Bucket=bucket, Key="models/one/tokenizer.json")["Body"].read() == b"{}"
+
+
+def test_another_package_is_not_mixed_in(s3: Any, bucket: str, model: Path) -> None:
+    to = f"s3://{bucket}/models/one/"
+    s3.put_object(Bucket=bucket, Key="models/one/old.safetensors", Body=b"x")
+    refused = run("push", model, to)
+    assert refused.exit_code == 1
+    assert "old.safetensors" in refused.stderr
+    assert keys(s3, bucket) == {"models/one/old.safetensors"}
+    assert told("push", model, to, "--replace")["deleted"] == 1
+    (model / "tokenizer.json").write_text('{"changed": 1}')
+    assert "another package" in run("push", model, to).stderr
+    assert told("push", model, to, "--replace")["sent"] == len('{"changed": 1}')
+    assert run("verify", to).exit_code == 0
+
+
+def test_a_dry_run_sends_nothing(s3: Any, bucket: str, model: Path) -> None:
+    assert "Would upload 3 of 3 files" in run("push", model, f"s3://{bucket}/models/one", "--dry-run").stdout
+    assert keys(s3, bucket) == set()
+
+
+def test_a_token_is_found_before_anything_is_sent(s3: Any, bucket: str, model: Path) -> None:
+    (model / "zzz.txt").write_text("hf_" + "aB3dE5gH7j" * 4)
+    assert run("push", model, f"s3://{bucket}/models/one").exit_code == 1
+    assert keys(s3, bucket) == set()
+
+
+def test_from_s3_to_s3_and_back(s3: Any, bucket: str, model: Path, tmp_path: Path) -> None:
+    for path in model.iterdir():
+        s3.upload_file(str(path), bucket, f"hub/tiny/{path.name}")
+    s3.put_object(Bucket=bucket, Key="hub/tiny/", Body=b"")
+    told("push", f"s3://{bucket}/hub/tiny", f"s3://{bucket}/models/one")
+    assert run("verify", f"s3://{bucket}/models/one").exit_code == 0
+    told("pack", f"s3://{bucket}/models/one", "--to", tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+
+
+def test_verify_finds_a_damaged_object(s3: Any, bucket: str, model: Path) -> None:
+    to = f"s3://{bucket}/models/one"
+    told("push", model, to)
+    s3.put_object(Bucket=bucket, Key="models/one/model.safetensors", Body=bytes(MIB))
+    result = run("verify", to)
+    assert result.exit_code == 1
+    assert "model.safetensors has other content" in result.stdout
+
+
+def test_an_archive_is_one_object(s3: Any, bucket: str, model: Path, tmp_path: Path) -> None:
+    told("pack", model, "--to", tmp_path / "model.tar.gz")
+    to = f"s3://{bucket}/archives/model.tar.gz"
+    assert told("push", tmp_path / "model.tar.gz", to)["sent"] == (tmp_path / "model.tar.gz").stat().st_size
+    assert told("push", tmp_path / "model.tar.gz", to)["sent"] == 0
+    assert keys(s3, bucket) == {"archives/model.tar.gz"}
+    assert run("verify", to).exit_code == 0
+
+
+def test_a_bucket_that_is_not_there_exits_3(s3: Any, model: Path) -> None:
+    result = run("push", model, "s3://nowhere-at-all/models/one")
+    assert result.exit_code == 3, result.output
+    assert "nowhere-at-all" in result.stderr
+
+
+class Broken(Exception):
+    pass
+
+
+def test_a_cut_upload_goes_on_with_the_parts_it_has(s3: Any, bucket: str, tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(os.urandom(23 * MIB + 5))
+    place = multipart.Destination(s3, bucket, "weights")
+    seen: list[int] = []
+
+    def add(size: int) -> None:
+        seen.append(size)
+        if len(seen) == 2:
+            raise Broken
+
+    with pytest.raises(Broken):
+        multipart.upload(path, place, add, part=5 * MIB)
+    assert keys(s3, bucket) == set()
+    before = s3.list_parts(Bucket=bucket, Key="weights", UploadId=_upload_id(s3, bucket))["Parts"]
+    assert before
+    done = multipart.upload(path, place, lambda size: None, part=5 * MIB)
+    assert done.kept == sum(part["Size"] for part in before)
+    assert done.kept + done.sent == path.stat().st_size
+    assert s3.get_object(Bucket=bucket, Key="weights")["Body"].read() == path.read_bytes()
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
+
+
+def test_parts_of_another_content_are_sent_again(s3: Any, bucket: str, tmp_path: Path) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(os.urandom(12 * MIB))
+    begun = s3.create_multipart_upload(Bucket=bucket, Key="weights")
+    s3.upload_part(Bucket=bucket, Key="weights", UploadId=begun["UploadId"], PartNumber=1, Body=bytes(5 * MIB))
+    done = multipart.upload(path, multipart.Destination(s3, bucket, "weights"), lambda size: None, part=5 * MIB)
+    assert done.kept == 0
+    assert s3.get_object(Bucket=bucket, Key="weights")["Body"].read() == path.read_bytes()
+
+
+def test_parts_stay_within_s3s_limits() -> None:
+    for size in (0, 1, 5 * MIB, 10**12, 5 * 10**12):
+        part = multipart.part_size(size)
+        assert part <= 5 * 1024 * MIB
+        assert -(-size // part) <= multipart.MOST_PARTS
+
+
+def test_ctrl_c_ends_a_push_cleanly_and_the_next_goes_on(s3: Any, bucket: str, model: Path, moto_url: str) -> None:
+    (model / "model.safetensors").write_bytes(os.urandom(200 * MIB))
+    command = [sys.executable, "-m", "model_packaging", "push", str(model), f"s3://{bucket}/models/one", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and "Uploads" not in s3.list_multipart_uploads(Bucket=bucket):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.strip()) == (130, "Interrupted.")
+    assert "models/one/endpoint-package.json" not in keys(s3, bucket)
+    assert told("push", model, f"s3://{bucket}/models/one")["kept"] > 0
+    assert run("verify", f"s3://{bucket}/models/one").exit_code == 0
+
+
+def _upload_id(s3: Any, bucket: str) -> str:
+    found: str = s3.list_multipart_uploads(Bucket=bucket)["Uploads"][0]["UploadId"]
+    return found
+
+
+def test_uploads_are_encrypted_with_the_given_key(s3: Any, bucket: str, model: Path) -> None:
+    told("push", model, f"s3://{bucket}/models/one", "--kms-key", "arn:aws:kms:us-east-1:1:key/x")
+    head = boto3.client("s3").head_object(Bucket=bucket, Key="models/one/config.json")
+    assert head["ServerSideEncryption"] == "aws:kms"
