@@ -89,6 +89,9 @@ class DirectStream(_Stream):
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
+        if self._opened and finish_reason is None:
+            self.writer.write(self.reply.event(text, token_ids, None, None))
+            return
         event = self.event(text, token_ids, finish_reason, stop_reason)
         if finish_reason is None:
             self.writer.write(event)

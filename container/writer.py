@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 MAX_BACKLOG = 4 * 1024 * 1024
 MAX_SILENCE = 60.0
+FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
 class SocketWriter:
@@ -90,7 +91,16 @@ class SocketWriter:
         if self._head:
             data = self._head + data
             self._head = b""
-        self._send(data)
+        if self._backlog:
+            self._send(data)
+            return
+        try:
+            taken = self._socket.send(data, FLAGS)
+        except OSError:
+            self._send(data)
+            return
+        if taken < len(data):
+            self._keep(data[taken:])
 
     def finish(self) -> None:
         """Ends the body with its end mark; the socket is released when the client has taken all of it."""
@@ -112,20 +122,23 @@ class SocketWriter:
                 self._leave(f"the client is {len(self._backlog):,} bytes behind")
             return
         try:
-            taken = self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            taken = self._socket.send(data, FLAGS)
         except BlockingIOError:
             taken = 0
         except OSError:
             self._leave("the client closed the connection")
             return
         if taken < len(data):
-            self._backlog += data[taken:]
-            self._loop.add_writer(self._fd, self._writable)
-            self._timer = self._loop.call_later(MAX_SILENCE, self._silent)
+            self._keep(data[taken:])
+
+    def _keep(self, rest: bytes) -> None:
+        self._backlog += rest
+        self._loop.add_writer(self._fd, self._writable)
+        self._timer = self._loop.call_later(MAX_SILENCE, self._silent)
 
     def _writable(self) -> None:
         try:
-            taken = self._socket.send(self._backlog, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            taken = self._socket.send(self._backlog, FLAGS)
         except BlockingIOError:
             return
         except OSError:

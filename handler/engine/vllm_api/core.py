@@ -14,6 +14,7 @@ import logging
 from collections.abc import Mapping, Set
 from typing import Any, NoReturn
 
+import vllm
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.outputs import CompletionOutput, RequestOutput
@@ -31,6 +32,11 @@ from handler.errors import EndpointError, EngineFailed, GenerationFailed, Invali
 from handler.json_value import Json
 
 logger = logging.getLogger(__name__)
+
+# The short way of tokens uses vLLM's inner parts, so only on the version it was written for.
+DIRECT = vllm.__version__.startswith("0.16.")
+if DIRECT:
+    from handler.engine.vllm_api import token_path
 
 # vLLM's own defaults for the OpenAI routes, where neither request nor generation_config.json says otherwise
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
@@ -96,7 +102,10 @@ def build_engine(arguments: AsyncEngineArgs) -> AsyncLLM:
 
     :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
     """
-    return AsyncLLM.from_engine_args(arguments)
+    engine = AsyncLLM.from_engine_args(arguments)
+    if DIRECT:
+        token_path.TokenPath.install(engine)
+    return engine
 
 
 def max_model_len(engine: AsyncLLM) -> int:
@@ -180,15 +189,18 @@ async def add_request(
     vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
     task switch. Returns vLLM's internal id, which `abort` takes.
     """
+    scores = generation.scores
     try:
         prompt = token_prompt(list(generation.prompt))
+        if DIRECT and scores is None:
+            told = as_endpoint_error
+            return await token_path.add_request(engine, generation.request_id, prompt, params, sink, told, lora)
         collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora)
     except REFUSALS as error:
         grammar = generation.sampling.grammar
         if grammar is None:
             raise
         raise InvalidField(grammar.field, reason(error)) from None
-    scores = generation.scores
 
     def put(output: RequestOutput | Exception) -> None:
         if isinstance(output, Exception):

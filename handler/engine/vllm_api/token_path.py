@@ -1,0 +1,248 @@
+"""The way of tokens from the engine's core to their sinks, in one step of the loop. Written for, and seen on, 0.16.0.
+
+vLLM's own way wakes a task for a message, another for its outputs, and makes two objects a token; measured with 32
+streams that is half of what a front end costs beside the sending itself (benchmarks/README.md). Here the loop reads
+the core's socket itself, and a plain request's tokens go straight to its sink. Whatever else runs on the engine
+(vLLM's serving classes, logprobs, several sequences) goes through vLLM's output processor as ever.
+
+What is used of vLLM: `AsyncMPClient`'s sockets, decoder and `_process_utility_output` (v1/engine/core_client.py),
+`OutputProcessor.request_states` and its statistics (v1/engine/output_processor.py), the detokenizer
+(v1/engine/detokenizer.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.core_client import _process_utility_output
+from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
+from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.engine.output_processor import RequestOutputCollector, RequestState
+from vllm.v1.metrics.stats import IterationStats
+
+from handler.engine.generation import Sink
+from handler.errors import EndpointError
+
+logger = logging.getLogger(__name__)
+
+# Messages handled before other work of the loop gets its turn; the core sends one a step.
+AT_ONCE = 4
+
+
+class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is untyped from here
+    """What vLLM's output processor hands a request's outputs to, when they go to a sink.
+
+    :param plain: no stop strings, no special spacing: the text of a token is what the decoder says, and nothing else.
+    """
+
+    def __init__(
+        self, internal_id: str, kind: RequestOutputKind, sink: Sink, translate: Callable[[Exception], EndpointError]
+    ) -> None:
+        super().__init__(kind, internal_id)
+        self.sink = sink
+        self.whole = kind is not RequestOutputKind.DELTA
+        self.plain = False
+        self.step: Callable[[object, int], str | None]
+        self.tokenizer: object = None
+        self.text: list[str] = []
+        self.ids: list[int] = []
+        self._translate = translate
+
+    def read_by(self, detokenizer: Any) -> None:
+        """How the tokens become text, known from the first of them on."""
+        self.plain = (
+            type(detokenizer) is FastIncrementalDetokenizer
+            and not detokenizer.stop
+            and detokenizer.spaces_between_special_tokens
+        )
+        if self.plain:
+            self.step, self.tokenizer = detokenizer.stream.step, detokenizer.tokenizer
+
+    def put(self, output: RequestOutput | Exception) -> None:
+        if isinstance(output, Exception):
+            self.sink.fail(self._translate(output))
+        else:
+            completion = output.outputs[0]
+            self.sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
+
+
+async def add_request(
+    llm: AsyncLLM,
+    request_id: str,
+    prompt: object,
+    params: SamplingParams,
+    sink: Sink,
+    translate: Callable[[Exception], EndpointError],
+    lora: object = None,
+) -> str:
+    """Queues a request for text alone, whose tokens go to a sink. Returns vLLM's internal id.
+
+    :raises Exception: what vLLM's input processor refuses; `EngineDeadError`.
+    """
+    if llm.errored:
+        raise EngineDeadError()
+    processor = llm.input_processor
+    tasks = await llm.get_supported_tasks()
+    request = processor.process_inputs(request_id, prompt, params, lora_request=lora, supported_tasks=tasks)
+    processor.assign_request_id(request)
+    collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate)
+    await llm._add_request(request, None, None, 0, collector)
+    return str(request.request_id)
+
+
+class TokenPath:
+    """Takes the place of vLLM's two tasks between the core's socket and the requests. Lives on the engine's loop."""
+
+    def __init__(self, llm: AsyncLLM) -> None:
+        self._client = llm.engine_core
+        self._resources = llm.engine_core.resources
+        self._processor = llm.output_processor
+        self._states: dict[str, RequestState] = llm.output_processor.request_states
+        self._manager = llm.logger_manager
+        self._mm_stats = llm.input_processor.stat_mm_cache
+        self._log_stats = bool(llm.log_stats)
+        self._loop = asyncio.get_running_loop()
+        self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
+        self._fd = int(self._socket.getsockopt(zmq.FD))
+        self._open = True
+        self._aborts: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def install(cls, llm: AsyncLLM) -> TokenPath:
+        """Before the loop has turned since `llm` was made: vLLM's own tasks have not begun, and never do."""
+        path = cls(llm)
+        for task in (llm.output_handler, path._resources.output_queue_task):
+            if task is not None:
+                task.cancel()
+        guard = path._loop.create_task(path._guard(), name="TokenPath")
+        llm.output_handler = path._resources.output_queue_task = guard
+        path._loop.add_reader(path._fd, path._readable)
+        path._loop.call_soon(path._readable)  # the descriptor tells of changes only
+        return path
+
+    async def _guard(self) -> None:
+        """Stands where vLLM looks for its tasks: it cancels them when the core has died, and asks whether they run."""
+        try:
+            await self._loop.create_future()
+        finally:
+            self._end(EngineDeadError())
+
+    def _end(self, error: Exception) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._fd)
+            self._processor.propagate_error(error)
+
+    def _readable(self) -> None:
+        try:
+            for _ in range(AT_ONCE):
+                if not self._open or self._socket.closed:
+                    return
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                self._resources.validate_alive(frames)
+                self._take(self._client.decoder.decode(frames))
+        except zmq.Again:
+            return
+        except Exception as error:
+            if not isinstance(error, EngineDeadError):
+                logger.exception("the engine's outputs cannot be read")
+            self._resources.engine_dead = True
+            self._end(error)
+            return
+        self._loop.call_soon(self._readable)
+
+    def _take(self, message: EngineCoreOutputs) -> None:
+        if message.utility_output:
+            _process_utility_output(message.utility_output, self._client.utility_results)
+            return
+        outputs = message.outputs
+        if not outputs and not message.scheduler_stats:
+            return
+        stats = IterationStats() if self._log_stats and outputs else None
+        others: list[EngineCoreOutput] = []
+        aborted: list[str] = []
+        for output in outputs:
+            state = self._states.get(output.request_id)
+            if state is None:  # aborted meanwhile
+                continue
+            if type(state.queue) is not SinkCollector or output.pooling_output is not None:
+                others.append(output)
+                continue
+            try:
+                if not self._push(state, output, message.timestamp, stats):
+                    aborted.append(output.request_id)
+            except Exception as error:  # one request's trouble is not the others'
+                logger.exception("an output cannot be handled")
+                state.queue.put(error)
+        if others:
+            aborted += self._processor.process_outputs(others, message.timestamp, stats).reqs_to_abort
+        if aborted:
+            task = self._loop.create_task(self._client.abort_requests_async(aborted))
+            self._aborts.add(task)
+            task.add_done_callback(self._aborts.discard)
+        self._processor.update_scheduler_stats(message.scheduler_stats)
+        if self._manager is not None:
+            self._manager.record(
+                engine_idx=message.engine_index,
+                scheduler_stats=message.scheduler_stats,
+                iteration_stats=stats,
+                mm_cache_stats=self._mm_stats(),
+            )
+
+    def _push(
+        self, state: RequestState, output: EngineCoreOutput, timestamp: float, stats: IterationStats | None
+    ) -> bool:
+        """One request's tokens of one step. False where the core does not know yet that it has ended."""
+        collector: SinkCollector = state.queue
+        ids, finish, reason = output.new_token_ids, output.finish_reason, output.stop_reason
+        if stats is not None:
+            if state.is_prefilling or output.events is not None:
+                self._processor._update_stats_from_output(state, output, timestamp, stats)
+            else:
+                stats.num_generation_tokens += len(ids)
+                state.stats.num_generation_tokens += len(ids)
+                stats.inter_token_latencies_iter.append(timestamp - state.stats.last_token_ts)
+                state.stats.last_token_ts = timestamp
+        if state.is_prefilling:
+            state.num_cached_tokens = output.num_cached_tokens
+            state.is_prefilling = False
+            collector.read_by(state.detokenizer)
+        if collector.plain:
+            shown = ids
+            if finish == FinishReason.STOP and not state.detokenizer.include_stop_str_in_output:
+                shown = ids[:-1]
+            text = ""
+            for token in shown:
+                try:
+                    text += collector.step(collector.tokenizer, token) or ""
+                except Exception:  # what its decoder cannot take, and how it goes on from there, is vLLM's to say
+                    text += state.detokenizer._protected_step(token) or ""
+                    collector.step = state.detokenizer.stream.step
+            if collector.whole:
+                collector.text.append(text)
+                collector.ids += ids
+                if finish is not None:
+                    text, ids = "".join(collector.text), collector.ids
+        else:
+            stop = state.detokenizer.update(ids, finish == FinishReason.STOP)
+            if stop:
+                finish, reason = FinishReason.STOP, stop
+            if finish is not None or not collector.whole:
+                text = state.detokenizer.get_next_output_text(finish is not None, not collector.whole)
+                ids = state.detokenizer.output_token_ids if collector.whole else ids
+        if finish is None:
+            if not collector.whole:
+                collector.sink.push(text, ids, None, None)
+            return True
+        self._processor._finish_request(state)
+        self._processor._update_stats_from_finished(state, finish, stats)
+        collector.sink.push(text, ids, str(finish), reason)
+        return output.finish_reason is not None
