@@ -18,6 +18,7 @@ from benchmarks.block import Block
 from benchmarks.comparison import comparisons
 from benchmarks.contestant import ENVIRONMENT, KINDS
 from benchmarks.fleet_command import fleet
+from benchmarks.gateway import gateway
 from benchmarks.random_model import write_random_model
 from benchmarks.report import Report
 from benchmarks.restore import RIVALS, measure
@@ -166,6 +167,7 @@ def _circumstances(ours: str, theirs: str, model: Path, plan: Plan) -> dict[str,
 
 
 main.add_command(fleet)
+main.add_command(gateway)
 
 if __name__ == "__main__":
     main()

@@ -20,12 +20,15 @@ from werkzeug.wrappers import Response
 from local_sagemaker.administration import Administration
 from local_sagemaker.asynchronous import Asynchronous
 from local_sagemaker.body import read_body
+from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import Models
 from local_sagemaker.control.protocol import Protocol, Service, reply
 from local_sagemaker.control.registry import Registry
+from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
+from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway import Gateway, mount
 from local_sagemaker.hosted_routes import HostedRoutes
 from local_sagemaker.hosting.host import Host
@@ -52,7 +55,9 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     limits = Limits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
     endpoints = Endpoints(registry, host)
-    resources = (Models(registry, objects), EndpointConfigs(registry), endpoints, Tags(registry))
+    jobs = TransformJobs(registry, host)
+    components = Components(registry, host)
+    resources = (Models(registry, objects), EndpointConfigs(registry), endpoints, Tags(registry), jobs, components)
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
     app = Flask(__name__, static_folder=None)
@@ -64,11 +69,20 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
     asynchronous = Asynchronous(host, routes, limits, state.path / "asynchronous")
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
-    control = Protocol(Service("sagemaker", operations))
+    control = Protocol(
+        Service("sagemaker", operations), Service("application-autoscaling", Scaling(registry).operations())
+    )
     app.add_url_rule("/", "control", control.answer, methods=["POST"])
     Administration(host, token).mount(app)
-    app.config[SHUT_DOWN] = host.shut_down
+
+    def shut_down() -> None:
+        jobs.shut_down(settings.kill_after)
+        host.shut_down()
+
+    app.config[SHUT_DOWN] = shut_down
+    jobs.restore()
     endpoints.restore()
+    components.restore()
     asynchronous.restore()
     return app
 

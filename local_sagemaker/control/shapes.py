@@ -23,8 +23,10 @@ JAVA_CLASSES = {
     r"\p{N}": r"\d",
     r"\p{Z}": r"\s",
     r"[\p{Print}]": r"[\x20-\x7e]",
+    r"\p{Print}": r"[\x20-\x7e]",
     r"\p{ASCII}": r"[\x00-\x7f]",
     r"\z": r"\Z",
+    r"\uD800\uDC00-\uDBFF\uDFFF": r"\U00010000-\U0010FFFF",  # what a pair of surrogates stands for
 }
 
 

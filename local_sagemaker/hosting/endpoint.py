@@ -47,6 +47,10 @@ class LiveEndpoint:
         self._deleted = threading.Event()
         self._turn = threading.Lock()
 
+    @property
+    def deleted(self) -> bool:
+        return self._deleted.is_set()
+
     def create(self, plan: Document) -> None:
         self._in_turn(lambda: self._create(plan))
 
@@ -117,6 +121,7 @@ class LiveEndpoint:
         else:
             with self.changed:
                 self.current = deployment
+                self.changed.notify_all()
             self._report("InService", plan=plan)
 
     def _start(self, plan: Document) -> Deployment:

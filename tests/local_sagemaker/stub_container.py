@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
             ADAPTERS[asked["name"]] = asked["src"]
             self.reply(b"{}")
         else:
-            asked = json.loads(body) if body[:1] == b"{" else {}
+            asked = json.loads(body.split(b"\n")[0]) if body[:1] == b"{" else {}
             getattr(self, f"do_{asked.get('do') or asked.get('requestType') or 'echo'}".lower())(asked, body)
 
     def do_echo(self, asked: dict, body: bytes) -> None:

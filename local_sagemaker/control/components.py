@@ -1,0 +1,256 @@
+"""Inference components: the documents; ``hosting.components`` has their processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from local_sagemaker.control.errors import ValidationException, exists, not_found
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.models import check_environment, container_of
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, Document, Registry, now
+from local_sagemaker.hosting.components import Components as Placement
+from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.host import Host
+
+WHAT = "inference component"
+
+
+class Components:
+    def __init__(self, registry: Registry, host: Host) -> None:
+        self._registry = registry
+        self._host = host
+        self._placement = Placement(host.fleets)
+
+    def operations(self) -> dict[str, Operation]:
+        return {
+            "CreateInferenceComponent": self.create,
+            "DescribeInferenceComponent": self.describe,
+            "ListInferenceComponents": self.list,
+            "UpdateInferenceComponent": self.update,
+            "UpdateInferenceComponentRuntimeConfig": self.scale,
+            "DeleteInferenceComponent": self.delete,
+        }
+
+    def restore(self) -> None:
+        """Places again what was in service when this machine's SageMaker ended."""
+        with self._registry.lock:
+            for name, component in list(self._registry.of(COMPONENT).items()):
+                status, live = component["InferenceComponentStatus"], self._host.find(component["EndpointName"])
+                if status == "Deleting" or live is None:
+                    self._registry.remove(COMPONENT, name)
+                elif status != "Failed":
+                    component["InferenceComponentStatus"] = "Creating"
+                    self._placement.create(live, name, component["Plan"], self._reporter(name))
+            self._registry.save()
+
+    def create(self, asked: Document) -> Document:
+        """:raises ValidationException: it exists, its endpoint or variant does not, or its specification is no such."""
+        name = asked["InferenceComponentName"]
+        arn = self._registry.arn(COMPONENT, name)
+        with self._registry.lock:
+            if name in self._registry.of(COMPONENT):
+                raise exists(WHAT, arn)
+            live = self._live(asked["EndpointName"])
+            plan = self._plan(asked)
+            at = now()
+            document = {
+                "InferenceComponentName": name,
+                "InferenceComponentArn": arn,
+                "EndpointName": asked["EndpointName"],
+                "EndpointArn": self._registry.arn(ENDPOINT, asked["EndpointName"]),
+                "VariantName": plan["VariantName"],
+                "InferenceComponentStatus": "Creating",
+                "CreationTime": at,
+                "LastModifiedTime": at,
+                "Specification": asked["Specification"],
+                "Plan": plan,
+                "Tags": asked.get("Tags"),
+            }
+            self._registry.add(COMPONENT, name, document)
+            self._placement.create(live, name, plan, self._reporter(name))
+        return {"InferenceComponentArn": arn}
+
+    def describe(self, asked: Document) -> Document:
+        with self._registry.lock:
+            component = self._found(asked["InferenceComponentName"])
+            plan = component["Plan"]
+            live = self._host.find(component["EndpointName"])
+            described = {**component, "Specification": _described(component["Specification"])}
+            placed = live.components.get(asked["InferenceComponentName"]) if live else None
+        if placed is not None and placed.pool is not None and live is not None:
+            with live.changed:
+                current = len(placed.pool.healthy())
+            described["RuntimeConfig"] = {"DesiredCopyCount": plan["CopyCount"], "CurrentCopyCount": current}
+        return described
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            components = [
+                each
+                for each in self._registry.of(COMPONENT).values()
+                if asked.get("EndpointNameEquals") in (None, each["EndpointName"])
+                and asked.get("VariantNameEquals") in (None, each["VariantName"])
+            ]
+            listed, token = page(components, asked, "InferenceComponentName", "InferenceComponentStatus")
+            return {"InferenceComponents": listed, "NextToken": token}
+
+    def update(self, asked: Document) -> Document:
+        """A new specification is placed beside the old one first; copies are changed in place."""
+        name = asked["InferenceComponentName"]
+        count = asked.get("RuntimeConfig", {}).get("CopyCount")
+        with self._registry.lock:
+            component = self._changeable(name)
+            if asked.get("Specification") is None:
+                if count is None:
+                    raise ValidationException("Specification or RuntimeConfig must be given.")
+                return self._scale(component, count)
+            before = component["Plan"]
+            plan = self._plan(
+                {
+                    "EndpointName": component["EndpointName"],
+                    "VariantName": before["VariantName"],
+                    "Specification": asked["Specification"],
+                    "RuntimeConfig": {"CopyCount": count or before["CopyCount"]},
+                }
+            )
+            if bool(plan["Base"]) != bool(before["Base"]):
+                raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
+            self._change(component, "Updating")
+            component.update({"Plan": plan, "Specification": asked["Specification"]})
+            self._registry.save()
+            self._placement.create(self._live(component["EndpointName"]), name, plan, self._reporter(name))
+        return {"InferenceComponentArn": component["InferenceComponentArn"]}
+
+    def scale(self, asked: Document) -> Document:
+        with self._registry.lock:
+            component = self._changeable(asked["InferenceComponentName"])
+            return self._scale(component, asked["DesiredRuntimeConfig"]["CopyCount"])
+
+    def delete(self, asked: Document) -> None:
+        """:raises ValidationException: it does not exist, or adapters are loaded into it."""
+        name = asked["InferenceComponentName"]
+        with self._registry.lock:
+            component = self._found(name)
+            if any(each["Plan"]["Base"] == name for each in self._registry.of(COMPONENT).values()):
+                raise ValidationException(f"Inference component {name} has adapters; delete them first.")
+            self._change(component, "Deleting")
+
+            def forget() -> None:
+                with self._registry.lock:
+                    self._registry.remove(COMPONENT, name)
+
+            live = self._host.find(component["EndpointName"])
+            if live is None:
+                forget()
+            else:
+                self._placement.delete(live, name, forget)
+
+    def _scale(self, component: Document, count: int) -> Document:
+        if component["Plan"]["Base"]:
+            raise ValidationException("An adapter has no copies of its own; its base component has.")
+        if count < 1:
+            raise ValidationException("CopyCount must be at least 1 on this machine's SageMaker.")
+        name = component["InferenceComponentName"]
+        component["Plan"]["CopyCount"] = count
+        self._change(component, "Updating")
+        self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
+        return {"InferenceComponentArn": component["InferenceComponentArn"]}
+
+    def _plan(self, asked: Document) -> Document:
+        """:raises ValidationException: the specification is not of one of the three forms."""
+        specification = asked.get("Specification")
+        if specification is None:
+            raise ValidationException("Specification must be given; Specifications is not supported here.")
+        container, model = specification.get("Container"), specification.get("ModelName")
+        if base := specification.get("BaseInferenceComponentName"):
+            found = self._registry.of(COMPONENT).get(base)
+            if found is None or found["EndpointName"] != asked["EndpointName"]:
+                raise not_found(WHAT, self._registry.arn(COMPONENT, base))
+            if found["Plan"]["Base"] or not (container or {}).get("ArtifactUrl"):
+                raise ValidationException("An adapter needs Container.ArtifactUrl, and a base that is no adapter.")
+            data = {"ModelDataUrl": container["ArtifactUrl"]}
+            return {"VariantName": found["VariantName"], "Base": base, "Container": data, "CopyCount": 0}
+        variant = self._variant(asked)
+        if bool(container) == bool(model):
+            raise ValidationException("Exactly one of ModelName and Container must be given.")
+        if specification.get("ComputeResourceRequirements") is None or asked.get("RuntimeConfig") is None:
+            raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
+        if asked["RuntimeConfig"]["CopyCount"] < 1:
+            raise ValidationException("CopyCount must be at least 1 on this machine's SageMaker.")
+        count = asked["RuntimeConfig"]["CopyCount"]
+        plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
+        return {**plan, "Container": self._container(container, model)}
+
+    def _container(self, container: Document | None, model: str | None) -> Document:
+        if model is not None:
+            found = self._registry.of(MODEL).get(model)
+            if found is None:
+                raise not_found("model", self._registry.arn(MODEL, model))
+            return container_of(found)
+        assert container is not None
+        if not container.get("Image"):
+            raise ValidationException("Container.Image must be given.")
+        check_environment(container.get("Environment", {}))
+        made = {"Image": container["Image"], "Environment": container.get("Environment", {})}
+        if url := container.get("ArtifactUrl"):
+            made["ModelDataUrl"] = url
+        return made
+
+    def _variant(self, asked: Document) -> str:
+        variants = self._registry.of(ENDPOINT)[asked["EndpointName"]]["Plan"]["Variants"]
+        name: str = asked.get("VariantName") or ""
+        for variant in variants:
+            if variant["VariantName"] == name:
+                if variant.get("Container"):
+                    raise ValidationException(f"Variant {name} has a model; inference components need one without.")
+                return name
+        raise ValidationException(f"Could not find variant '{name}' of endpoint {asked['EndpointName']}.")
+
+    def _reporter(self, name: str) -> Any:
+        def report(status: str, reason: str | None) -> None:
+            with self._registry.lock:
+                component = self._registry.of(COMPONENT).get(name)
+                if component is not None and component["InferenceComponentStatus"] != "Deleting":
+                    component["FailureReason"] = reason[:1024] if reason else None
+                    self._change(component, status)
+
+        return report
+
+    def _change(self, component: Document, status: str) -> None:
+        component["InferenceComponentStatus"] = status
+        component["LastModifiedTime"] = now()
+        self._registry.save()
+
+    def _found(self, name: str) -> Document:
+        component = self._registry.of(COMPONENT).get(name)
+        if component is None:
+            raise not_found(WHAT, self._registry.arn(COMPONENT, name))
+        return component
+
+    def _changeable(self, name: str) -> Document:
+        component = self._found(name)
+        if component["InferenceComponentStatus"] != "InService":
+            raise ValidationException(
+                f"Inference component {name} can't be updated: it is {component['InferenceComponentStatus']}."
+            )
+        return component
+
+    def _live(self, endpoint: str) -> LiveEndpoint:
+        found = self._registry.of(ENDPOINT).get(endpoint)
+        live = self._host.find(endpoint)
+        if found is None or live is None:
+            raise not_found("endpoint", self._registry.arn(ENDPOINT, endpoint))
+        if found["EndpointStatus"] != "InService":
+            raise ValidationException(f"Endpoint {endpoint} is not in service: it is {found['EndpointStatus']}.")
+        return live
+
+
+def _described(specification: Document) -> Document:
+    """A reply speaks of a deployed image where the request has an image."""
+    if not (container := specification.get("Container")):
+        return specification
+    described = {**container, "ArtifactUrl": container.get("ArtifactUrl")}
+    if image := container.get("Image"):
+        described["DeployedImage"] = {"SpecifiedImage": image, "ResolvedImage": image}
+    return {**specification, "Container": described}

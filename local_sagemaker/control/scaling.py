@@ -1,0 +1,183 @@
+"""Application Auto Scaling: targets and policies are kept and checked; nothing measures load here, so none acts."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from local_sagemaker.control.errors import (
+    ControlError,
+    InvalidNextTokenException,
+    ObjectNotFoundException,
+    ValidationException,
+)
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, POLICY, TARGET, Document, Registry, now
+
+DIMENSIONS = {
+    "sagemaker:variant:DesiredInstanceCount": re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)"),
+    "sagemaker:inference-component:DesiredCopyCount": re.compile(r"inference-component/(?P<component>[^/]+)"),
+}
+CONFIGURATIONS = {
+    "TargetTrackingScaling": "TargetTrackingScalingPolicyConfiguration",
+    "StepScaling": "StepScalingPolicyConfiguration",
+    "PredictiveScaling": "PredictiveScalingPolicyConfiguration",
+}
+ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling"
+
+
+class Scaling:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def operations(self) -> dict[str, Operation]:
+        return {
+            "RegisterScalableTarget": self.register,
+            "DescribeScalableTargets": self.targets,
+            "DeregisterScalableTarget": self.deregister,
+            "PutScalingPolicy": self.put,
+            "DescribeScalingPolicies": self.policies,
+            "DeleteScalingPolicy": self.delete,
+        }
+
+    def register(self, asked: Document) -> Document:
+        """:raises ValidationException: the resource is none of SageMaker's here, or the capacities are no range."""
+        with self._registry.lock:
+            self._check(asked)
+            targets = self._registry.of(TARGET)
+            key = _key(asked)
+            before = targets.get(key, {})
+            low = asked.get("MinCapacity", before.get("MinCapacity"))
+            high = asked.get("MaxCapacity", before.get("MaxCapacity"))
+            if low is None or high is None:
+                raise ValidationException("MinCapacity and MaxCapacity must be given for a new scalable target.")
+            if low < 0 or low > high:
+                raise ValidationException("Maximum capacity cannot be less than minimum capacity, nor any below 0.")
+            arn = before.get("ScalableTargetARN") or self._arn(f"scalable-target/{uuid.uuid4().hex}")
+            role = f"arn:aws:iam::{self._registry.account}:role/{ROLE}_SageMakerEndpoint"
+            targets[key] = {
+                "RoleARN": role,
+                "CreationTime": now(),
+                **before,
+                **{name: value for name, value in asked.items() if name != "Tags"},
+                "MinCapacity": low,
+                "MaxCapacity": high,
+                "ScalableTargetARN": arn,
+            }
+            self._registry.save()
+            return {"ScalableTargetARN": arn}
+
+    def targets(self, asked: Document) -> Document:
+        with self._registry.lock:
+            found = [
+                each for each in self._registry.of(TARGET).values() if _fits(each, asked, asked.get("ResourceIds"))
+            ]
+            listed, token = _page(found, asked, "ResourceId")
+            return {"ScalableTargets": listed, "NextToken": token}
+
+    def deregister(self, asked: Document) -> None:
+        """Its policies go with it. :raises ObjectNotFoundException: it is not registered."""
+        with self._registry.lock:
+            key = self._registered(asked)
+            del self._registry.of(TARGET)[key]
+            policies = self._registry.of(POLICY)
+            for name in [name for name, policy in policies.items() if _key(policy) == key]:
+                del policies[name]
+            self._registry.save()
+
+    def put(self, asked: Document) -> Document:
+        """:raises ObjectNotFoundException: the target is not registered.
+        :raises ValidationException: the policy's type and its configuration do not go together.
+        """
+        with self._registry.lock:
+            key = self._registered(asked)
+            policies = self._registry.of(POLICY)
+            before = policies.get(f"{key}|{asked['PolicyName']}", {})
+            kind = asked.get("PolicyType") or before.get("PolicyType") or "StepScaling"
+            given = [member for member in CONFIGURATIONS.values() if asked.get(member)]
+            if given != [CONFIGURATIONS[kind]]:
+                raise ValidationException(f"A policy of type {kind} needs {CONFIGURATIONS[kind]}, and no other.")
+            name = f"scalingPolicy:{uuid.uuid4()}:resource/sagemaker/{asked['ResourceId']}"
+            arn = before.get("PolicyARN") or self._arn(f"{name}:policyName/{asked['PolicyName']}")
+            policies[f"{key}|{asked['PolicyName']}"] = {
+                "CreationTime": now(),
+                **before,
+                **asked,
+                "PolicyType": kind,
+                "PolicyARN": arn,
+            }
+            self._registry.save()
+            return {"PolicyARN": arn, "Alarms": []}
+
+    def policies(self, asked: Document) -> Document:
+        with self._registry.lock:
+            resources = [asked["ResourceId"]] if asked.get("ResourceId") else None
+            found = [
+                each
+                for each in self._registry.of(POLICY).values()
+                if _fits(each, asked, resources)
+                and each["PolicyName"] in asked.get("PolicyNames", [each["PolicyName"]])
+            ]
+            listed, token = _page(found, asked, "PolicyName")
+            return {"ScalingPolicies": [{"Alarms": [], **each} for each in listed], "NextToken": token}
+
+    def delete(self, asked: Document) -> None:
+        """:raises ObjectNotFoundException: there is no such policy."""
+        with self._registry.lock:
+            name = f"{_key(asked)}|{asked['PolicyName']}"
+            if name not in self._registry.of(POLICY):
+                raise ObjectNotFoundException(f"No scaling policy found for {asked['PolicyName']}.")
+            del self._registry.of(POLICY)[name]
+            self._registry.save()
+
+    def _registered(self, asked: Document) -> str:
+        key = _key(asked)
+        if key not in self._registry.of(TARGET):
+            raise ObjectNotFoundException(
+                f"No scalable target registered for service namespace: {asked['ServiceNamespace']}, "
+                f"resource ID: {asked['ResourceId']}, scalable dimension: {asked['ScalableDimension']}"
+            )
+        return key
+
+    def _check(self, asked: Document) -> None:
+        if asked["ServiceNamespace"] != "sagemaker":
+            raise ValidationException(f"Service namespace {asked['ServiceNamespace']} is not on this machine.")
+        pattern = DIMENSIONS.get(asked["ScalableDimension"])
+        if pattern is None:
+            raise ValidationException(f"Scalable dimension {asked['ScalableDimension']} is not on this machine.")
+        found = pattern.fullmatch(asked["ResourceId"])
+        if found is None:
+            raise ValidationException(f"Resource ID {asked['ResourceId']} does not fit {asked['ScalableDimension']}.")
+        if not self._exists(found.groupdict()):
+            raise ValidationException(f"SageMaker resource {asked['ResourceId']} does not exist.")
+
+    def _exists(self, resource: dict[str, str]) -> bool:
+        if (component := resource.get("component")) is not None:
+            return component in self._registry.of(COMPONENT)
+        endpoint = self._registry.of(ENDPOINT).get(resource["endpoint"])
+        variants = endpoint["Plan"]["Variants"] if endpoint else []
+        return any(each["VariantName"] == resource["variant"] for each in variants)
+
+    def _arn(self, resource: str) -> str:
+        return f"arn:aws:application-autoscaling:{self._registry.region}:{self._registry.account}:{resource}"
+
+
+def _key(asked: Document) -> str:
+    return f"{asked['ResourceId']}|{asked['ScalableDimension']}"
+
+
+def _fits(document: Document, asked: Document, resources: list[str] | None) -> bool:
+    return (
+        document["ServiceNamespace"] == asked["ServiceNamespace"]
+        and asked.get("ScalableDimension") in (None, document["ScalableDimension"])
+        and (not resources or document["ResourceId"] in resources)
+    )
+
+
+def _page(documents: list[Document], asked: Document, name: str) -> tuple[list[Document], str | None]:
+    paging = {key: asked[key] for key in ("NextToken", "MaxResults") if asked.get(key) is not None}
+    try:
+        return page(documents, {"MaxResults": 50, **paging, "SortBy": "Name", "SortOrder": "Ascending"}, name)
+    except ControlError as error:
+        raise InvalidNextTokenException(error.message) from error

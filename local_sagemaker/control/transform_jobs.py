@@ -1,0 +1,144 @@
+"""Batch transform jobs: the documents; ``transform`` carries them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from local_sagemaker.control.errors import ResourceInUse, ResourceNotFound, ValidationException
+from local_sagemaker.control.listing import page
+from local_sagemaker.control.models import check_environment, container_of
+from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.registry import MODEL, TRANSFORM, Document, Registry, now
+from local_sagemaker.hosting.host import Host
+from local_sagemaker.transform.job import MAX_PAYLOAD_MB, TransformJob
+
+MOST_MEGABYTES = 100
+UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")
+RUNNING = ("InProgress", "Stopping")
+
+
+class TransformJobs:
+    def __init__(self, registry: Registry, host: Host) -> None:
+        self._registry = registry
+        self._host = host
+        self._jobs: dict[str, TransformJob] = {}
+
+    def operations(self) -> dict[str, Operation]:
+        return {
+            "CreateTransformJob": self.create,
+            "DescribeTransformJob": self.describe,
+            "StopTransformJob": self.stop,
+            "ListTransformJobs": self.list,
+        }
+
+    def restore(self) -> None:
+        """A job that was under way is not begun again: half of its output may be written."""
+        with self._registry.lock:
+            for name, job in self._registry.of(TRANSFORM).items():
+                if job["TransformJobStatus"] in RUNNING:
+                    self._end(name, "Failed", "This machine's SageMaker ended while the job was under way.")
+
+    def create(self, asked: Document) -> Document:
+        """:raises ResourceInUse: the name is taken.
+        :raises ResourceNotFound: the model does not exist.
+        :raises ValidationException: a rule is broken that the service model cannot say.
+        """
+        name = asked["TransformJobName"]
+        arn = self._registry.arn(TRANSFORM, name)
+        _check(asked)
+        with self._registry.lock:
+            if name in self._registry.of(TRANSFORM):
+                raise ResourceInUse(
+                    "Job name must be unique within an AWS account and region, "
+                    f"and a job with this name already exists ({arn})"
+                )
+            model = self._registry.of(MODEL).get(asked["ModelName"])
+            if model is None:
+                raise ResourceNotFound(f'Could not find model "{self._registry.arn(MODEL, asked["ModelName"])}".')
+            document = {
+                **asked,
+                "TransformJobArn": arn,
+                "TransformJobStatus": "InProgress",
+                "CreationTime": now(),
+                "TransformStartTime": now(),
+            }
+            self._registry.add(TRANSFORM, name, document)
+
+            def finish(status: str, reason: str | None) -> None:
+                self._end(name, status, reason)
+
+            job = TransformJob(asked, container_of(model), self._host.fleets, self._host.objects, finish)
+            self._jobs[name] = job
+            job.start()
+        return {"TransformJobArn": arn}
+
+    def describe(self, asked: Document) -> Document:
+        with self._registry.lock:
+            return self._found(asked["TransformJobName"])
+
+    def stop(self, asked: Document) -> None:
+        """:raises ResourceNotFound: there is no such job.
+        :raises ValidationException: it has ended.
+        """
+        with self._registry.lock:
+            job = self._found(asked["TransformJobName"])
+            if job["TransformJobStatus"] not in RUNNING:
+                raise ValidationException(
+                    f"The request was rejected because the transform job is in status {job['TransformJobStatus']}."
+                )
+            job["TransformJobStatus"] = "Stopping"
+            self._registry.save()
+            self._jobs[asked["TransformJobName"]].stop()
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            jobs = self._registry.of(TRANSFORM).values()
+            listed, token = page(jobs, asked, "TransformJobName", "TransformJobStatus")
+            return {"TransformJobSummaries": listed, "NextToken": token}
+
+    def shut_down(self, seconds: float) -> None:
+        for job in list(self._jobs.values()):
+            job.stop()
+        for job in list(self._jobs.values()):
+            job.wait(seconds)
+
+    def _found(self, name: str) -> Document:
+        job = self._registry.of(TRANSFORM).get(name)
+        if job is None:
+            raise ResourceNotFound(f"Requested resource not found: transform job {name}.")
+        return job
+
+    def _end(self, name: str, status: str, reason: str | None) -> None:
+        with self._registry.lock:
+            job: dict[str, Any] = self._registry.of(TRANSFORM)[name]
+            ended = now()
+            job.update(
+                TransformJobStatus=status,
+                FailureReason=reason[:1024] if reason else None,
+                TransformEndTime=ended,
+                LastModifiedTime=ended,
+            )
+            self._jobs.pop(name, None)
+            self._registry.save()
+
+
+def _check(asked: Document) -> None:
+    for member in UNSUPPORTED:
+        if asked.get(member):
+            raise ValidationException(f"{member} is not supported on this machine's SageMaker.")
+    source = asked["TransformInput"]["DataSource"]["S3DataSource"]["S3DataType"]
+    if source != "S3Prefix":
+        raise ValidationException(f"S3DataType {source} is not supported on this machine's SageMaker.")
+    split = asked["TransformInput"].get("SplitType", "None")
+    if split not in ("None", "Line"):
+        raise ValidationException(f"SplitType {split} is not supported on this machine's SageMaker.")
+    if asked.get("BatchStrategy") == "MultiRecord" and split == "None":
+        raise ValidationException("BatchStrategy MultiRecord needs a SplitType.")
+    if asked["TransformResources"]["InstanceCount"] < 1:
+        raise ValidationException("InstanceCount must be at least 1.")
+    check_environment(asked.get("Environment", {}))
+    payload = asked.get("MaxPayloadInMB", MAX_PAYLOAD_MB)
+    if payload > MOST_MEGABYTES or payload * asked.get("MaxConcurrentTransforms", 1) > MOST_MEGABYTES:
+        raise ValidationException(
+            f"MaxPayloadInMB, and MaxPayloadInMB times MaxConcurrentTransforms, must not exceed {MOST_MEGABYTES} MB."
+        )

@@ -1,0 +1,202 @@
+"""Inference components: copies of models on one endpoint, adapters in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from local_service import ROLE, Cloud, archive, until
+
+COMPUTE = {"ComputeResourceRequirements": {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}}
+
+
+@pytest.fixture(scope="module")
+def shared(cloud: Cloud) -> Iterator[str]:
+    """An endpoint whose variant has no model of its own."""
+    cloud.config("shared", {"ModelName": None}, ExecutionRoleArn=ROLE)
+    assert cloud.endpoint("shared", "shared") == "InService"
+    cloud.s3.put_object(Bucket="models", Key="adapter.tar.gz", Body=archive({"adapter_config.json": b"{}"}))
+    yield "shared"
+    for each in reversed(cloud.sagemaker.list_inference_components(MaxResults=100)["InferenceComponents"]):
+        remove(cloud, each["InferenceComponentName"])
+    cloud.delete("shared")
+
+
+def component(cloud: Cloud, name: str, copies: int = 1, **environment: str) -> dict[str, Any]:
+    container = {"Image": "stub", "Environment": environment}
+    cloud.sagemaker.create_inference_component(
+        InferenceComponentName=name,
+        EndpointName="shared",
+        VariantName="AllTraffic",
+        Specification={"Container": container, **COMPUTE},
+        RuntimeConfig={"CopyCount": copies},
+    )
+    return settled(cloud, name)
+
+
+def adapter(cloud: Cloud, name: str, base: str) -> dict[str, Any]:
+    specification = {"BaseInferenceComponentName": base, "Container": {"ArtifactUrl": "s3://models/adapter.tar.gz"}}
+    cloud.sagemaker.create_inference_component(
+        InferenceComponentName=name, EndpointName="shared", Specification=specification
+    )
+    return settled(cloud, name)
+
+
+def settled(cloud: Cloud, name: str) -> dict[str, Any]:
+    def described() -> dict[str, Any]:
+        found: dict[str, Any] = cloud.sagemaker.describe_inference_component(InferenceComponentName=name)
+        return found
+
+    until(lambda: described()["InferenceComponentStatus"] in ("InService", "Failed"))
+    return described()
+
+
+def remove(cloud: Cloud, name: str) -> None:
+    cloud.sagemaker.delete_inference_component(InferenceComponentName=name)
+    until(lambda: name not in str(cloud.sagemaker.list_inference_components()["InferenceComponents"]))
+
+
+def replaced_by_one(cloud: Cloud, pid: int) -> bool:
+    instances = cloud.instances("shared")
+    return all(each["pid"] != pid and each["state"] == "Healthy" for each in instances)
+
+
+def ask(cloud: Cloud, name: str, **body: Any) -> dict[str, Any]:
+    reply = cloud.runtime.invoke_endpoint(
+        EndpointName="shared", InferenceComponentName=name, Body=json.dumps(body).encode()
+    )
+    assert reply["InvokedProductionVariant"] == "AllTraffic"
+    answer: dict[str, Any] = json.loads(reply["Body"].read())
+    return answer
+
+
+def test_components_share_an_endpoint(cloud: Cloud, shared: str) -> None:
+    for name in ("first", "second"):
+        described = component(cloud, name, STUB_VERSION=name)
+        assert described["InferenceComponentStatus"] == "InService"
+        assert described["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
+        assert described["Specification"]["Container"]["DeployedImage"]["SpecifiedImage"] == "stub"
+        assert ask(cloud, name)["version"] == name
+    with pytest.raises(ClientError, match="Inference Component Name header is required"):
+        cloud.runtime.invoke_endpoint(EndpointName=shared, Body=b"{}")
+    body = json.dumps({"do": "stream", "count": 2}).encode()
+    reply = cloud.runtime.invoke_endpoint_with_response_stream(
+        EndpointName=shared, InferenceComponentName="first", Body=body
+    )
+    assert b"1 of first" in b"".join(event["PayloadPart"]["Bytes"] for event in reply["Body"])
+    listed = cloud.sagemaker.list_inference_components(EndpointNameEquals=shared, NameContains="first")
+    assert [each["InferenceComponentName"] for each in listed["InferenceComponents"]] == ["first"]
+    assert cloud.sagemaker.list_inference_components(EndpointNameEquals="other")["InferenceComponents"] == []
+
+
+def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
+    component(cloud, "scaled")
+    call = cloud.sagemaker.update_inference_component_runtime_config
+    call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 2})
+    assert settled(cloud, "scaled")["RuntimeConfig"] == {"DesiredCopyCount": 2, "CurrentCopyCount": 2}
+    pids = {ask(cloud, "scaled")["pid"] for _ in range(20)}
+    assert len(pids) == 2
+    with pytest.raises(ClientError, match="ModelError"):
+        ask(cloud, "scaled", do="die")
+    until(lambda: len({each["pid"] for each in cloud.instances("shared")} & pids) == 1)
+    until(lambda: settled(cloud, "scaled")["RuntimeConfig"]["CurrentCopyCount"] == 2)
+    assert len({ask(cloud, "scaled")["pid"] for _ in range(20)}) == 2
+    with pytest.raises(ClientError, match="at least 1"):
+        call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 0})
+    with pytest.raises(ClientError, match="Could not find inference component"):
+        call(InferenceComponentName="never", DesiredRuntimeConfig={"CopyCount": 1})
+    remove(cloud, "scaled")
+
+
+def test_a_component_gets_a_new_specification(cloud: Cloud, shared: str) -> None:
+    component(cloud, "renewed", STUB_VERSION="v1")
+    container = {"Image": "stub", "Environment": {"STUB_VERSION": "v2"}}
+    cloud.sagemaker.update_inference_component(
+        InferenceComponentName="renewed", Specification={"Container": container, **COMPUTE}
+    )
+    assert settled(cloud, "renewed")["InferenceComponentStatus"] == "InService"
+    assert ask(cloud, "renewed")["version"] == "v2"
+    with pytest.raises(ClientError, match="Specification or RuntimeConfig must be given"):
+        cloud.sagemaker.update_inference_component(InferenceComponentName="renewed")
+    remove(cloud, "renewed")
+    with pytest.raises(ClientError, match="Inference Component renewed of endpoint shared not found"):
+        ask(cloud, "renewed")
+
+
+def test_an_adapter_is_loaded_into_its_base_and_again_into_a_replacement(cloud: Cloud, shared: str) -> None:
+    component(cloud, "base")
+    assert adapter(cloud, "poems", "base")["InferenceComponentStatus"] == "InService"
+    told = ask(cloud, "poems")
+    assert told["adapters"] == ["poems"]
+    assert told["headers"]["x-amzn-sagemaker-adapter-identifier"] == "poems"
+    assert "x-amzn-sagemaker-adapter-identifier" not in ask(cloud, "base")["headers"]
+    with pytest.raises(ClientError, match="ModelError"):
+        ask(cloud, "base", do="die")
+    until(lambda: replaced_by_one(cloud, told["pid"]))
+    replaced = ask(cloud, "poems")
+    assert replaced["pid"] != told["pid"]
+    assert replaced["adapters"] == ["poems"]
+    with pytest.raises(ClientError, match="has adapters"):
+        cloud.sagemaker.delete_inference_component(InferenceComponentName="base")
+    with pytest.raises(ClientError, match="has no copies of its own"):
+        cloud.sagemaker.update_inference_component_runtime_config(
+            InferenceComponentName="poems", DesiredRuntimeConfig={"CopyCount": 2}
+        )
+    remove(cloud, "poems")
+    assert ask(cloud, "base")["adapters"] == []
+    remove(cloud, "base")
+
+
+def test_what_does_not_start_fails_with_a_reason(cloud: Cloud, shared: str) -> None:
+    failed = component(cloud, "no-start", STUB_EXIT="1")
+    assert failed["InferenceComponentStatus"] == "Failed"
+    assert "did not pass the ping health check" in failed["FailureReason"]
+    component(cloud, "no-room", STUB_REFUSE_ADAPTERS="1")
+    refused = adapter(cloud, "refused", "no-room")
+    assert "was answered 507 by the container" in refused["FailureReason"]
+    for name in ("no-start", "refused", "no-room"):
+        remove(cloud, name)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"EndpointName": "never"}, "Could not find endpoint"),
+        ({"VariantName": "never"}, "Could not find variant 'never' of endpoint shared"),
+        ({"Specification": COMPUTE}, "Exactly one of ModelName and Container"),
+        ({"Specification": {"ModelName": "never", **COMPUTE}}, "Could not find model"),
+        ({"Specification": {"Container": {}, **COMPUTE}}, "Exactly one of ModelName and Container"),
+        ({"Specification": {"Container": {"Image": "stub"}}}, "must be given"),
+        ({"RuntimeConfig": None}, "must be given"),
+        ({"RuntimeConfig": {"CopyCount": -1}}, "greater than or equal to 0"),
+        ({"Specification": {"BaseInferenceComponentName": "never"}}, "Could not find inference component"),
+        ({"Specification": None}, "Specification must be given"),
+    ],
+)
+def test_a_component_is_checked(cloud: Cloud, shared: str, members: dict[str, Any], said: str) -> None:
+    asked = {
+        "InferenceComponentName": "wrong",
+        "EndpointName": shared,
+        "VariantName": "AllTraffic",
+        "Specification": {"Container": {"Image": "stub"}, **COMPUTE},
+        "RuntimeConfig": {"CopyCount": 1},
+        **members,
+    }
+    with pytest.raises(ClientError, match=said) as caught:
+        cloud.sagemaker.create_inference_component(**{key: value for key, value in asked.items() if value is not None})
+    assert caught.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_names_are_taken_and_missing(cloud: Cloud, shared: str) -> None:
+    component(cloud, "named")
+    with pytest.raises(ClientError, match="Cannot create already existing inference component"):
+        component(cloud, "named")
+    with pytest.raises(ClientError, match="still has inference components"):
+        cloud.sagemaker.delete_endpoint(EndpointName=shared)
+    for call in (cloud.sagemaker.describe_inference_component, cloud.sagemaker.delete_inference_component):
+        with pytest.raises(ClientError, match="Could not find inference component"):
+            call(InferenceComponentName="never")
+    remove(cloud, "named")

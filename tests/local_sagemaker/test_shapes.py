@@ -1,0 +1,88 @@
+"""The service model as a validator: every pattern that Java reads, Python reads too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from unittest.mock import MagicMock
+
+import botocore.session
+import pytest
+from botocore.model import ServiceModel, Shape
+
+from local_sagemaker.control import shapes
+from local_sagemaker.control.components import Components
+from local_sagemaker.control.endpoint_configs import EndpointConfigs
+from local_sagemaker.control.endpoints import Endpoints
+from local_sagemaker.control.models import Models
+from local_sagemaker.control.scaling import Scaling
+from local_sagemaker.control.tags import Tags
+from local_sagemaker.control.transform_jobs import TransformJobs
+
+
+def service(name: str) -> ServiceModel:
+    return botocore.session.get_session().get_service_model(name)
+
+
+def patterns(shape: Shape | None, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Of a shape and of all that is in it."""
+    if shape is None or shape.name in seen:
+        return
+    seen |= {shape.name}
+    if "pattern" in shape.metadata:
+        yield shape.metadata["pattern"]
+    for within in (*getattr(shape, "members", {}).values(), *(getattr(shape, part, None) for part in PARTS)):
+        yield from patterns(within, seen)
+
+
+PARTS = ("member", "key", "value")
+NOTHING: Any = MagicMock()
+RESOURCES: Any = (
+    Models(NOTHING, NOTHING),
+    EndpointConfigs(NOTHING),
+    Endpoints(NOTHING, NOTHING),
+    Components(NOTHING, NOTHING),
+    TransformJobs(NOTHING, NOTHING),
+    Tags(NOTHING),
+)
+CLAIMED = [name for each in RESOURCES for name in each.operations()]
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        ("sagemaker", CLAIMED),
+        ("sagemaker-runtime", ["InvokeEndpointAsync"]),
+        ("application-autoscaling", list(Scaling(NOTHING).operations())),
+    ],
+)
+def test_every_pattern_of_an_operation_can_be_checked(name: str, operations: list[str]) -> None:
+    found = {each for op in operations for each in patterns(service(name).operation_model(op).input_shape)}
+    assert found
+    for pattern in found:
+        shapes.matches(pattern, "some value")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        (r"([\p{L}\p{Z}\p{N}_.:/=+\-@]*)", "größe 1:/=+-@", "a*"),
+        (r"\A\S[\p{Print}]*\z", "a b~", "a\n"),
+        (r"\p{Print}+", "policy 1", "ü"),
+        (r"[\u0020-\uD7FF\uE000-\uFFFD\uD800\uDC00-\uDBFF\uDFFF\r\n\t]*", "😀 ü\n", "\x01"),
+        (r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", "a-b", "a-"),
+    ],
+)
+def test_a_pattern_fits_all_of_a_value(pattern: str, fits: str, does_not: str) -> None:
+    assert shapes.matches(pattern, fits)
+    assert not shapes.matches(pattern, does_not)
+
+
+def test_a_reply_has_only_what_its_shape_has() -> None:
+    shape = service("sagemaker").operation_model("DescribeModel").output_shape
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    model = {"ModelName": "m", "ModelArn": "arn", "CreationTime": at, "Ours": 1, "ExecutionRoleArn": None}
+    assert shapes.render(shape, model) == {"ModelName": "m", "ModelArn": "arn", "CreationTime": at.timestamp()}
+    with pytest.raises(KeyError, match="lacks ModelArn"):
+        shapes.render(shape, {"ModelName": "m", "CreationTime": at})
