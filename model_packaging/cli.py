@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "Whether an endpoint with these settings would start.",
     "plan": "The engine arguments and environment of these settings.",
     "config": "The settings of an endpoint.",
+    "compile": "Compiles a model ahead: here, or as a training job.",
     "pack": "Puts model, graphs, settings and code into a folder or archive.",
     "push": "Uploads a package to S3: what is there already is skipped.",
     "inspect": "What a package holds.",
@@ -37,6 +38,8 @@ COMMANDS = {
     "logs": "What an endpoint's containers have written.",
     "delete": "Removes everything that deploy made, and nothing else.",
     "local": "A SageMaker on this machine: up, down, status, chaos.",
+    "bench": "A small load on an endpoint: time to the first token, tokens a second.",
+    "store": "An artifact store's entries: list, verify, pin, delete.",
     "completion": "Prints what makes a shell complete this command.",
 }
 

@@ -52,6 +52,7 @@ class EndpointClient:
     """One endpoint, as its caller sees it. Bodies are OpenAI's (chat, completion) or TGI's (`inputs`).
 
     :param component: the inference component, where the endpoint has several.
+    :param connections: requests at a time.
     :param runtime: a boto3 client to use; by default one of its own. Region, credentials and address are boto3's
         (`AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME` for an endpoint on this machine).
     """
@@ -62,12 +63,13 @@ class EndpointClient:
         *,
         component: str | None = None,
         region: str | None = None,
+        connections: int = 10,
         runtime: SageMakerRuntimeClient | None = None,
     ) -> None:
         self._names: dict[str, Any] = {"EndpointName": endpoint}
         if component:
             self._names["InferenceComponentName"] = component
-        self._runtime = runtime or _runtime(region)
+        self._runtime = runtime or _runtime(region, connections)
 
     def invoke(self, body: Mapping[str, Any], **headers: str) -> dict[str, Any]:
         """The whole reply. SageMaker gives up after 60 s: stream what may take longer.
@@ -188,10 +190,14 @@ def _of_model(error: Any) -> Exception:
     return InvocationFailed(about, reply.get("OriginalStatusCode"), str(reply.get("LogStreamArn") or ""))
 
 
-def _runtime(region: str | None) -> SageMakerRuntimeClient:
+def _runtime(region: str | None, connections: int) -> SageMakerRuntimeClient:
     import boto3
     from botocore.config import Config
 
     # Not repeated: a generation that failed after a minute would cost another, and a 424 is the container's answer.
-    config = Config(read_timeout=READ_SECONDS, retries={"mode": "standard", "total_max_attempts": 1})
+    config = Config(
+        read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        max_pool_connections=connections,
+    )
     return boto3.session.Session(region_name=region).client("sagemaker-runtime", config=config)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from model_packaging.commands.options import dry_run_option, json_option, local_option, region_option
+from model_packaging.commands.options import dry_run_option, json_option, local_option, poll_option, region_option
 from model_packaging.commands.output import print_json
 
 
@@ -14,10 +14,13 @@ from model_packaging.commands.output import print_json
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @local_option
+@poll_option
 @region_option
 @dry_run_option
 @json_option
-def command(name: str, yes: bool, local: str | None, region: str | None, dry_run: bool, as_json: bool) -> None:
+def command(
+    name: str, yes: bool, local: str | None, poll: float, region: str | None, dry_run: bool, as_json: bool
+) -> None:
     """Removes everything that `deploy NAME` made, by its tag, and nothing else.
 
     The package in S3 and the container's logs stay.
@@ -25,6 +28,7 @@ def command(name: str, yes: bool, local: str | None, region: str | None, dry_run
     from model_packaging.commands.live import lines
     from model_packaging.deployment.aws import Aws, use_local
     from model_packaging.deployment.removal import Removal
+    from model_packaging.deployment.watch import Pace
 
     if local:
         use_local(local)
@@ -32,11 +36,12 @@ def command(name: str, yes: bool, local: str | None, region: str | None, dry_run
     there: list[Any] = removal.owned().all()
     if not dry_run and there:
         if not yes and not as_json:
-            click.confirm(
-                "\n".join(["This is deleted:", *(f"  {one}" for one in there), "Go on?"]), abort=True, err=True
-            )
+            question = "\n".join(["This is deleted:", *(f"  {one}" for one in there), "Go on?"])
+            if not click.confirm(question, err=True):
+                click.echo("Nothing was deleted.", err=True)
+                raise click.exceptions.Exit(1)
         with lines() as tell:
-            removal.run(tell)
+            removal.run(tell, Pace(poll=poll))
     if as_json:
         print_json({"deleted": [] if dry_run else there, "there": there if dry_run else []})
     elif not there:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import dry_run_option, environ_of, json_option, local_option, region_option
+from model_packaging.commands.options import (
+    dry_run_option,
+    environ_of,
+    json_option,
+    local_option,
+    poll_option,
+    region_option,
+)
 from model_packaging.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -48,6 +55,7 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--no-wait", is_flag=True, help="Start it, and do not wait. What follows the endpoint is left out.")
 @click.option("--template", is_flag=True, help="Print a CloudFormation template; create nothing.")
 @local_option
+@poll_option
 @region_option
 @dry_run_option
 @json_option
@@ -62,6 +70,7 @@ def command(name: str, package: str | None, **given: Any) -> None:
     from model_packaging.deployment.environment import shown
     from model_packaging.deployment.resources import resources
     from model_packaging.deployment.template import template
+    from model_packaging.deployment.watch import Pace
 
     local = given["local"]
     if local:
@@ -81,7 +90,7 @@ def command(name: str, package: str | None, **given: Any) -> None:
     with lines() as tell:
         for reason in wanted.limits.reasons:
             tell(reason)
-        Application(aws, calls, tell, scales=not local).run(wait=not given["no_wait"])
+        Application(aws, calls, tell, Pace(poll=given["poll"]), scales=not local).run(wait=not given["no_wait"])
     if given["as_json"]:
         print_json({"endpoint": name, "component": name if wanted.component else None, **shown(document)})
     else:
@@ -110,7 +119,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     from model_packaging.deployment.role import role_arn
     from model_packaging.deployment.sizing import sizes_of
 
-    local = given["local"]
+    local, scaling = given["local"], _scaling(given)
     instance_name = given["instance"] or ("ml.inf2.xlarge" if local else None)
     image = given["image"] or ("local" if local else None)
     if not instance_name or not image:
@@ -140,7 +149,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
         environment=variables,
         ami=None if given["ami"] == "none" else given["ami"],
         component=given["component"],
-        scaling=_scaling(given),
+        scaling=scaling,
         network=Network(given["subnets"], given["groups"], given["isolated"]),
         async_output=given["async_output"],
         kms_key=given["kms_key"],

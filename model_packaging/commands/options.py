@@ -22,6 +22,9 @@ local_option = click.option(
     metavar="[URL]",
     help="SageMaker on this machine (`python -m local_sagemaker`); default: http://127.0.0.1:8090.",
 )
+poll_option = click.option(
+    "--poll", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between two looks."
+)
 
 
 def settings_options(command: Command) -> Command:

@@ -31,10 +31,12 @@ class ContainerLog:
     """A log group, read on from where it was last read. A group that does not exist yet is empty.
 
     :param start: milliseconds since the epoch; what is older is not looked at.
+    :param prefix: of the streams to read; all of them unless given.
     """
 
-    def __init__(self, logs: Any, group: str, start: int = 0) -> None:
+    def __init__(self, logs: Any, group: str, start: int = 0, prefix: str = "") -> None:
         self._logs, self.group, self._start = logs, group, start
+        self._only = {"logStreamNamePrefix": prefix} if prefix else {}
         self._seen: set[str] = set()
 
     def new(self) -> list[Line]:
@@ -52,7 +54,7 @@ class ContainerLog:
     def _events(self) -> Iterator[dict[str, Any]]:
         token: dict[str, str] = {}
         for _ in range(PAGES):
-            members = {"logGroupName": self.group, "startTime": self._start, **token}
+            members = {"logGroupName": self.group, "startTime": self._start, **self._only, **token}
             page = found(self._logs.filter_log_events, **members)
             if page is None:
                 return

@@ -35,7 +35,7 @@ class FakeAws:
         self.lost = False
         self.fails = ""
         self.things: dict[str, dict[str, Members]] = {
-            kind: {} for kind in ("model", "config", "endpoint", "component", "alarm", "target", "policy")
+            kind: {} for kind in ("model", "config", "endpoint", "component", "alarm", "target", "policy", "job")
         }
         self.tags: dict[str, list[dict[str, str]]] = {}
         self.log: list[str] = []
@@ -187,6 +187,38 @@ class FakeAws:
     def sagemaker_ListTags(self, ResourceArn: str) -> Members:
         return {"Tags": self.tags.get(ResourceArn, [])}
 
+    def sagemaker_CreateTrainingJob(self, TrainingJobName: str, Tags: Any, **members: Any) -> Members:
+        moves = ["InProgress", "InProgress", "Failed" if self.fails else "Completed"]
+        return {"TrainingJobArn": self._add("job", TrainingJobName, {**members, "moves": moves}, Tags)}
+
+    def sagemaker_ListTrainingJobs(self, NameContains: str, SortOrder: str, MaxResults: int, **_: Any) -> Members:
+        assert SortOrder == "Descending"
+        jobs = self._list("job", "TrainingJob", NameContains)[::-1][:MaxResults]
+        return {
+            "TrainingJobSummaries": [
+                {**one, "TrainingJobStatus": self.things["job"][one["TrainingJobName"]]["moves"][0]} for one in jobs
+            ]
+        }
+
+    def sagemaker_DescribeTrainingJob(self, TrainingJobName: str) -> Members:
+        one = self._get("job", TrainingJobName)
+        status = self._move("job", TrainingJobName, one)
+        return {
+            "TrainingJobName": TrainingJobName,
+            "TrainingJobArn": _arn("job", TrainingJobName),
+            "TrainingJobStatus": status,
+            "SecondaryStatus": "Training" if status == "InProgress" else status,
+            "ModelArtifacts": {"S3ModelArtifacts": ""},
+            "StoppingCondition": one["StoppingCondition"],
+            "CreationTime": THEN,
+            "BillableTimeInSeconds": 60,
+            **({"FailureReason": self.fails} if self.fails else {}),
+        }
+
+    def sagemaker_StopTrainingJob(self, TrainingJobName: str) -> Members:
+        self._get("job", TrainingJobName)["moves"] = ["Stopped"]
+        return {}
+
     # Application Auto Scaling
 
     def application_autoscaling_RegisterScalableTarget(self, ResourceId: str, **members: Any) -> Members:
@@ -263,7 +295,7 @@ class FakeAws:
 
     # The rest
 
-    def logs_FilterLogEvents(self, logGroupName: str, startTime: int, nextToken: str = "0") -> Members:
+    def logs_FilterLogEvents(self, logGroupName: str, startTime: int, nextToken: str = "0", **_: Any) -> Members:
         if not self.log:
             raise Refusal("ResourceNotFoundException", "The specified log group does not exist.")
         number = int(nextToken)
@@ -329,7 +361,13 @@ class FakeAws:
         ]
 
 
-KINDS = {"model": "model", "config": "endpoint-config", "endpoint": "endpoint", "component": "inference-component"}
+KINDS = {
+    "model": "model",
+    "config": "endpoint-config",
+    "endpoint": "endpoint",
+    "component": "inference-component",
+    "job": "training-job",
+}
 
 
 def _arn(kind: str, name: str) -> str:

@@ -1,0 +1,141 @@
+"""`neuron-endpoint compile`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from model_packaging.commands.options import (
+    dry_run_option,
+    environ_of,
+    json_option,
+    plan_options,
+    region_option,
+    settings_options,
+)
+from model_packaging.commands.output import print_json, size_text
+
+if TYPE_CHECKING:
+    from handler.json_value import Json
+    from model_packaging.compilation.job import CompileJob
+
+
+@click.command("compile")
+@click.argument("model")
+@click.option("--store", required=True, help="Where the artifacts go: s3://bucket/prefix, or file:// here.")
+@settings_options
+@plan_options
+@click.option("--on", metavar="INSTANCE", help="Rent this instance as a training job; default: this machine.")
+@click.option("--image", help="With --on: the container's image in ECR.")
+@click.option("--role", help="With --on: the job's role; default: the only one that SageMaker may take.")
+@click.option("--on-demand", is_flag=True, help="With --on: no spot instance.")
+@click.option("--longest", default=14400, show_default=True, type=click.IntRange(600, 432000), help="Seconds of a job.")
+@click.option("--subnet", "subnets", multiple=True, help="With --on: of a VPC; may be repeated.")
+@click.option("--security-group", "groups", multiple=True, help="With --subnet; may be repeated.")
+@click.option("--again", is_flag=True, help="With --on: although a job has compiled this already.")
+@click.option("--stop", is_flag=True, help="With --on: stop the job that runs for these very artifacts.")
+@region_option
+@dry_run_option
+@json_option
+def command(model: str, **given: Any) -> None:
+    """Compiles MODEL with these settings, and keeps the artifacts in a store, where a start finds them by their key.
+
+    MODEL is a folder, s3://bucket/prefix or a hub id. Here, the container is started until it is ready, and stopped.
+    With --on a training job does it: Ctrl-C leaves it running, and the same command follows it again.
+    """
+    environ = environ_of(given["env_file"], given["document"], given["own"])
+    if given["on"]:
+        _on_a_job(model, environ, given)
+    else:
+        _here(model, environ, given)
+
+
+def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    from model_packaging.commands.live import lines
+    from model_packaging.compilation.here import child_environment, compile_here, failure_file
+
+    chosen = {**environ, "ENDPOINT_MODEL": os.path.abspath(model) if os.path.isdir(model) else model}  # noqa: PTH100, PTH112
+    for name, value in (("ENDPOINT_INSTANCE", given["instance"]), ("ENDPOINT_LINE", given["line"])):
+        if value:
+            chosen[name] = value
+    if given["dry_run"]:
+        from model_packaging.deployment.environment import shown
+
+        print_json(shown({"here": True, "store": given["store"], "environment": dict(chosen)}))
+        return
+    with lines() as tell, failure_file(os.environ):
+        made = compile_here(child_environment(chosen, os.environ), given["store"], tell)
+    entries: list[Json] = [
+        {
+            "kind": entry.kind,
+            "key": entry.key,
+            "size": sum(file.size for file in entry.files),
+            "files": len(entry.files),
+        }
+        for entry in made.entries
+    ]
+    if given["as_json"]:
+        print_json({"store": given["store"], "seconds": round(made.seconds, 1), "made": entries})
+    elif not entries:
+        click.echo(f"Everything was in {given['store']} already ({made.seconds:.0f} s to find out and to start).")
+    for entry in [] if given["as_json"] else made.entries:
+        size = size_text(sum(file.size for file in entry.files))
+        click.echo(f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size}, in {given['store']}.")
+
+
+def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    from model_packaging.commands.live import lines
+    from model_packaging.compilation.job import members
+    from model_packaging.compilation.job_run import run, stop
+    from model_packaging.deployment.aws import Aws
+    from model_packaging.deployment.environment import shown
+
+    aws = Aws(given["region"])
+    wanted = _job(model, environ, given, aws)
+    if given["dry_run"]:
+        print_json(shown({"create_training_job": members(wanted, "TIME")}))
+        return
+    if given["stop"]:
+        stopped = stop(aws, wanted)
+        click.echo(f"Stopping {stopped}." if stopped else "No such job runs.")
+        return
+    with lines() as tell:
+        about = run(aws, wanted, tell, again=given["again"])
+    billed = about.get("BillableTimeInSeconds")
+    if given["as_json"]:
+        print_json({"job": about["TrainingJobName"], "store": wanted.store, "billable_seconds": billed})
+    else:
+        click.echo(f"{about['TrainingJobName']} has put the artifacts into {wanted.store}; {billed} s are billed.")
+
+
+def _job(model: str, environ: Mapping[str, str], given: Mapping[str, Any], aws: Any) -> CompileJob:
+    from model_packaging.compilation.job import CompileJob, machines
+    from model_packaging.deployment.environment import environment
+    from model_packaging.deployment.request import Network
+    from model_packaging.deployment.role import role_arn
+
+    if not given["image"]:
+        raise click.UsageError("--on needs --image.")
+    on, target = machines(given["on"], given["instance"])
+    variables = {name: value for name, value in environ.items() if name != "ENDPOINT_CONFIG"}
+    if given["own"]:
+        raise click.UsageError("--env is this machine's environment; for a job give --env-file or --config.")
+    variables = environment(variables, given["document"], None)
+    if given["line"]:
+        variables["ENDPOINT_LINE"] = given["line"]
+    return CompileJob(
+        image=given["image"],
+        role=role_arn(aws, given["role"]),
+        model=model,
+        store=given["store"],
+        on=on,
+        target=target,
+        environment=variables,
+        spot=not given["on_demand"],
+        longest=given["longest"],
+        network=Network(given["subnets"], given["groups"]),
+        tags={},
+    )

@@ -1,0 +1,166 @@
+"""`neuron-endpoint store`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from model_packaging.commands.options import dry_run_option, json_option
+from model_packaging.commands.output import print_json, size_text
+
+if TYPE_CHECKING:
+    from handler.artifacts.manifest import Manifest
+    from handler.artifacts.store import Store
+    from handler.json_value import Json
+
+
+@click.group("store")
+def command() -> None:
+    """An artifact store, s3://bucket/prefix or file:///directory. Entries are named by the beginning of their key."""
+
+
+@command.command("ls")
+@click.argument("store")
+@json_option
+def list_entries(store: str, as_json: bool) -> None:
+    """Every entry, newest first; and what cannot be used, with the reason."""
+    opened = _open(store)
+    entries = sorted(opened.entries(), key=lambda entry: entry.created, reverse=True)
+    unusable = [error.message for error in opened.unusable()]
+    if as_json:
+        print_json({"entries": [_document(opened, entry) for entry in entries], "unusable": [*unusable]})
+        return
+    from model_packaging.tables import plain_table, show
+
+    rows = [
+        (
+            entry.key[:16],
+            entry.kind,
+            f"{datetime.fromtimestamp(entry.created, UTC):%Y-%m-%d %H:%M}",
+            size_text(_size(entry)),
+            f"{entry.compile_seconds:.0f} s" if entry.compile_seconds else "-",
+            " ".join(
+                f"{name}={entry.fields[name]}" for name in ("platform", "tensor_parallel_size") if name in entry.fields
+            ),
+            "pinned" if opened.pinned(entry.key, entry.kind) else "",
+        )
+        for entry in entries
+    ]
+    show(plain_table(("key", "kind", "made", "size", "compiled in", "for", ""), rows), "\n".join(unusable))
+
+
+@command.command()
+@click.argument("store")
+@click.argument("key", required=False)
+@json_option
+def verify(store: str, key: str | None, as_json: bool) -> None:
+    """Reads every byte of an entry, or of all. Exit status 1 if something is damaged."""
+    opened = _open(store)
+    entries = _chosen(opened, key) if key else list(opened.entries())
+    damage = [(entry, opened.verify(entry.key, entry.kind)) for entry in entries]
+    faults: list[Json] = [
+        {"key": entry.key, "kind": entry.kind, "path": one.path, "problem": one.problem}
+        for entry, found in damage
+        for one in found
+    ]
+    unusable = [] if key else [error.message for error in opened.unusable()]
+    if as_json:
+        print_json({"entries": len(entries), "faults": faults, "unusable": [*unusable]})
+    else:
+        for entry, found in damage:
+            for one in found:
+                click.echo(f"{entry.kind} {entry.key[:16]}: {one.path}: {one.problem}")
+        click.echo("\n".join([*unusable, f"{len(entries)} entries read, {len(faults)} files damaged."]))
+    sys.exit(1 if faults or unusable else 0)
+
+
+@command.command()
+@click.argument("store")
+@click.argument("key")
+def pin(store: str, key: str) -> None:
+    """Keeps an entry from being deleted."""
+    opened = _open(store)
+    for entry in _chosen(opened, key):
+        opened.pin(entry.key, entry.kind)
+        click.echo(f"Pinned {entry.kind} {entry.key}.")
+
+
+@command.command()
+@click.argument("store")
+@click.argument("key")
+def unpin(store: str, key: str) -> None:
+    """Lets an entry be deleted again."""
+    opened = _open(store)
+    for entry in _chosen(opened, key):
+        opened.unpin(entry.key, entry.kind)
+        click.echo(f"Unpinned {entry.kind} {entry.key}.")
+
+
+@command.command("rm")
+@click.argument("store")
+@click.argument("key", required=False)
+@click.option("--older-than", type=float, metavar="DAYS", help="Instead of a KEY: all that are older.")
+@click.option("--keep", type=click.IntRange(min=0), help="Instead of a KEY: all but the newest so many of each kind.")
+@dry_run_option
+def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
+    """Deletes entries that are not pinned; objects that no entry names any more go with a later `rm`."""
+    if bool(key) == (older_than is not None or keep is not None):
+        raise click.UsageError("Give a KEY, or --older-than or --keep.")
+    from handler.artifacts.collection import expired
+
+    opened = _open(store)
+    seconds = None if older_than is None else older_than * 86_400
+    if key:
+        chosen = [(entry.kind, entry.key) for entry in _chosen(opened, key)]
+    else:
+        chosen = [(kind, name) for kind, name, _ in expired(opened.objects, older_than=seconds, keep=keep)]
+    pinned = False
+    for kind, name in chosen:
+        gone = not dry_run and opened.delete(name, kind)
+        pinned = pinned or not (gone or dry_run)
+        click.echo(f"{'Would delete' if dry_run else 'Deleted' if gone else 'Pinned, and so kept:'} {kind} {name}.")
+    if not dry_run:
+        done = opened.collect()
+        click.echo(f"{done.deleted} objects deleted ({size_text(done.deleted_bytes)}), {done.condemned} condemned.")
+    sys.exit(1 if pinned else 0)
+
+
+def _open(uri: str) -> Store:
+    from handler.artifacts.store import Store
+
+    return Store.open(uri, setting="STORE")
+
+
+def _chosen(store: Store, key: str) -> list[Manifest]:
+    """A graph and its weights may have one beginning; two entries of a kind may not.
+
+    :raises SettingError: there is none, or it is not clear which.
+    """
+    from handler.errors import SettingError
+
+    found = [entry for entry in store.entries() if entry.key.startswith(key)]
+    if not found:
+        raise SettingError("KEY", f"no entry's key begins with '{key[:64]}'", "`neuron-endpoint store ls` has them.")
+    if len({entry.key for entry in found}) > 1:
+        raise SettingError("KEY", f"{len(found)} keys begin with '{key[:64]}'", "Give more of it.")
+    return found
+
+
+def _size(entry: Manifest) -> int:
+    return sum(file.size for file in entry.files)
+
+
+def _document(store: Store, entry: Manifest) -> dict[str, Json]:
+    return {
+        "key": entry.key,
+        "kind": entry.kind,
+        "created": entry.created,
+        "compile_seconds": entry.compile_seconds,
+        "size": _size(entry),
+        "files": len(entry.files),
+        "pinned": store.pinned(entry.key, entry.kind),
+        "fields": dict(entry.fields),
+    }

@@ -1,0 +1,109 @@
+"""A small load on an endpoint through boto3: how long until the first token, and how many tokens a second.
+
+For orders of magnitude from where the caller is; `benchmarks/` compares engines side by side.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from handler.json_value import Json
+from model_packaging.client import EndpointClient, InvocationFailed, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One request. Times in seconds; `first` is None where nothing came. `tokens` as the endpoint counts them."""
+
+    first: float | None
+    total: float
+    tokens: int
+    error: str = ""
+
+
+def measure(
+    client: EndpointClient,
+    body: Mapping[str, Any],
+    requests: int,
+    concurrency: int,
+    done: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[list[Sample], float]:
+    """Sends `requests`, of which `concurrency` are under way at any time; samples and the seconds of it all.
+
+    Each prompt begins with a number of its own, so that no prefix cache answers.
+    """
+    samples: list[Sample] = []
+    lock = threading.Lock()
+    began = time.monotonic()
+
+    def one(number: int) -> None:
+        sample = _one(client, _numbered(body, number))
+        with lock:
+            samples.append(sample)
+            done(len(samples), requests)
+
+    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="load")
+    try:
+        list(pool.map(one, range(requests)))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return samples, time.monotonic() - began
+
+
+def summary(samples: Sequence[Sample], seconds: float) -> dict[str, Json]:
+    """Percentiles of the requests that were answered; times in seconds."""
+    good = [sample for sample in samples if not sample.error and sample.first is not None]
+    firsts = sorted(sample.first for sample in good if sample.first is not None)
+    between = sorted(
+        (sample.total - sample.first) / (sample.tokens - 1)
+        for sample in good
+        if sample.tokens > 1 and sample.first is not None
+    )
+    errors: dict[str, Json] = {}
+    for sample in samples:
+        if sample.error:
+            before = errors.get(sample.error, 0)
+            errors[sample.error] = (before if isinstance(before, int) else 0) + 1
+    return {
+        "requests": len(samples),
+        "failed": len(samples) - len(good),
+        "errors": errors,
+        "seconds": round(seconds, 3),
+        "requests_per_second": round(len(good) / seconds, 3) if seconds else None,
+        "tokens_per_second": round(sum(sample.tokens for sample in good) / seconds, 2) if seconds else None,
+        "time_to_first_token": _percentiles(firsts),
+        "time_between_tokens": _percentiles(between),
+        "time_in_all": _percentiles(sorted(sample.total for sample in good)),
+    }
+
+
+def _one(client: EndpointClient, body: Mapping[str, Any]) -> Sample:
+    began, first, chunks, counted = time.monotonic(), None, 0, 0
+    try:
+        for event in client.stream(body):
+            if text_of(event):
+                chunks += 1
+                first = time.monotonic() - began if first is None else first
+            usage = event.get("usage")
+            counted = usage.get("completion_tokens", 0) if isinstance(usage, Mapping) else counted
+    except InvocationFailed as error:
+        return Sample(None, time.monotonic() - began, chunks, error.code or str(error)[:80])
+    except Exception as error:  # what boto3 raises: a throttle, a time-out
+        return Sample(None, time.monotonic() - began, chunks, type(error).__name__)
+    return Sample(first, time.monotonic() - began, counted or chunks, "" if chunks else "no text")
+
+
+def _numbered(body: Mapping[str, Any], number: int) -> dict[str, Any]:
+    first, *rest = body["messages"]
+    return {**body, "messages": [{**first, "content": f"[{number}] {first['content']}"}, *rest]}
+
+
+def _percentiles(ordered: Sequence[float]) -> dict[str, Json] | None:
+    if not ordered:
+        return None
+    return {f"p{q}": round(ordered[min(len(ordered) - 1, len(ordered) * q // 100)], 4) for q in (50, 90, 99)}

@@ -1,0 +1,57 @@
+"""A `serve` without an engine: its port, its stages, and an entry in the store, as the environment asks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+from handler.artifacts.publication import Ingredients
+from handler.artifacts.store import Store
+
+MODE = os.environ.get("SCRIPT", "compiles")
+PINGS = iter(["check configuration", "compile: start engine", "compile: start engine", "publish artifacts"])
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        stage = next(PINGS, "")
+        if stage or MODE == "hangs":
+            self._reply(503, {"status": "starting", "stage": stage or "compile: start engine"})
+        elif MODE == "fails":
+            print("[  61.0 s] failed: the compiler found no schedule. Lower max_model_len.", flush=True)
+            self._reply(500, {"status": "failed", "stage": "compile", "reason": "the compiler found no schedule"})
+        else:
+            publish()
+            self._reply(200, None)
+
+    def _reply(self, status: int, body: object) -> None:
+        text = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def publish() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        Path(made, "model.pt").write_bytes(os.environ["ENDPOINT_MODEL"].encode())
+        store = Store.open(os.environ["ENDPOINT_ARTIFACT_STORE"])
+        store.publish(Path(made), Ingredients("ab" * 32, "graph", {"platform": "cpu"}, compile_seconds=3.0))
+
+
+if MODE == "refuses":
+    print("serve: ENDPOINT_BLOCK_SIZE: 7 is no block size. Use 32.", flush=True)
+    sys.exit(2)
+server = HTTPServer(("127.0.0.1", int(os.environ["SAGEMAKER_BIND_TO_PORT"])), Handler)
+signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+server.serve_forever()
+Path(os.environ["STOPPED"]).write_text("in good order")

@@ -1,0 +1,229 @@
+"""Compiling ahead: here, by a container that is started and stopped, and as a training job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fake_aws import FakeAws, Switchboard
+
+from handler.errors import SettingError
+from model_packaging.cli import main
+from model_packaging.compilation import here
+from model_packaging.compilation.errors import CompileEnded
+from model_packaging.compilation.job import CompileJob, machines, members
+from model_packaging.compilation.job_run import run, stop
+from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.watch import Pace
+
+ROOT = Path(__file__).parents[2]
+SERVE = (sys.executable, str(Path(__file__).with_name("scripted_serve.py")))
+ROLE = "arn:aws:iam::123456789012:role/compile"
+PACE = Pace(poll=0, sleep=lambda seconds: None, clock=lambda: 0.0)
+
+
+def environ(tmp_path: Path, mode: str) -> dict[str, str]:
+    more = {"SCRIPT": mode, "ENDPOINT_MODEL": "m", "STOPPED": str(tmp_path / "stopped"), "PYTHONPATH": str(ROOT)}
+    return {**here.child_environment({}, os.environ), **more}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "POLL", 0.01)
+
+
+def test_what_was_compiled_is_in_the_store(tmp_path: Path) -> None:
+    told: list[str] = []
+    store = f"file://{tmp_path}/store"
+    made = here.compile_here(environ(tmp_path, "compiles"), store, told.append, SERVE)
+    assert [entry.key for entry in made.entries] == ["ab" * 32]
+    assert told == ["check configuration", "compile: start engine", "publish artifacts"]
+    assert (tmp_path / "stopped").read_text() == "in good order"
+    assert here.compile_here(environ(tmp_path, "compiles"), store, told.append, SERVE).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "cause"),
+    [("fails", "no schedule. Lower max_model_len"), ("refuses", "ENDPOINT_BLOCK_SIZE: 7 is no block size")],
+)
+def test_a_failed_compile_says_why(tmp_path: Path, mode: str, cause: str) -> None:
+    with pytest.raises(CompileEnded) as caught:
+        here.compile_here(environ(tmp_path, mode), f"file://{tmp_path}/store", lambda text: None, SERVE)
+    assert caught.value.diagnosis is not None
+    assert cause in caught.value.diagnosis.cause
+
+
+def test_a_jobs_failure_is_told_to_sagemaker(tmp_path: Path) -> None:
+    file = tmp_path / "failure"
+    for variables, written in (({}, False), ({"TRAINING_JOB_NAME": "x"}, True)):
+        with pytest.raises(CompileEnded), here.failure_file(variables, file):
+            raise CompileEnded("no schedule", None, ())
+        assert file.exists() is written
+    assert file.read_text() == "Nothing was compiled: no schedule"
+
+
+def test_settings_of_this_machine_do_not_decide() -> None:
+    own = {"ENDPOINT_BLOCK_SIZE": "1", "SM_VLLM_SEED": "1", "PATH": "/bin", "AWS_PROFILE": "x"}
+    assert here.child_environment({"ENDPOINT_MODEL": "m"}, own) == {
+        "PATH": "/bin",
+        "AWS_PROFILE": "x",
+        "ENDPOINT_MODEL": "m",
+    }
+
+
+def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:
+    code = (
+        "import sys; from model_packaging.cli import status_of\n"
+        "from model_packaging.compilation.here import compile_here\n"
+        "import os, click\n"
+        "def go():\n"
+        "    try: compile_here(os.environ, sys.argv[1], lambda text: print(text, flush=True), tuple(sys.argv[2:]))\n"
+        "    except KeyboardInterrupt: raise click.exceptions.Abort from None\n"
+        "sys.exit(status_of(go))"
+    )
+    command = [sys.executable, "-c", code, f"file://{tmp_path}/store", *SERVE]
+    process = subprocess.Popen(
+        command, env=environ(tmp_path, "hangs"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "check configuration\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "Interrupted.\n")
+    assert (tmp_path / "stopped").read_text() == "in good order"
+
+
+@pytest.mark.parametrize(
+    ("on", "instance", "found"),
+    [
+        ("ml.trn2.48xlarge", None, ("ml.trn2.48xlarge", "ml.trn2.48xlarge")),
+        ("ml.inf2.48xlarge", None, ("ml.trn1.32xlarge", "ml.inf2.48xlarge")),
+        ("ml.inf2.xlarge", None, ("ml.trn1.2xlarge", "ml.inf2.xlarge")),
+        ("ml.trn1.32xlarge", "ml.inf2.24xlarge", ("ml.trn1.32xlarge", "ml.inf2.24xlarge")),
+        ("ml.trn1.2xlarge", "ml.inf2.48xlarge", None),
+        ("ml.trn1.32xlarge", "ml.trn2.48xlarge", None),
+    ],
+)
+def test_what_is_rented_can_compile_for_the_target(
+    on: str, instance: str | None, found: tuple[str, str] | None
+) -> None:
+    if found is None:
+        with pytest.raises(SettingError, match="cannot compile for"):
+            machines(on, instance)
+    else:
+        assert machines(on, instance) == found
+
+
+def job(**more: Any) -> CompileJob:
+    on, target = machines("ml.inf2.48xlarge", None)
+    given = {
+        "image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1",
+        "role": ROLE,
+        "model": "s3://bucket/models/one/",
+        "store": "s3://bucket/store",
+        "on": on,
+        "target": target,
+        "environment": {"SM_VLLM_MAX_NUM_SEQS": "4"},
+        "tags": {},
+    }
+    return CompileJob(**{**given, **more})
+
+
+@pytest.fixture
+def board() -> Switchboard:
+    return Switchboard()
+
+
+def test_the_job_is_started_once_and_followed_to_its_end(board: Switchboard) -> None:
+    aws, told = Aws(session=board.session), []
+    board.fake.log = ["[   9.0 s] compile: start engine: 8.0 s"]
+    about = run(aws, job(), told.append, PACE)
+    assert about["TrainingJobStatus"] == "Completed"
+    assert "[   9.0 s] compile: start engine: 8.0 s" in told
+    created = [found for _, operation, found in board.fake.calls if operation == "CreateTrainingJob"]
+    assert len(created) == 1
+    assert created[0]["Environment"]["NEURON_PLATFORM_TARGET_OVERRIDE"] == "inf2"
+    assert created[0]["Environment"]["ENDPOINT_INSTANCE"] == "ml.inf2.48xlarge"
+    assert created[0]["Environment"]["NEURON_COMPILE_CACHE_URL"].startswith(created[0]["CheckpointConfig"]["LocalPath"])
+    assert created[0]["EnableManagedSpotTraining"] is True
+    assert (
+        created[0]["StoppingCondition"]["MaxWaitTimeInSeconds"] > created[0]["StoppingCondition"]["MaxRuntimeInSeconds"]
+    )
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_interrupted_follower_finds_its_job_again(lost: bool) -> None:
+    board = Switchboard()
+    aws = Aws(session=board.session)
+    for number in range(6):
+        board.fake = FakeAws()
+        board.fake.interrupt, board.fake.lost = number, lost
+        with pytest.raises(KeyboardInterrupt):
+            run(aws, job(), lambda text: None, PACE)
+        run(aws, job(), lambda text: None, PACE)
+        assert len(board.fake.things["job"]) == 1
+
+
+def test_what_a_job_has_compiled_is_compiled_again_only_when_asked(board: Switchboard) -> None:
+    aws, again = Aws(session=board.session), members(job(), "20200101-000000")
+    aws.sagemaker.create_training_job(**again)
+    for _ in range(3):
+        aws.sagemaker.describe_training_job(TrainingJobName=again["TrainingJobName"])
+    run(aws, job(), lambda text: None, PACE)
+    assert len(board.fake.things["job"]) == 1
+    run(aws, job(), lambda text: None, PACE, again=True)
+    assert len(board.fake.things["job"]) == 2
+
+
+def test_a_failed_job_is_explained(board: Switchboard) -> None:
+    board.fake.fails = "AlgorithmError: , exit code: 1"
+    board.fake.log = ["NRT_RESOURCE: nope", "more"]
+    with pytest.raises(CompileEnded, match="memory is full"):
+        run(Aws(session=board.session), job(), lambda text: None, PACE)
+
+
+def test_a_job_can_be_stopped(board: Switchboard) -> None:
+    aws = Aws(session=board.session)
+    assert stop(aws, job()) is None
+    board.fake.interrupt = 3  # after it was created
+    with pytest.raises(KeyboardInterrupt):
+        run(aws, job(), lambda text: None, PACE)
+    assert stop(aws, job()) == next(iter(board.fake.things["job"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "setting"),
+    [
+        ({"store": "file:///x"}, "--store"),
+        ({"model": "/here/model"}, "MODEL"),
+        ({"environment": {"A": "x" * 513}}, "A"),
+    ],
+)
+def test_what_a_job_cannot_do_is_refused(change: dict[str, Any], setting: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        job(**change)
+    assert caught.value.param == setting
+
+
+def test_names_differ_by_content_and_fit() -> None:
+    one = members(job(), "20260131-120000")["TrainingJobName"]
+    other = members(job(environment={"SM_VLLM_MAX_NUM_SEQS": "8"}), "20260131-120000")["TrainingJobName"]
+    assert one != other
+    assert len(one) <= 63
+
+
+def test_the_command_shows_the_job_first(tmp_path: Path) -> None:
+    words = ["compile", "s3://b/m", "--store", "s3://b/s", "--on", "ml.trn2.48xlarge", "--image", "i", "--role", ROLE]
+    result = CliRunner().invoke(main, [*words, "--dry-run"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert (
+        json.loads(result.stdout)["create_training_job"]["AlgorithmSpecification"]["ContainerArguments"][-1]
+        == "s3://b/m"
+    )

@@ -1,0 +1,302 @@
+"""`deploy`, `delete`, `logs`, `store` and `bench` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fake_aws import FakeAws, Switchboard
+
+import sample_model
+from handler.artifacts.publication import Ingredients
+from handler.artifacts.store import Store
+from handler.neuron.catalogue import find
+from model_packaging.cli import COMMANDS, main
+from model_packaging.deployment import aws as deployment_aws
+from model_packaging.deployment.diagnosis import SYMPTOMS, diagnose
+from model_packaging.deployment.limits import MOST, Sizes, compute
+from model_packaging.deployment.sizing import sizes_of
+
+ROLE = "arn:aws:iam::123456789012:role/endpoint"
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
+SETTINGS = ("--set", "SM_VLLM_MAX_NUM_SEQS=4", "--set", "SM_VLLM_MAX_MODEL_LEN=512", "--set", "ENDPOINT_BLOCK_SIZE=32")
+BASE = ("--image", IMAGE, "--instance", "ml.inf2.xlarge", "--role", ROLE, *SETTINGS)
+QUICK = ("--poll", "0.1")
+TOKEN = "hf_VerySecret1234"
+CFN_LINT = Path(sys.executable).with_name("cfn-lint")
+
+
+@pytest.fixture(scope="module")
+def board() -> Switchboard:
+    return Switchboard()
+
+
+@pytest.fixture
+def fake(board: Switchboard, s3: Any, monkeypatch: pytest.MonkeyPatch) -> FakeAws:
+    """S3 is moto's; every other service is the fake."""
+    board.fake = FakeAws()
+    shared = deployment_aws.Aws(session=board.session)
+    monkeypatch.setattr(deployment_aws.Aws, "client", lambda self, service: _client(shared, service))
+    return board.fake
+
+
+CLIENTS: dict[str, Any] = {}
+
+
+def _client(aws: Any, service: str) -> Any:
+    if service not in CLIENTS:
+        CLIENTS[service] = aws._session.client(service, endpoint_url="http://127.0.0.1:9")
+    return CLIENTS[service]
+
+
+@pytest.fixture
+def package(bucket: str) -> str:
+    to = f"s3://{bucket}/models/sample/"
+    assert run("push", str(sample_model.path()), to).exit_code == 0
+    return to
+
+
+def run(*words: str, **more: Any) -> Result:
+    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200"}, **more)
+
+
+def test_from_a_package_to_an_endpoint_and_back(fake: FakeAws, package: str) -> None:
+    result = run("deploy", "chat", package, *BASE, "--json", *QUICK)
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    variant = told["endpoint_config"]["ProductionVariants"][0]
+    assert variant["InferenceAmiVersion"] == "al2-ami-sagemaker-inference-neuron-2"
+    assert variant["VolumeSizeInGB"] == 64
+    assert told["model"]["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]["S3Uri"] == package
+    assert told["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_INSTANCE"] == "ml.inf2.xlarge"
+    assert set(fake.things["endpoint"]) == {"chat"}
+    listed = json.loads(run("delete", "chat", "--dry-run", "--json").stdout)
+    assert len(listed["there"]) == 5
+    assert run("delete", "chat", input="n\n").exit_code == 1
+    assert set(fake.things["endpoint"]) == {"chat"}
+    assert run("delete", "chat", "--yes", *QUICK).exit_code == 0
+    assert fake.state() == FakeAws().state()
+    assert "Nothing carries the tag of chat" in run("delete", "chat", "--yes").stdout
+
+
+def test_a_dry_run_creates_nothing_and_shows_no_secret(fake: FakeAws, package: str) -> None:
+    words = ("deploy", "chat", package, *BASE, "--set", f"HF_TOKEN={TOKEN}", "--dry-run")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert TOKEN not in result.output
+    shown = json.loads(result.stdout)["model"]["PrimaryContainer"]["Environment"]
+    assert (shown["HF_TOKEN"], shown["SM_VLLM_MAX_NUM_SEQS"]) == ("***", "4")
+    assert fake.state() == FakeAws().state()
+
+
+def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> None:
+    result = run("deploy", "chat", package, *BASE, "--set", "SM_VLLM_PORT=1", "--json")
+    assert result.exit_code == 1
+    assert {finding["setting"] for finding in json.loads(result.stdout)["findings"]} == {"SM_VLLM_PORT"}
+    assert fake.state() == FakeAws().state()
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("chat", "/a/folder", *BASE), 1, "Push it first"),
+        (("chat", *BASE), 1, "no model is named"),
+        (("chat", "s3://b/x"), 2, "--instance and --image"),
+        (("chat", "s3://b/x", *BASE, "--min", "1"), 2, "need --max"),
+        (("chat", "s3://b/x", *BASE, "--set", "x"), 2, "NAME=VALUE"),
+    ],
+)
+def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status: int, told: str) -> None:
+    result = run("deploy", *words, "--no-check")
+    assert result.exit_code == status, result.output
+    assert told in result.stderr
+    assert fake.state() == FakeAws().state()
+
+
+@pytest.mark.skipif(not CFN_LINT.exists(), reason="needs cfn-lint, which moto brings")
+def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str, tmp_path: Path) -> None:
+    scaled = ("--min", "0", "--max", "2", "--concurrency", "4")
+    network = ("--subnet", "subnet-01234567", "--security-group", "sg-01234567")
+    variants = (
+        ("--instances", "2", *network),
+        ("--component", *scaled),
+        ("--async-output", "s3://bucket/out", *scaled),
+    )
+    for number, more in enumerate(variants):
+        result = run("deploy", "chat", package, *BASE, *more, "--set", f"HF_TOKEN={TOKEN}", "--template")
+        assert result.exit_code == 0, result.output
+        assert TOKEN not in result.stdout
+        (tmp_path / f"{number}.json").write_text(result.stdout)
+    template = json.loads(result.stdout)
+    assert template["Parameters"]["HfToken"]["NoEcho"] is True
+    template["Resources"]["Model"]["Properties"]["PrimaryContainer"]["Imge"] = "x"
+    (tmp_path / "broken.json").write_text(json.dumps(template))
+    words = [CFN_LINT, "--format", "parseable", *sorted(tmp_path.glob("*.json"))]
+    found = subprocess.run(words, capture_output=True, text=True).stdout
+    assert found
+    assert all(line.startswith(str(tmp_path / "broken.json")) for line in found.splitlines()), found
+    assert fake.state() == FakeAws().state()
+
+
+def test_logs_and_what_they_mean(fake: FakeAws) -> None:
+    fake.log = ["[   1.0 s] fetch model: 0.5 s", "OSError: [Errno 28] No space left on device", "later"]
+    lines = [json.loads(line) for line in run("logs", "chat", "--json").stdout.splitlines()]
+    assert [line["text"] for line in lines] == fake.log
+    assert "Mend: Raise --volume" in run("logs", "chat", "--explain").stdout
+    fake.log = ["all is well"]
+    assert "None of the known symptoms" in run("logs", "chat", "--explain").stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("serve: ENDPOINT_MODL: is not a setting", "refuses a setting: ENDPOINT_MODL: is not a setting"),
+        ("NRT: driver version 2.19 is not supported by this nrt, upgrade", "driver does not fit"),
+        ("nrt_init failed: no neuron device available", "no Neuron device"),
+        ("Failed to allocate 1.2GB on ND 0:NC 1 HBM", "core's memory is full"),
+        ("GatedRepoError: 403 Client Error. Cannot access gated repo for url", "gated"),
+        ("botocore: User: arn:x is not authorized to perform: s3:ListBucket on resource", "lacks s3:ListBucket"),
+        ("EndpointConnectionError: Could not connect to the endpoint URL: https://s3", "reaches no S3"),
+        ("exec /usr/bin/env: exec format error", "another processor"),
+        (
+            "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error.",
+            "no such instance",
+        ),
+        ("ResourceLimitExceeded: The account-level service limit 'ml.trn2.48xlarge for endpoint usage'", "quota"),
+        (
+            "The primary container for production variant AllTraffic did not pass the ping health check.",
+            "not ready in time",
+        ),
+    ],
+)
+def test_each_symptom_has_its_cause(line: str, cause: str) -> None:
+    found = diagnose("", ["INFO fine", line])
+    assert found is not None
+    assert cause in found.cause
+    assert found.mend.endswith(".")
+
+
+def test_an_ordinary_start_has_no_symptom() -> None:
+    log = [
+        "[   0.4 s] listening on port 8080; GET /ping tells the stage",
+        "[   2.0 s] check configuration: 1.5 s",
+        "INFO container: loading repositories of tokens, timeout 60",
+        "[  90.0 s] ready. Try:",
+    ]
+    assert diagnose("", log) is None
+
+
+def test_evidence_holds_no_token() -> None:
+    found = diagnose("", [f"serve: HF_TOKEN={TOKEN}aaaaaaaa is wrong"])
+    assert found is not None
+    assert TOKEN not in found.evidence + found.cause
+
+
+def test_every_symptom_is_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
+    for symptom in SYMPTOMS:
+        assert symptom.mend in text, symptom.pattern
+
+
+def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
+    inf2, trn2 = find("inf2.48xlarge"), find("trn2.48xlarge")
+    small = compute(Sizes(packed=10**9, weights=10**9), inf2)
+    large = compute(Sizes(packed=140 * 10**9, weights=140 * 10**9), inf2)
+    assert 60 <= small.download < large.download <= MOST
+    assert small.startup < large.startup <= MOST
+    assert large.volume is not None
+    assert large.volume >= 140
+    assert compute(Sizes(packed=140 * 10**9), trn2).volume is None
+    assert compute(Sizes(packed=10**9), inf2, download=77, startup=3600, volume=99).volume == 99
+    for sizes, words in (
+        (Sizes(packed=900 * 10**9), "longer than an hour"),
+        (Sizes(packed=400 * 10**9, archive=True), "longer than an hour"),
+        (Sizes(weights=140 * 10**9, compiles=True), "to compile and start"),
+        (Sizes(fetched=600 * 10**9), "to start"),
+    ):
+        with pytest.raises(Exception, match=words):
+            compute(sizes, trn2)
+    with pytest.raises(Exception, match="NVMe"):
+        compute(Sizes(packed=1), trn2, volume=100)
+
+
+def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package: str, tmp_path: Path) -> None:
+    assert sizes_of(package, {}, "inf2").compiles
+    store = {"ENDPOINT_ARTIFACT_STORE": f"s3://{bucket}/store"}
+    assert sizes_of(package, store, "inf2").compiles  # nothing is in it yet
+    (tmp_path / "model.pt").write_bytes(b"graph")
+    Store.open(store["ENDPOINT_ARTIFACT_STORE"]).publish(tmp_path, Ingredients("ab" * 32, "graph", {}))
+    assert not sizes_of(package, store, "inf2").compiles
+    assert sizes_of(None, {"ENDPOINT_MODEL": package}, "inf2").fetched > 5_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    uri = f"file://{tmp_path}/store"
+    for number, key in enumerate(("ab" * 32, "cd" * 32)):
+        made = tmp_path / f"made-{number}"
+        made.mkdir()
+        (made / "model.pt").write_bytes(b"graph %d" % number)
+        Store.open(uri).publish(made, Ingredients(key, "graph", {"platform": "trn2"}, compile_seconds=60.0))
+    return uri
+
+
+def test_a_stores_entries_are_listed_verified_pinned_and_deleted(store: str, tmp_path: Path) -> None:
+    listed = json.loads(run("store", "ls", store, "--json").stdout)["entries"]
+    assert {entry["key"][:2] for entry in listed} == {"ab", "cd"}
+    assert "abababab" in run("store", "ls", store).stdout
+    assert run("store", "verify", store).exit_code == 0
+    assert run("store", "pin", store, "abab").exit_code == 0
+    assert run("store", "rm", store, "abab").exit_code == 1
+    assert run("store", "rm", store, "--keep", "0", "--dry-run").stdout == f"Would delete graph {'cd' * 32}.\n"
+    assert run("store", "unpin", store, "abab").exit_code == 0
+    assert run("store", "rm", store, "abab").exit_code == 0
+    assert [entry["key"][:2] for entry in json.loads(run("store", "ls", store, "--json").stdout)["entries"]] == ["cd"]
+    assert "no entry's key begins" in run("store", "rm", store, "ff").stderr
+    for path in (tmp_path / "store" / "objects").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"damaged")
+    assert run("store", "verify", store).exit_code == 1
+
+
+def test_every_command_has_help_and_is_completed() -> None:
+    for name in COMMANDS:
+        result = run(name, "--help")
+        assert result.exit_code == 0, name
+        assert "Usage:" in result.stdout
+    assert "_NEURON_ENDPOINT_COMPLETE=bash_complete" in run("completion", "bash").stdout
+    code = "from model_packaging.cli import main; main(prog_name='neuron-endpoint')"
+    environ = {"_NEURON_ENDPOINT_COMPLETE": "bash_complete", "COMP_WORDS": "neuron-endpoint dep", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "plain,deploy"
+
+
+def test_a_command_that_is_none_exits_2() -> None:
+    assert run("deplyo").exit_code == 2
+
+
+def test_credentials_that_are_not_there_exit_3(aws: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    result = run("delete", "chat", "--yes")
+    assert result.exit_code == 3
+    assert "no AWS credentials" in result.stderr
+
+
+def test_the_package_of_this_test_is_plain(tmp_path: Path) -> None:
+    """The sample model is packed from a checkout; nothing of git or Python goes with it."""
+    shutil.copytree(sample_model.path(), tmp_path / "m")
+    made = json.loads(run("pack", str(tmp_path / "m"), "--to", str(tmp_path / "out"), "--json").stdout)
+    assert made["left_out"] == {}
