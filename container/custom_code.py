@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from io import BytesIO
 from itertools import chain
 
 from flask import Request, Response
 
 from container.body import read_body
+from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
 from container.service import Service
 from handler.custom_code import requirements
 from handler.custom_code.exchange import CodeRequest, CustomCode, Outcome
 from handler.custom_code.source import CodeSource, find_code
+from handler.custom_code.until import UNTIL
 from handler.errors import SettingError
 from handler.model.source import Model
 
@@ -58,17 +63,22 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
 
     :raises EndpointError: as the code says.
     """
+    began, config = time.monotonic(), service.config
     service.lifecycle.require_ready()
     service.admission.enter()
     response: Response | None = None
     try:
-        body = read_body(request, service.config.max_body, service.deadlines)
+        body = read_body(request, max_body(config), service.deadlines)
+        late = partial(deadline, config, request.headers.get(TIMEOUT_HEADER), began)
+        late(stream=False)  # a header that asks for a time that is none is refused before the code runs
+        UNTIL.set(lambda stream: ((until := late(stream=stream)).left(), until.error()))
         accept = request.headers.get("Accept", "")
-        asked = CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex)
-        outcome = code.invoke(asked)
+        outcome = code.invoke(CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex))
         if outcome is None:
             request.environ["wsgi.input"] = BytesIO(body)
             return None
+        if whole_only(config) and not isinstance(outcome.body, bytes):
+            outcome = replace(outcome, body=b"".join(outcome.body))
         response = reply_of(outcome)
         response.call_on_close(service.admission.leave)
         return response

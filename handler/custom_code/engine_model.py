@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from handler.custom_code.until import timing
 from handler.engine.engine import Engine, Ticket
 from handler.engine.generation import Generation
 from handler.errors import EndpointError, InvalidField
@@ -37,7 +38,7 @@ class EngineModel:
 
     A prompt is a text, token ids, or chat messages; `fields` are those of `/v1/completions` (`/v1/chat/completions` for
     messages): `max_tokens`, `temperature`, `stop` ... An answer that is no longer wanted frees its slot: close the
-    iterator, or let it go.
+    iterator, or let it go. One that comes too late for its request is ended (DeadlineExceeded).
 
     :raises ClientError: from every method, a prompt or a field that cannot be used.
     :raises ServerError: the engine failed.
@@ -90,7 +91,7 @@ class EngineModel:
         if call.stream:
             raise InvalidField("parameters.output_formatter", "respond() streams nothing: use stream()")
         answer = _Answer()
-        self._engine.loop.call(call.ticket(self._engine, answer).begin)
+        self._engine.loop.call(call.ticket(self._engine, answer).begin, *timing(stream=False))
         return msgspec.json.decode(call.reply.whole(*answer.wait()))
 
     def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
@@ -127,7 +128,7 @@ class EngineModel:
 
     def _begin(self, generation: Generation, put: Callable[[Step | EndpointError], object]) -> Ticket:
         ticket = self._engine.ticket(generation, _Channel(put))
-        self._engine.loop.call(ticket.begin)
+        self._engine.loop.call(ticket.begin, *timing(stream=generation.stream))
         return ticket
 
 

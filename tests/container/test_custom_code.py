@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from container.service import Service
 from handler.config.endpoint import EndpointConfig
 from handler.custom_code.errors import CustomCodeFailed, CustomCodeRefused
 from handler.custom_code.exchange import CodeRequest, Outcome
+from handler.custom_code.until import UNTIL
 from handler.errors import SettingError
 from handler.model.source import Model
 
@@ -160,3 +162,23 @@ def test_without_an_engine_there_has_to_be_code_that_may_run(tmp_path: Any) -> N
 def test_a_reply_of_json(code: Callable[..., FlaskClient]) -> None:
     client = code(lambda request: Outcome(json.dumps([1]).encode(), "application/json"))
     assert client.post("/invocations", json={}, buffered=True).get_json() == [1]
+
+
+def test_an_asynchronous_endpoint_gets_a_stream_whole(code: Callable[..., FlaskClient], service: Service) -> None:
+    service.config = replace(service.config, asynchronous=True)
+    client = code(lambda request: Outcome(iter([b"a", b"b"]), "text/plain"))
+    reply = client.post("/invocations", json={}, buffered=True)
+    assert (reply.data, reply.headers["Content-Length"]) == (b"ab", "2")
+
+
+def test_the_deadline_is_the_requests(code: Callable[..., FlaskClient], service: Service) -> None:
+    def answer(request: CodeRequest) -> Outcome:
+        until = UNTIL.get()
+        assert until is not None
+        return Outcome(" ".join(f"{until(stream)[0]:.0f}" for stream in (False, True)).encode(), "text/plain")
+
+    client = code(answer)
+    assert client.post("/invocations", json={}, buffered=True).data == b"58 478"
+    header = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
+    assert client.post("/invocations", json={}, buffered=True, headers={header: "9"}).data == b"9 9"
+    assert client.post("/invocations", json={}, buffered=True, headers={header: "x"}).status_code == 400

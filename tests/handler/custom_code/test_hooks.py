@@ -14,7 +14,8 @@ from scripted_engine import ScriptedEngine
 from waiting import eventually
 
 from handler.custom_code.exchange import Outcome
-from handler.errors import EndpointError, SettingError
+from handler.custom_code.until import UNTIL
+from handler.errors import DeadlineExceeded, EndpointError, SettingError
 
 Load = Callable[..., Any]
 Ask = Callable[..., Outcome]
@@ -353,6 +354,35 @@ def test_the_engines_errors_keep_their_status(load: Load, ask: Ask) -> None:
     assert (
         refused(ask, code, '{"how": "generate", "prompt": "<fail>"}').document()["error"]["code"] == "generation_failed"
     )
+
+
+HOW_LONG = """
+def predict_fn(data, model):
+    if data["how"] == "generate":
+        return model.generate("a|<hold>").text
+    return model.respond({"inputs": "a|<hold>"}) if data["how"] == "respond" else model.stream("a|<hold>")
+"""
+HOW_LONG_ASYNC = """
+async def predict_fn(data, model):
+    answer = await model.agenerate("a|<hold>")
+    return answer.text
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "hooks"), [(how, HOW_LONG) for how in ("generate", "respond", "stream")] + [("", HOW_LONG_ASYNC)]
+)
+def test_an_answer_that_comes_too_late_is_ended_and_frees_its_slot(
+    load: Load, ask: Ask, engine: ScriptedEngine, how: str, hooks: str
+) -> None:
+    code = load(hooks)
+    UNTIL.set(lambda stream: (0.05, DeadlineExceeded(0.05, stream=stream)))
+    try:
+        with pytest.raises(DeadlineExceeded):
+            pieces(ask(code, json.dumps({"how": how})))
+    finally:
+        UNTIL.set(None)
+    eventually(lambda: engine.cancelled == 1)
 
 
 def test_a_model_fn_of_ones_own_gets_the_engine_by_its_context(load: Load, ask: Ask) -> None:
