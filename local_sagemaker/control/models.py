@@ -102,6 +102,8 @@ def _check_source(container: Document) -> None:
     channels = [source["ChannelName"] for source in additional]
     if len(set(channels)) != len(channels) or {".", ".."} & set(channels):
         raise ValidationException("Each ChannelName must be a directory's name of its own.")
+    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
+        raise ValidationException("A container of the mode MultiModel needs ModelDataUrl, the prefix of its models.")
     for source in [*sources, *additional]:
         s3 = source.get("S3DataSource")
         if s3 is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from local_sagemaker.hosting.instance import Launch
 from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
+from local_sagemaker.hosting.multi_model import TargetModels
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.pool import Pool, StartFailed
 from local_sagemaker.hosting.settings import HostSettings
@@ -21,16 +22,20 @@ INSTANCES_ENDED_WITHIN = 5.0
 class Variant:
     """A production variant of a started deployment.
 
+    :ivar targets: of a multi-model endpoint.
     :ivar pool: None where the variant's models are inference components.
     """
 
-    def __init__(self, plan: Document, pool: Pool | None, base: Path | None) -> None:
+    def __init__(
+        self, plan: Document, pool: Pool | None, base: Path | None, targets: TargetModels | None = None
+    ) -> None:
         self.name: str = plan["VariantName"]
         self.plan = plan
         self.weight: float = plan["Weight"]
         self.pool = pool
         self.count: int = plan["Count"]
         self.base = base
+        self.targets = targets
 
 
 def failure_reason(variant: str, error: StartFailed) -> str:
@@ -133,7 +138,14 @@ class Fleets:
             remove(base)
             raise StartFailed(str(error)) from error
         launch = self.launch(endpoint, name, container, base, planned)
-        return Variant(planned, Pool(launch, planned["Count"], changed, least_outstanding(planned)), base)
+        pool = Pool(launch, planned["Count"], changed, least_outstanding(planned))
+        return Variant(planned, pool, base, self._targets(container, base))
+
+    def _targets(self, container: Document, base: Path) -> TargetModels | None:
+        if container.get("Mode") != "MultiModel":
+            return None
+        patience = self._settings.timing.target_model_patience
+        return TargetModels(container["ModelDataUrl"], base, self._objects, patience)
 
 
 def least_outstanding(planned: Document) -> bool:
