@@ -40,7 +40,7 @@ from local_sagemaker.s3_server import S3Server
 from local_sagemaker.server import SHUT_DOWN, GatewayServer, ServiceWorker
 from local_sagemaker.settings import Limits
 from local_sagemaker.signature import Keys, SignatureError
-from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory
+from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10
 THREADS = 256
@@ -115,15 +115,22 @@ def check_signature(keys: Keys, limit: int) -> Response | None:
 
 
 def listen(port: int) -> socket.socket:
-    return socket.create_server(("127.0.0.1", port), backlog=1024)
+    """:raises OSError: it is taken; the port is named."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except OSError as error:
+        raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
 
 
 def main(directory: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     state = StateDirectory(Path(directory).absolute())
-    lock = state.lock()
-    settings = state.settings()
-    listener = listen(settings.port)
+    try:
+        lock = state.lock()
+        settings = state.settings()
+        listener = listen(settings.port)
+    except (StateInUse, OSError) as error:
+        sys.exit(str(error))
     if not settings.s3_port:
         with listen(0) as probe:
             settings = replace(settings, s3_port=probe.getsockname()[1])
@@ -144,6 +151,9 @@ def main(directory: str) -> None:
     try:
         s3.wait_started()
         s3.load()
+    except RuntimeError as error:
+        s3.stop()
+        sys.exit(str(error))
     except BaseException:
         s3.stop()
         raise

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from local_sagemaker.hosting.instance import Launch
+from local_sagemaker.hosting.instance import Launch, confinement
 from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
 from local_sagemaker.hosting.multi_model import TargetModels
 from local_sagemaker.hosting.objects import Objects
@@ -51,6 +52,7 @@ class Fleets:
     def __init__(self, settings: HostSettings, objects: Objects) -> None:
         self._settings = settings
         self._objects = objects
+        self._confinement = confinement()
 
     def base_directory(self, endpoint: str, name: str) -> Path:
         return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
@@ -61,12 +63,18 @@ class Fleets:
         fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
 
     def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
+        """:raises StartFailed: there is no such command on this machine."""
         settings = self._settings
+        command = settings.images.command(container["Image"])
+        if shutil.which(command[0]) is None:
+            raise StartFailed(
+                f"The image {container['Image']} stands for the command {command[0]}, which is not there."
+            )
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
         pids = settings.directory / "pids"
         pids.mkdir(parents=True, exist_ok=True)
         return Launch(
-            command=settings.images.command(container["Image"]),
+            command=(*self._confinement, *command),
             environment=self._environment(container, base),
             base=base,
             logs=settings.directory / "logs" / endpoint / name,
@@ -133,11 +141,11 @@ class Fleets:
         name = planned["VariantName"]
         base = self.base_directory(endpoint, name)
         try:
+            launch = self.launch(endpoint, name, container, base, planned)
             self.fetch(container, base, name, self.download_seconds(planned))
-        except DataError as error:
+        except (DataError, StartFailed) as error:
             remove(base)
             raise StartFailed(str(error)) from error
-        launch = self.launch(endpoint, name, container, base, planned)
         pool = Pool(launch, planned["Count"], changed, least_outstanding(planned))
         return Variant(planned, pool, base, self._targets(container, base))
 
