@@ -25,6 +25,7 @@ from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import Models
 from local_sagemaker.control.protocol import Protocol, Service, reply
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
@@ -54,10 +55,18 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     registry = Registry(state.path / "registry.json", settings.region, settings.account)
     limits = Limits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
-    endpoints = Endpoints(registry, host)
-    jobs = TransformJobs(registry, host)
-    components = Components(registry, host)
-    resources = (Models(registry, objects), EndpointConfigs(registry), endpoints, Tags(registry), jobs, components)
+    quotas = Quotas.parse(settings.quotas)
+    endpoints = Endpoints(registry, host, quotas)
+    jobs = TransformJobs(registry, host, quotas)
+    components = Components(registry, host, quotas)
+    resources = (
+        Models(registry, objects, quotas),
+        EndpointConfigs(registry, quotas),
+        endpoints,
+        Tags(registry),
+        jobs,
+        components,
+    )
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
     app = Flask(__name__, static_folder=None)

@@ -8,6 +8,7 @@ from typing import Protocol
 from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, Document, Registry, now
 
 ENVIRONMENT_BYTES = 32 * 1024
@@ -20,8 +21,9 @@ class ModelData(Protocol):
 
 
 class Models:
-    def __init__(self, registry: Registry, data: ModelData) -> None:
+    def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
         self._registry = registry
+        self._quotas = quotas
         self._data = data
 
     def operations(self) -> dict[str, Operation]:
@@ -46,6 +48,7 @@ class Models:
         with self._registry.lock:
             if name in self._registry.of(MODEL):
                 raise exists("model", arn)
+            self._quotas.check_new(self._registry, MODEL)
             self._registry.add(MODEL, name, {**asked, "ModelArn": arn, "CreationTime": now()})
         return {"ModelArn": arn}
 

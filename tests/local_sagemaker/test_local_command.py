@@ -66,6 +66,7 @@ def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:
         (["--image", "no-command"], "'no-command' is not of the form IMAGE=COMMAND"),
         (["--image", "a="], "'a=' is not of the form IMAGE=COMMAND"),
         (["--env", "=b"], "'=b' is not of the form NAME=VALUE"),
+        (["--quota", "cars=1"], "'cars=1' is not of the form NAME=NUMBER"),
         (["--cut-parts", "0"], "'0' is neither a number of bytes above 0 nor 'random'"),
         (["--access-key", "a"], "--access-key and --secret-key are given together"),
         (["--speed", "0"], "0.0 is not in the range x>0"),
