@@ -12,9 +12,9 @@ from local_sagemaker.hosting.instance import Instance
 from local_sagemaker.hosting.model_data import DataError
 from local_sagemaker.hosting.multi_model import LoadFailed, NotReady, TargetModels
 from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.http_reply import Head
 from local_sagemaker.routes import Route
 from local_sagemaker.settings import ContainerAddress, Endpoint
-from local_sagemaker.upstream import Head
 
 NEW_SESSION = "NEW_SESSION"
 
