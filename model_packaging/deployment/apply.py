@@ -7,7 +7,7 @@ from typing import Any
 
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import create, found
-from model_packaging.deployment.container_log import ContainerLog, groups
+from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.errors import NotOurs
 from model_packaging.deployment.resources import TAG, Resources
 from model_packaging.deployment.watch import MOVING, Pace, Tell, Watch
@@ -19,13 +19,23 @@ TURN = 5 * 60  # seconds of log before this command that may belong to the same 
 class Application:
     """One run.
 
+    :param log: of the container; by default CloudWatch's.
     :param scales: whether there are Application Auto Scaling and CloudWatch; on one machine there are not.
     """
 
-    def __init__(self, aws: Aws, wanted: Resources, tell: Tell, pace: Pace | None = None, scales: bool = True) -> None:
+    def __init__(
+        self,
+        aws: Aws,
+        wanted: Resources,
+        tell: Tell,
+        pace: Pace | None = None,
+        log: Log | None = None,
+        scales: bool = True,
+    ) -> None:
         self._aws, self._wanted, self._tell, self._scales = aws, wanted, tell, scales
-        start = int((time.time() - TURN) * 1000)
-        log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None), start)
+        if log is None:
+            start = int((time.time() - TURN) * 1000)
+            log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None), start)
         self._watch = Watch(log, tell, pace or Pace())
 
     def run(self, wait: bool = True) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from model_packaging.deployment.calls import found
 
@@ -25,6 +25,14 @@ class Line:
 
 def groups(endpoint: str, component: bool = False) -> str:
     return f"/aws/sagemaker/{'InferenceComponents' if component else 'Endpoints'}/{endpoint}"
+
+
+class Log(Protocol):
+    """What a container writes, read on from where it was last read."""
+
+    def new(self) -> list[Line]:
+        """The lines that came since, by time."""
+        ...
 
 
 class ContainerLog:

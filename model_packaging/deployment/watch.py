@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_packaging.deployment.calls import found
-from model_packaging.deployment.container_log import ContainerLog, stage_of
+from model_packaging.deployment.container_log import Log, stage_of
 from model_packaging.deployment.diagnosis import diagnose
 from model_packaging.deployment.errors import DeploymentFailed, StillGoing
 
@@ -34,7 +34,7 @@ class Pace:
 class Watch:
     """:param log: of the container. :param tell: gets a line at each change."""
 
-    def __init__(self, log: ContainerLog, tell: Tell, pace: Pace) -> None:
+    def __init__(self, log: Log, tell: Tell, pace: Pace) -> None:
         self._log, self._tell, self._pace = log, tell, pace
         self._lines: list[Any] = []
         self._last = ""
