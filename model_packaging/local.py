@@ -6,13 +6,16 @@ Only addresses and credentials are set, for boto3 to find; the code that talks t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from model_packaging.deployment.container_log import Line
+
+if TYPE_CHECKING:
+    from local_sagemaker.state import StateDirectory
 
 
 class NothingUp(click.ClickException):
@@ -27,11 +30,9 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
 
     :raises NothingUp: there is none.
     """
-    from local_sagemaker.cli import alive, state_directory
-    from local_sagemaker.state import ENVIRONMENT
+    from local_sagemaker.cli import alive
 
-    given = environ.get(ENVIRONMENT)
-    state = state_directory(Path(given) if given else None)
+    state = _state()
     running = alive(state)
     if running is None:
         raise NothingUp
@@ -52,33 +53,37 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 class LocalLog:
-    """The logs of an endpoint's containers on this machine: files, where AWS has CloudWatch. See `ContainerLog`."""
+    """The logs of an endpoint's containers on this machine: files, where AWS has CloudWatch. See `ContainerLog`.
 
-    def __init__(self, endpoint: str, status: Callable[[], dict[str, Any]] | None = None) -> None:
-        self._endpoint, self._status = endpoint, status or _status
-        self._read: dict[str, int] = {}
+    :param directory: of all logs; by default that of the SageMaker that is up. Each instance has a file of its own.
+    """
+
+    def __init__(self, endpoint: str, directory: Path | None = None) -> None:
+        self._directory = (directory or _state().path / "logs") / endpoint
+        self._start = 0
+        self._read: dict[Path, int] = {}
+
+    def since(self, moment: int) -> None:
+        self._start = moment
 
     def new(self) -> list[Line]:
         lines = []
-        for instance in self._status()["endpoints"].get(self._endpoint, []):
-            path = Path(instance["log"])
-            try:
-                with path.open("rb") as file:
-                    file.seek(self._read.get(str(path), 0))
-                    text = file.read()
-                    changed = int(os.fstat(file.fileno()).st_mtime * 1000)
-            except OSError:
-                continue
-            whole, _, _ = text.rpartition(b"\n")
-            self._read[str(path)] = self._read.get(str(path), 0) + (len(whole) + 1 if whole else 0)
-            decoded = whole.decode(errors="replace").splitlines()
-            lines += [Line(changed, f"AllTraffic/{instance['instance']}", line) for line in decoded]
-        return lines
+        for path in self._directory.glob("*/*.log"):
+            with path.open("rb") as file:
+                changed = int(os.fstat(file.fileno()).st_mtime * 1000)
+                if changed < self._start:
+                    continue
+                file.seek(self._read.get(path, 0))
+                whole = file.read().rpartition(b"\n")[0]
+            self._read[path] = self._read.get(path, 0) + (len(whole) + 1 if whole else 0)
+            stream = f"{path.parent.name}/{path.stem}"
+            lines += [Line(changed, stream, line) for line in whole.decode(errors="replace").splitlines()]
+        return sorted(lines, key=lambda line: line.time)
 
 
-def _status() -> dict[str, Any]:
-    from local_sagemaker.cli import ask, state_directory
+def _state() -> StateDirectory:
+    from local_sagemaker.cli import state_directory
     from local_sagemaker.state import ENVIRONMENT
 
     given = os.environ.get(ENVIRONMENT)
-    return ask(state_directory(Path(given) if given else None), "status")
+    return state_directory(Path(given) if given else None)

@@ -14,6 +14,7 @@ from model_packaging.deployment.errors import DeploymentFailed, StillGoing
 
 Members = dict[str, Any]
 MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+STARTING = ("Creating", "Updating")
 TAIL = 30
 Tell = Callable[[str], None]
 
@@ -38,6 +39,11 @@ class Watch:
         self._log, self._tell, self._pace = log, tell, pace
         self._lines: list[Any] = []
         self._last = ""
+
+    def begin(self, moment: float) -> None:
+        """What the container wrote before `moment` (seconds since the epoch) was another start's."""
+        self._lines.clear()
+        self._log.since(int(moment * 1000))
 
     def settled(self, what: str, describe: Callable[..., Members], status: str, **members: Any) -> Members | None:
         """The description once nothing moves any more; None when it is gone.
@@ -72,8 +78,10 @@ class Watch:
         return DeploymentFailed(what, reason, diagnose(reason, texts), tuple(texts[-TAIL:]))
 
     def _follow(self, what: str, status: str) -> None:
-        self._lines = [*self._lines, *self._log.new()][-1000:]
-        stage = stage_of(self._lines) if status in MOVING and status != "Deleting" else ""
+        stage = ""
+        if status in STARTING:
+            self._lines = [*self._lines, *self._log.new()][-1000:]
+            stage = stage_of(self._lines)
         text = f"{what}: {status}" + (f"; the container: {stage}" if stage else "")
         if text != self._last:
             self._tell(text)
