@@ -56,6 +56,7 @@ class EndpointConfig:
     drain: float = field(default=25.0, metadata=doc("how long requests may go on after SIGTERM"))
     stall: float = field(default=6.0, metadata=doc("silence of the engine after which /ping says 500"))
     engine_restarts: int = field(default=3, metadata=doc("failed engines replaced within an hour"))
+    neuron_monitor: bool = field(default=True, metadata=doc("run neuron-monitor, where it is installed, for /metrics"))
     log_requests: bool = field(default=False, metadata=doc("log each request, without its prompt"))
     inputs_schema: str = field(default="lmi", metadata=doc("whose `inputs` bodies are: lmi or tgi"))
     output_formatter: str | None = field(
