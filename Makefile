@@ -19,6 +19,8 @@ VENV := .venv$(OWN)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
+# `make test-neuron`: the Python of a Neuron machine or image, with its vLLM and plugin.
+NEURON_PYTHON ?= python3
 INPUTS := pyproject.toml $(ENGINE) requirements/dev.in $(LOCK)
 
 # The CPU engine, sized for a small machine; set any of them to override.
@@ -34,7 +36,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help serve s3 gateway test lint bench bench-restore bench-fleet lock clean
+.PHONY: help serve s3 gateway test test-neuron plans lint bench bench-restore bench-fleet lock clean
 
 help:
 	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
@@ -79,6 +81,13 @@ gateway: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
+
+test-neuron:
+	@$(NEURON_PYTHON) -m pytest tests/on_neuron -ra
+
+# The plan of each recipe, as tests/recipes compares it.
+plans: $(READY)
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
 
 lint: $(READY)
 	@$(BIN)/ruff check .
