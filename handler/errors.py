@@ -110,6 +110,20 @@ class PromptTooLong(ClientError):
         super().__init__(f"This model's context is {max_model_len} tokens, but {problem}: {mend}.", param=param)
 
 
+class PromptOverLimit(ClientError):
+    """A prompt that is longer than the graphs are compiled for. Lengths in tokens."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, prompt_tokens: int, most: int) -> None:
+        self.prompt_tokens, self.most = prompt_tokens, most
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens, and this model was compiled for prompts of {most} at most: "
+            "shorten the prompt.",
+            param="prompt",
+        )
+
+
 class ModelNotFound(ClientError):
     """The request names a model that is not served here."""
 

@@ -18,7 +18,8 @@ from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
-from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
+from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptOverLimit, PromptTooLong
+from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
 from handler.neuron.plan import EnginePlan
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits, sampling_limits
 
@@ -29,7 +30,8 @@ class Engine:
     """vLLM's AsyncLLM on a loop of its own. Make it with `Engine.start`.
 
     :ivar prompts: renders prompts for this model.
-    :ivar max_model_len: context, in tokens.
+    :ivar max_model_len: context, in tokens: what a sequence may have before it is ended.
+    :ivar max_prompt: the longest prompt in tokens, where it is shorter than the context.
     :ivar base_names: the model's own names; the first is the one in replies.
     :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
     :ivar slots: sequences decoded at once; more wait.
@@ -44,6 +46,7 @@ class Engine:
         stall: float,
         limits: SamplingLimits = ON_CPU,
         max_output_tokens: int | None = None,
+        lengths: LengthLimits = UNLIMITED,
     ) -> None:
         from handler.engine.vllm_api import core as vllm_api
 
@@ -52,7 +55,9 @@ class Engine:
         self.loop = loop
         self.base_names = tuple(served_names)
         self.adapters: Adapters | None = None
-        self.max_model_len = vllm_api.max_model_len(llm)
+        own = vllm_api.max_model_len(llm)
+        self.max_model_len = min(own, lengths.sequence or own)
+        self.max_prompt = lengths.prompt
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits).items():
@@ -96,7 +101,7 @@ class Engine:
             loop.stop()
             raise
         names, limits = engine_args.served_model_name, sampling_limits(plan)
-        return cls(llm, loop, names, config.stall, limits, config.max_output_tokens)
+        return cls(llm, loop, names, config.stall, limits, config.max_output_tokens, length_limits(plan))
 
     def takes_adapters(self) -> bool:
         """It was started with LoRA."""
@@ -120,6 +125,7 @@ class Engine:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
 
         :raises PromptTooLong: prompt and answer do not fit the context.
+        :raises PromptOverLimit: no graph was compiled for a prompt of this length.
         :raises InvalidField: a sampling parameter that vLLM refuses, or more tokens than one request may have.
         """
         room = self.max_model_len - len(generation.prompt)
@@ -128,6 +134,8 @@ class Engine:
         for token in sampling.stop_token_ids:  # with min_tokens, one past the vocabulary ends vLLM's engine (0.16.0)
             if token >= self.prompts.vocab_size:
                 raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.prompts.vocab_size - 1}")
+        if self.max_prompt is not None and len(generation.prompt) > self.max_prompt:
+            raise PromptOverLimit(len(generation.prompt), self.max_prompt)
         if room < 1 or (sampling.max_tokens or 1) > room:
             param = "prompt" if room < 1 else sampling.max_tokens_field
             raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)

@@ -95,6 +95,10 @@ class Fleet:
             },
         )
 
+    def draft(self) -> Path:
+        """A directory with the sample model, as a draft of itself."""
+        return sample_model.path()
+
     def scratch(self, machine: str) -> Path:
         return self.directory / machine / "scratch"
 
