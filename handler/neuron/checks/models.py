@@ -33,9 +33,7 @@ def speculative_edge(case: Case) -> Iterator[Finding]:
     """vLLM wants a further block for the tokens looked ahead, and there is none: see `length_limits`."""
     if case.nxd and case.values.speculates:
         tokens = case.config.num_speculative_tokens or case.values.number("speculation_length")
-        why = (
-            f"sequences end {tokens} tokens before max_model_len, since speculation looks that far ahead"
-        )
+        why = f"sequences end {tokens} tokens before max_model_len, since speculation looks that far ahead"
         mend = "Raise max_model_len by as much, if requests need it."
         yield info("speculative-edge", case.setting("max_model_len"), why, mend)
 
