@@ -21,7 +21,7 @@ StartEngine = Callable[[EnginePlan], Engine]
 
 
 def told(start: StartEngine) -> StartEngine:
-    """`start`, whose failures are StartFailed: what the core printed last, or the signal that ended it, and the mend."""
+    """`start`, whose failures are StartFailed: what the core printed last, or what ended it, and the mend."""
 
     def started(plan: EnginePlan) -> Engine:
         with output_tail() as output:
@@ -32,7 +32,7 @@ def told(start: StartEngine) -> StartEngine:
             except Exception as error:
                 failure = compile_failure(error, core_exits(error), output.text())
                 if isinstance(failure, CompileKilled):
-                    why = f"the engine's process was ended by {failure.signal}, often because the host ran out of memory"
+                    why = f"the engine's process was ended by {failure.signal}, often because memory ran out"
                     raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from error
                 raise StartFailed("start engine", f"{failure.reason}. {mend(failure.reason)}") from error
 

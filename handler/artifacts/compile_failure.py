@@ -41,7 +41,7 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     killed = next((status for status in statuses if status < 0 and status not in mild), None)
     if killed is not None:
         return CompileKilled(_name(-killed))
-    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else f"_unsaid(error, statuses)
+    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _unsaid(error, statuses)
     wants = WANTS.search(f"{text}\n{log}")
     if wants:
         reason = f"{reason[:LONGEST]} (a want of this machine, so it is remembered for {SHORT:.0f} s only)"

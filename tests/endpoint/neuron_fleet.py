@@ -75,7 +75,7 @@ class Fleet:
             self.client.upload_file(str(file), name, f"model/{file.name}")
 
     def serve(self, machine: str, store: str = "store", **environment: str) -> ServeProcess:
-        """Starts `serve` on a machine, whose directories are as its last process has left them. No `store`: none is used."""
+        """Starts `serve` on a machine, whose directories are as its last process left them. An empty `store`: none."""
         directory = self.directory / machine
         return ServeProcess(
             directory,

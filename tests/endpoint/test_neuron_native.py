@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -24,16 +25,18 @@ def test_compiled_once_and_restored_where_a_compile_is_forbidden(fleet: Fleet) -
     assert "artifact_published" in served.log
     assert fleet.manifests() == ["graph"]
 
-    restored = fleet.serve("two", ENDPOINT_ON_MISS="fail")
+    # Another machine of the same image: the same paths, and nothing on its disk.
+    shutil.rmtree(fleet.directory / "one")
+    restored = fleet.serve("one", ENDPOINT_ON_MISS="fail")
     assert answered(restored) == ANSWER
     assert "artifact_restored" in restored.log
     assert "Compiling" not in restored.log
 
-    other = failed(fleet.serve("three", ENDPOINT_ON_MISS="fail", SM_VLLM_MAX_NUM_SEQS="8"))
+    other = failed(fleet.serve("two", ENDPOINT_ON_MISS="fail", SM_VLLM_MAX_NUM_SEQS="8"))
     assert "max_num_seqs 4 -> 8" in other
 
 
 def test_a_compile_that_fails_says_why(fleet: Fleet) -> None:
-    reason = failed(fleet.serve("four", "broken", STAND_IN_FAULT="oom"))
+    reason = failed(fleet.serve("three", "broken", STAND_IN_FAULT="oom"))
     assert "[F137] neuronx-cc was forcibly killed" in reason
     assert "more host memory" in reason
