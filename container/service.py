@@ -17,8 +17,8 @@ from handler.engine.engine import Engine
 
 @dataclass(slots=True)
 class Service:
-    """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready; `monitor` where
-    neuron-monitor is installed."""
+    """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready;
+    `monitor` where neuron-monitor is installed."""
 
     config: EndpointConfig
     lifecycle: Lifecycle
