@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from held_s3 import HeldS3
-from serve_process import ServeProcess
+from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from handler.neuron.installed import installed_versions
@@ -115,12 +115,12 @@ class Fleet:
         fault = {"FAULT": "hold", "FAULT_AT": at, "FAULT_ONCE": str(mark)}
         held = {f"STAND_IN_{name}": value for name, value in fault.items()}
         served = self.serve(machine, **held, **environment)
-        served.until(mark.exists, 120)
+        served.until(mark.exists, STARTED_WITHIN)
         return self._killed(served, lambda: served.stage() == stage)
 
     def _killed(self, served: ServeProcess, reached: Callable[[], bool]) -> ServeProcess:
         try:
-            served.until(reached, 120)
+            served.until(reached, STARTED_WITHIN)
         finally:
             served.kill_all()
             self.s3.drop()
@@ -139,7 +139,7 @@ class Fleet:
         self.s3.close()
 
 
-def answered(served: ServeProcess, within: float = 120) -> str:
+def answered(served: ServeProcess, within: float = STARTED_WITHIN) -> str:
     """Ready within the seconds given, asked, and ended; what it answered."""
     try:
         served.wait_port()
@@ -154,7 +154,7 @@ def answered(served: ServeProcess, within: float = 120) -> str:
 def failed(served: ServeProcess) -> str:
     """The reason that /ping gave, after which the process ended as one that cannot start."""
     served.wait_port()
-    served.until(lambda: served.ping()[0] == 500, 120)
+    served.until(lambda: served.ping()[0] == 500, STARTED_WITHIN)
     body = json.loads(served.ping()[1])
     assert body["status"] == "failed"
     assert served.process.wait(20) == 3, served.log

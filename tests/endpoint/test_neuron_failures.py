@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from neuron_fleet import NXDI, Fleet, failed
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet, answered, failed
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_next_start_compiles_publishes_and_serves(fleet: Fleet) -> None:
     served = fleet.serve("a")
     try:
         served.wait_port()
-        served.wait_ready(120)
+        served.wait_ready()
         honest = served.client.post("/invocations", json={**QUESTION, "repetition_penalty": 1.3})
         assert honest.status_code == 400
         assert honest.json()["error"]["param"] == "repetition_penalty"
@@ -104,7 +104,7 @@ def test_killed_while_it_serves(fleet: Fleet) -> None:
 
     try:
         served.wait_port()
-        served.wait_ready(120)
+        served.wait_ready()
         body = {"prompt": "a", "max_tokens": 900, "ignore_eos": True, "temperature": 0, "stream": True}
         with served.client.stream("POST", "/invocations", json=body) as reply, pytest.raises(httpx.TransportError):
             kill_at_the_first_token(reply)

@@ -12,7 +12,7 @@ import pytest
 from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet
 from serve_process import ServeProcess
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 PROMPT, SEQUENCE = 256, 512 - 4
 
@@ -31,7 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     )
     try:
         process.wait_port()
-        process.wait_ready(120)
+        process.wait_ready()
         yield process
     finally:
         assert process.terminate() == 0, process.log

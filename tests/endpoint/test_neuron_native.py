@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from neuron_fleet import ANSWER, NATIVE, Fleet, answered, failed
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
