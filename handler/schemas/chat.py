@@ -15,7 +15,7 @@ from handler.engine.generation import Generation
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas.fields import Count, SamplingFields, convert, sampling
 from handler.schemas.models import check_model
-from handler.schemas.reply import DONE, Call, encode, error_event, event_of, usage
+from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # What apply_chat_template takes for itself (transformers).
@@ -52,7 +52,6 @@ class ChatFields(SamplingFields, frozen=True, kw_only=True):
     service_tier: str | None = None
     parallel_tool_calls: bool | None = None
     include_reasoning: bool | None = None
-    request_id: str | None = None
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
@@ -87,14 +86,14 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
             request_id,
             fields.model or engine.served_names[0],
             len(ids),
-            include_usage=bool(options and options.include_usage),
+            include_usage=bool(options and options.include_usage) or engine.front_end.enable_force_include_usage,
             each_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         ),
     )
 
 
 def message_of(index: int, message: Mapping[str, Any], param: str = "messages") -> dict[str, Any]:
-    """One message, its content as text. Parts are joined by line ends, as vLLM joins them."""
+    """One message: its content is text, or parts of text, which the template takes or the renderer joins."""
     where = f"{param}[{index}]"
     role = message.get("role")
     if role not in ROLES:
@@ -103,7 +102,9 @@ def message_of(index: int, message: Mapping[str, Any], param: str = "messages") 
         raise UnsupportedField(f"{where}.tool_calls", "send the conversation as text")
     content = message.get("content")
     if isinstance(content, list):
-        content = "\n".join(_part(f"{where}.content[{number}]", part) for number, part in enumerate(content))
+        content = [
+            {"type": "text", "text": _part(f"{where}.content[{number}]", part)} for number, part in enumerate(content)
+        ]
     elif content is None and role == "assistant":
         content = ""
     elif not isinstance(content, str):
@@ -144,10 +145,10 @@ class ChatReply:
     def _chunk(self, choices: list[object]) -> dict[str, object]:
         return {**self._base, "object": "chat.completion.chunk", "choices": choices}
 
-    def _tail(self) -> bytes:
+    def _tail(self, completion_tokens: int) -> bytes:
         if not self._each_usage:
             return b"]}\n\n"
-        return b'],"usage":' + encode(usage(self._prompt_tokens, self._completion_tokens)) + b"}\n\n"
+        return b'],"usage":' + encode(stream_usage(self._prompt_tokens, completion_tokens)) + b"}\n\n"
 
     def opening(self) -> bytes:
         choice = {
@@ -156,7 +157,7 @@ class ChatReply:
             "logprobs": None,
             "finish_reason": None,
         }
-        return self._head + encode(choice) + self._tail().replace(b"]", b'],"prompt_token_ids":null', 1)
+        return self._head + encode(choice) + self._tail(0).replace(b"]", b'],"prompt_token_ids":null', 1)
 
     def event(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -170,7 +171,7 @@ class ChatReply:
                 + b'{"index":0,"delta":{"content":'
                 + encode(text)
                 + b'},"logprobs":null,"finish_reason":null,"token_ids":null}'
-                + self._tail()
+                + self._tail(self._completion_tokens)
             )
         choice = {
             "index": 0,
@@ -180,13 +181,13 @@ class ChatReply:
             "stop_reason": stop_reason,
             "token_ids": None,
         }
-        return self._head + encode(choice) + self._tail()
+        return self._head + encode(choice) + self._tail(self._completion_tokens)
 
     def closing(self) -> bytes:
         if not self._include_usage:
             return DONE
         document = self._chunk([])
-        document["usage"] = usage(self._prompt_tokens, self._completion_tokens)
+        document["usage"] = stream_usage(self._prompt_tokens, self._completion_tokens)
         return event_of(document) + DONE
 
     def broken(self, error: EndpointError) -> bytes:

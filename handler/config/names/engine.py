@@ -36,6 +36,8 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
     try:
         if name in OPENED:
             return [] if value is None else _opened(name, value, setting)
+        if name in server_arguments() and name in fields() and name not in MENDS:
+            return [assign(name, value, setting)]
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
             raise SettingError(setting, problem, MENDS.get(name, "Leave it out."))
