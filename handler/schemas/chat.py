@@ -65,9 +65,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     check_model(fields.model, engine.served_names)
     if fields.add_generation_prompt and fields.continue_final_message:
         raise InvalidField("continue_final_message", "it cannot be true while 'add_generation_prompt' is")
-    for name in fields.chat_template_kwargs or ():
-        if name in RESERVED_TEMPLATE_ARGUMENTS:
-            raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
+    check_template_arguments(fields.chat_template_kwargs)
     ids = engine.prompts.chat(
         [message_of(index, message) for index, message in enumerate(fields.messages)],
         add_generation_prompt=fields.add_generation_prompt,
@@ -86,10 +84,18 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
             request_id,
             fields.model or engine.served_names[0],
             len(ids),
+            engine.front_end.response_role if fields.add_generation_prompt else fields.messages[-1]["role"],
             include_usage=bool(options and options.include_usage) or engine.front_end.enable_force_include_usage,
             each_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         ),
     )
+
+
+def check_template_arguments(given: Mapping[str, Any] | None) -> None:
+    """:raises InvalidField: one that the renderer gives itself."""
+    for name in given or ():
+        if name in RESERVED_TEMPLATE_ARGUMENTS:
+            raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
 
 
 def message_of(index: int, message: Mapping[str, Any], param: str = "messages") -> dict[str, Any]:
@@ -130,11 +136,12 @@ class ChatReply:
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens")
+    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens", "_role")
 
     def __init__(
-        self, request_id: str, model: str, prompt_tokens: int, *, include_usage: bool, each_usage: bool
+        self, request_id: str, model: str, prompt_tokens: int, role: str, *, include_usage: bool, each_usage: bool
     ) -> None:
+        self._role = role
         self._base: dict[str, object] = {"id": request_id, "object": "", "created": int(time.time()), "model": model}
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
@@ -153,7 +160,7 @@ class ChatReply:
     def opening(self) -> bytes:
         choice = {
             "index": 0,
-            "delta": {"role": "assistant", "content": ""},
+            "delta": {"role": self._role, "content": ""},
             "logprobs": None,
             "finish_reason": None,
         }
@@ -197,7 +204,7 @@ class ChatReply:
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
         message: dict[str, object] = {
-            "role": "assistant",
+            "role": self._role,
             "content": text,
             "refusal": None,
             "annotations": None,

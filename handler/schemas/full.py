@@ -15,7 +15,7 @@ from handler.engine.generation import Sink
 from handler.engine.routes import Route
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas import guided, media
-from handler.schemas.chat import ChatFields
+from handler.schemas.chat import ChatFields, check_template_arguments
 from handler.schemas.completion import CompletionFields
 from handler.schemas.fields import REFUSED, SamplingFields, check_strangers, check_unserved, convert, sampling
 from handler.schemas.models import check_model
@@ -80,6 +80,8 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
             del known["max_tokens"]  # the prompt alone, with its logprobs
         known["prompt"] = ""
     fields = convert(known, shared)
+    if isinstance(fields, ChatFields):
+        check_template_arguments(fields.chat_template_kwargs)
     asked, name = fields.max_tokens, "max_tokens"
     if isinstance(fields, ChatFields) and fields.max_completion_tokens is not None:
         asked, name = fields.max_completion_tokens, "max_completion_tokens"

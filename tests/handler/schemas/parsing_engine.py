@@ -10,7 +10,7 @@ from typing import Any
 from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
 from handler.engine.front_end import FrontEnd
-from handler.engine.routes import PLAIN, Route
+from handler.engine.routes import Route, Traits
 from handler.errors import InvalidField
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
 
@@ -22,16 +22,22 @@ class ParsingEngine:
     """What `parse` reads of an engine."""
 
     def __init__(
-        self, template: str | None = PLAIN_TEMPLATE, *, parts: bool = False, limits: SamplingLimits = ON_CPU
+        self,
+        template: str | None = PLAIN_TEMPLATE,
+        *,
+        parts: bool = False,
+        limits: SamplingLimits = ON_CPU,
+        multimodal: bool = False,
+        domains: tuple[str, ...] = (),
     ) -> None:
         self.served_names = ("sample", "alias")
         self.max_model_len = CONTEXT
         self.limits = limits
         self.prompts = scripted_prompts(template, parts=parts)
-        self.traits = PLAIN
+        self.traits = Traits(multimodal=multimodal)
         self.front_end = FrontEnd()
         self.max_sequences = 4
-        self.allowed_media_domains = ()
+        self.allowed_media_domains = domains
         self.serving = ScriptedServing()
 
     def check_max_tokens(self, tokens: int | None, field: str) -> None:
@@ -42,7 +48,9 @@ class ParsingEngine:
         return self.serving
 
     def check_stop_tokens(self, tokens: Sequence[int]) -> None:
-        pass
+        for token in tokens:
+            if token >= self.prompts.vocab_size:
+                raise InvalidField("stop_token_ids", "it is outside the vocabulary")
 
 
 class ScriptedServing:
