@@ -81,6 +81,14 @@ def test_the_same_holds_for_a_response(fields: dict[str, Any], param: str) -> No
     parsed({"input": "a", **fields}, Route.RESPONSES)
 
 
+def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None:
+    none = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=False)
+    assert refused({**CHAT, "prompt_logprobs": 1}, limits=none).param == "prompt_logprobs"
+    assert refused({"prompt": "a", "echo": True, "logprobs": 0}, Route.COMPLETIONS, limits=none).param == "logprobs"
+    parsed({"prompt": "a", "echo": True}, Route.COMPLETIONS, limits=none)
+    parsed({**CHAT, "logprobs": True}, limits=none)
+
+
 def test_what_the_device_honours_passes() -> None:
     parsed({**CHAT, "n": 2, "temperature": 0.5, "top_p": 0.9, "top_k": 64, "logprobs": False}, limits=DEVICE)
     parsed({**CHAT, "tools": TOOLS, "tool_choice": "auto", "response_format": {"type": "text"}}, limits=DEVICE)
