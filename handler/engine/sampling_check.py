@@ -67,7 +67,8 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
 
     :raises UnsupportedField: a mask, a bias, a grammar or logprobs, where the device samples.
     """
-    echoed = document.get("echo") and document.get("logprobs") not in (None, False)
+    logprobs = document.get("logprobs")
+    echoed = document.get("echo") and logprobs is not None and logprobs is not False
     if (echoed or document.get("prompt_logprobs") is not None) and not limits.prompt_logprobs:
         field = "logprobs" if echoed else "prompt_logprobs"
         raise UnsupportedField(field, "this line of vLLM and Neuron has none of a prompt's to give")
