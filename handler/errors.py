@@ -182,7 +182,8 @@ class RouteNotFound(ClientError):
     def __init__(self, method: str, path: str) -> None:
         super().__init__(
             f"{method} {path[:200]} is not served here: use GET /ping, POST /invocations, "
-            "POST /v1/chat/completions, POST /v1/completions or GET /v1/models."
+            "POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /tokenize, /detokenize "
+            "or GET /v1/models."
         )
 
 

@@ -64,8 +64,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         raise UnsupportedField("encoding_format", "send 'float' or 'base64'")
     if route in SHARED:
         _check_sampling(route, document, engine)
-    elif type(document.get("max_output_tokens")) is int:
-        engine.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
+    elif route is Route.RESPONSES:
+        _check_response(document, engine)
     sampling_check.check_document(document, engine.limits)
     _check_ids(route, document, engine)
     return ServedCall(serving.request(route, document, headers))
@@ -95,6 +95,16 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
     if sequences > engine.max_sequences:
         field = "n" if (fields.n or 1) > 1 else "prompt"
         raise InvalidField(field, f"it asks for {sequences} sequences; one request may have {engine.max_sequences}")
+
+
+def _check_response(document: Mapping[str, Any], engine: Engine) -> None:
+    """Without a tool server vLLM leaves OpenAI's own tools (web search, MCP ...) out in silence."""
+    if type(document.get("max_output_tokens")) is int:
+        engine.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
+    tools = document.get("tools")
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and tool.get("type") != "function":
+            raise UnsupportedField(f"tools[{index}]", "this endpoint runs no tools itself; send functions")
 
 
 def _check_ids(route: Route, document: Mapping[str, Any], engine: Engine) -> None:

@@ -173,6 +173,13 @@ def test_the_older_names_of_structured_output_are_understood() -> None:
     assert "guided_json" not in asked
 
 
+def test_a_response_has_functions_for_tools_and_no_more_tokens_than_it_may() -> None:
+    parsed({"input": "a", "tools": [{"type": "function", "name": "f"}]}, Route.RESPONSES)
+    for tool in ("web_search", "mcp", "code_interpreter"):
+        assert refused({"input": "a", "tools": [{"type": tool}]}, Route.RESPONSES).param == "tools[0]"
+    assert refused({"input": "a", "max_output_tokens": 10**7}, Route.RESPONSES).param == "max_output_tokens"
+
+
 def part(url: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]}
 
