@@ -34,7 +34,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.front_end import FrontEnd
 from handler.engine.routes import Route, Traits
-from handler.engine.vllm_api import serving_errors, serving_log
+from handler.engine.vllm_api import response_events, serving_errors, serving_log
 from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
@@ -202,7 +202,9 @@ class Serving:
             raise serving_errors.from_response(result.error, dead=self._llm.errored)
         if isinstance(result, BaseModel):
             return Whole(result)
-        return self._frames(_events(result) if prepared.route is Route.RESPONSES else result, serving)
+        if prepared.route is Route.RESPONSES:
+            result = response_events.events(result, mend=not serving.use_harmony)
+        return self._frames(result, serving)
 
     async def _frames(self, source: Any, serving: Any) -> AsyncIterator[str]:
         """vLLM's frames; its error frame, after which it would say [DONE] as if all was well, becomes an error."""
@@ -225,18 +227,6 @@ class Serving:
         if isinstance(error, EngineDeadError):
             return EngineFailed("its process ended")
         return serving_errors.from_response(serving.create_error_response(error).error, dead=self._llm.errored)
-
-
-async def _events(source: Any) -> AsyncIterator[str]:
-    """The events of /v1/responses, which come as objects (vllm/entrypoints/openai/responses/api_router.py)."""
-    try:
-        async for event in source:
-            if isinstance(event, ErrorResponse):
-                yield f"data: {event.model_dump_json()}\n\n"
-                return
-            yield f"event: {getattr(event, 'type', 'unknown')}\ndata: {event.model_dump_json(indent=None)}\n\n"
-    finally:
-        await source.aclose()
 
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
