@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from handler.adapters.adapters import Adapter, Adapters, Bring
 from handler.config.endpoint import EndpointConfig
-from handler.engine import sampling_check
+from handler.engine import grammar_limits, sampling_check
 from handler.engine.front_end import FrontEnd, front_end
-from handler.engine.generation import Generation, Sink
+from handler.engine.generation import Generation, Grammar, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
@@ -159,6 +160,8 @@ class Engine:
         room = self.max_model_len - len(generation.prompt)
         sampling = generation.sampling
         sampling_check.check(sampling, self.limits)
+        if sampling.grammar is not None:
+            grammar_limits.check(_read(sampling.grammar), sampling.grammar.field)
         self.check_stop_tokens(sampling.stop_token_ids)
         if room < 1 or (sampling.max_tokens or 1) > room:
             param = "prompt" if room < 1 else sampling.max_tokens_field
@@ -250,6 +253,14 @@ class Engine:
         except Exception as error:
             logger.warning("vLLM's shutdown raised %s", type(error).__name__)
         self.loop.stop()
+
+
+def _read(grammar: Grammar) -> object:
+    """What its limits are about: the texts in a schema, or the expression itself."""
+    try:
+        return json.loads(grammar.text) if grammar.kind == "json" else grammar.text
+    except ValueError:
+        return grammar.text
 
 
 def _serving_api() -> ModuleType | None:

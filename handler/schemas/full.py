@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from handler.engine import sampling_check
+from handler.engine import grammar_limits, sampling_check
 from handler.engine.engine import Engine
 from handler.engine.generation import Sink
 from handler.engine.routes import Route
@@ -60,6 +60,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     if not isinstance(document.get("structured_outputs"), dict | None):
         raise InvalidField("structured_outputs", 'send an object such as {"choice": ["yes", "no"]}')
     _check_format(document.get("response_format"))
+    grammar_limits.check_document(document)
     if document.get("encoding_format") not in (None, "float", "base64"):
         raise UnsupportedField("encoding_format", "send 'float' or 'base64'")
     if route in SHARED:

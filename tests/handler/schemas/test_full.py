@@ -180,6 +180,31 @@ def test_a_response_has_functions_for_tools_and_no_more_tokens_than_it_may() -> 
     assert refused({"input": "a", "max_output_tokens": 10**7}, Route.RESPONSES).param == "max_output_tokens"
 
 
+LONG = "(a|b)" * 1000
+MANY = {"type": "object", "properties": {f"k{number}": {"type": "string"} for number in range(5000)}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"structured_outputs": {"regex": LONG}}, "structured_outputs"),
+        ({"structured_outputs": {"grammar": LONG}}, "structured_outputs"),
+        ({"structured_outputs": {"choice": ["a"] * 20_000}}, "structured_outputs"),
+        ({"guided_regex": LONG}, "structured_outputs"),
+        ({"structured_outputs": {"json": {"type": "string", "pattern": LONG}}}, "structured_outputs"),
+        ({"structured_outputs": {"json": {"patternProperties": {LONG: {}}}}}, "structured_outputs"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": MANY}}}, "response_format"),
+        ({"tools": [{"function": {"name": "f", "parameters": MANY}}], "tool_choice": "required"}, "tools[0]"),
+    ],
+)
+def test_a_grammar_that_would_stop_everything_while_it_is_read_is_refused(fields: dict[str, Any], param: str) -> None:
+    assert refused({**CHAT, **fields}).param == param
+
+
+def test_tools_that_the_model_may_call_are_no_grammar() -> None:
+    parsed({**CHAT, "tools": [{"function": {"name": "f", "parameters": MANY}}]})
+
+
 def part(url: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]}
 
