@@ -14,9 +14,11 @@ from handler.errors import ClientError, InvalidBody, InvalidField, MissingField,
 from handler.schemas import chat, completion, dispatch, full, inputs
 from handler.schemas.chat import ChatReply
 from handler.schemas.completion import CompletionReply
+from handler.schemas.framing import LinesCall
 from handler.schemas.inputs import InputsReply
 from handler.schemas.models import model_list
 from handler.schemas.reply import Call
+from handler.schemas.several import SeveralCall
 
 ENGINE: Any = ParsingEngine()
 STRICT: Any = ParsingEngine(STRICT_TEMPLATE)
@@ -275,11 +277,14 @@ def test_any_document_is_a_call_or_a_client_error(document: dict[str, Any]) -> N
     except ClientError as error:
         assert 400 <= error.status < 500  # noqa: PT017  either outcome is fine
         return
-    if isinstance(call, full.ServedCall):
+    if isinstance(call, LinesCall):
+        call = call.call
+    if isinstance(call, full.ServedCall):  # its prompt is made by vLLM
         return
-    assert isinstance(call, Call)
-    assert call.generation.prompt
-    assert all(0 <= token < VOCAB_SIZE for token in call.generation.prompt)
+    assert isinstance(call, Call | SeveralCall)
+    for generation in (call.generation,) if isinstance(call, Call) else call.generations:
+        assert generation.prompt
+        assert all(0 <= token < VOCAB_SIZE for token in generation.prompt)
 
 
 def test_errors_are_the_ones_of_the_tree() -> None:
