@@ -8,6 +8,7 @@ from typing import Any
 
 from flask import Request, Response
 
+from container import attributes
 from container.body import read_json
 from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
 from container.lines_response import KINDS, LinesResponse
@@ -15,6 +16,7 @@ from container.service import Service
 from container.token_response import TokenResponse
 from handler.batch import lines_of
 from handler.engine.engine import Engine
+from handler.engine.routes import Route
 from handler.schemas import dispatch
 from handler.schemas.asked import Asked
 from handler.schemas.body import decode
@@ -23,6 +25,8 @@ from handler.schemas.reply import AnyCall
 
 # The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+# Trace context, which vLLM passes on to its spans.
+TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 def answer(service: Service, request: Request, parse: Parse, model: str | None = None) -> Response:
@@ -54,10 +58,22 @@ def by_its_body(service: Service, request: Request) -> Parse:
     """What reads a body of /invocations, which may be of any schema."""
     asked = Asked(
         accept=tuple(kind for kind, _ in request.accept_mimetypes),
+        attributes=attributes.parse(request.headers.get(attributes.HEADER)),
         inputs_schema=service.config.inputs_schema,
         output_formatter=service.config.output_formatter,
     )
-    return lambda document, engine: dispatch.parse(document, engine, asked)
+    headers = trace_headers(request)
+    return lambda document, engine: dispatch.parse(document, engine, asked, headers)
+
+
+def of_route(route: Route, request: Request) -> Parse:
+    """What reads a body of one of OpenAI's routes."""
+    headers = trace_headers(request)
+    return lambda document, engine: dispatch.parse_route(route, document, engine, headers)
+
+
+def trace_headers(request: Request) -> dict[str, str]:
+    return {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
 
 
 def for_model(parse: Parse, model: str | None) -> Parse:
