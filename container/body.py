@@ -31,6 +31,14 @@ def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines, *, als
     charset = request.mimetype_params.get("charset", "utf-8").lower()
     if charset not in {"utf-8", "utf8", "us-ascii"}:
         raise InvalidBody(f"its charset is '{charset[:40]}'")
+    return read_body(request, max_bytes, deadlines)
+
+
+def read_body(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> bytes:
+    """The body's bytes, of whatever kind.
+
+    :raises BodyTooLarge, InvalidBody, RequestTimedOut: as named.
+    """
     length = request.content_length
     connection: socket.socket | None = request.environ.get("gunicorn.socket")
     reading = None if connection is None else deadlines.begin(connection, BODY_SECONDS)

@@ -1,4 +1,8 @@
-"""`serve`: what SageMaker runs. Reads the environment, binds the port, and leaves the rest to the serving process."""
+"""`serve`: what SageMaker runs. Reads the environment, binds the port, and leaves the rest to the serving process.
+
+vLLM's own processes import this module again, as the main module that they were spawned from: whatever it imports at
+its top they carry, and vLLM 0.32.0 does not start where Flask is loaded. So the server is imported inside `main`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,6 @@ import sys
 import time
 from collections.abc import MutableMapping
 from pathlib import Path
-
-from container.lifecycle import Lifecycle
-from container.server import Server
-from container.service import Service
-from handler.config.load import load
-from handler.config.problems import each
-from handler.errors import SettingError
 
 EXIT_SETTING = 2
 # Quiet unless asked: what vLLM says at INFO drowns the stages. And nobody's endpoint phones home.
@@ -30,6 +27,13 @@ def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
+    from container.lifecycle import Lifecycle
+    from container.server import Server
+    from container.service import Service
+    from handler.config.load import load
+    from handler.config.problems import each
+    from handler.errors import SettingError
+
     try:
         config = load(os.environ)
     except SettingError as error:

@@ -9,12 +9,14 @@ from container.artifact_figures import ArtifactFigures
 from container.deadlines import ReadDeadlines
 from container.lifecycle import Lifecycle
 from handler.config.endpoint import EndpointConfig
+from handler.custom_code.errors import NoEngine
+from handler.custom_code.exchange import CustomCode
 from handler.engine.engine import Engine
 
 
 @dataclass(slots=True)
 class Service:
-    """One for each serving process. `engine` is set by the start, before the lifecycle turns ready."""
+    """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready."""
 
     config: EndpointConfig
     lifecycle: Lifecycle
@@ -22,14 +24,18 @@ class Service:
     deadlines: ReadDeadlines
     engine: Engine | None = None
     artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
+    custom_code: CustomCode | None = None
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
         return cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent), ReadDeadlines())
 
     def ready_engine(self) -> Engine:
-        """:raises ServerError: starting, draining, failed, or ready in name only."""
+        """:raises ServerError: starting, draining or failed.
+        :raises NoEngine: the owner's code answers by itself.
+        """
         self.lifecycle.require_ready()
         engine = self.engine
-        assert engine is not None, "ready without an engine"
+        if engine is None:
+            raise NoEngine
         return engine

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from container.adapters import load_adapters
 from container.artifacts import engine_by_artifacts, engine_over_tier
+from container.custom_code import load_custom_code, prepared_code
 from container.given_artifacts import with_given_artifacts
 from container.limits import places
 from container.progress import of_bytes, shown
@@ -36,12 +37,17 @@ def start(service: Service) -> None:
     config, lifecycle = service.config, service.lifecycle
     try:
         lifecycle.stage("check configuration")
-        plan = checked_plan(config)
+        plan = checked_plan(config) if config.engine != "none" else None
         if config.artifact_store or config.lora_modules or config.model.startswith("s3://"):
             require_scratch(config.scratch, config.source("scratch").name or SETTING)
         lifecycle.stage("fetch model")
         with shown(lifecycle, "fetch model") as progress:
             model = bring(config, of_bytes(progress))
+        code = prepared_code(service, model)
+        if plan is None:
+            load_custom_code(service, code)
+            lifecycle.ready()
+            return
         if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
             lifecycle.stage("fetch adapters and draft")
         with shown(lifecycle, "fetch adapters and draft") as progress:
@@ -62,6 +68,7 @@ def start(service: Service) -> None:
         else:
             way = engine_by_artifacts if model.size else engine_over_tier
             way(service, plan, Path(model.path), companions, engine_of)
+        load_custom_code(service, code)
         # What the imports and the start have made lives as long as the process: without this, collecting garbage walks
         # all of it, and every token and every /ping waits a quarter of a second for that.
         gc.collect()

@@ -44,6 +44,7 @@ def local() -> None:
 @click.option(
     "--env", "environment", multiple=True, metavar="NAME=VALUE", help="As an image's ENV, for every container."
 )
+@click.option("--quota", "quotas", multiple=True, metavar="NAME=NUMBER", help="model=2, instances=4: too few.")
 @click.option("--access-key", help="Checks signatures (SigV4), together with --secret-key.")
 @click.option("--secret-key", help="Likewise.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
@@ -53,9 +54,7 @@ def local() -> None:
 @click.option("--regular-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a regular response.")
 @click.option("--stream-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a streamed response.")
 @click.option("--region", help="us-east-1 at first.")
-def up(
-    directory: Path | None, temporary: bool, images: tuple[str, ...], environment: tuple[str, ...], **given: Any
-) -> None:
+def up(directory: Path | None, temporary: bool, **given: Any) -> None:
     """Start in the background, and print the exports to paste. What is not given stays as it was the last time."""
     if temporary:
         import tempfile
@@ -65,7 +64,7 @@ def up(
     state.create()
     if (running := alive(state)) is not None:
         raise click.ClickException(f"it is up already, at {running.url} (process {running.pid})")
-    settings = merged(state.settings(), images, environment, given)
+    settings = merged(state.settings(), given)
     state.keep_settings(settings)
     running = start(state)
     click.echo(exports(state, settings, running))
@@ -180,24 +179,20 @@ def state_directory(given: Path | None) -> StateDirectory:
     return StateDirectory(given.absolute())
 
 
-def merged(
-    settings: Settings, images: tuple[str, ...], environment: tuple[str, ...], given: dict[str, Any]
-) -> Settings:
+def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     """:raises click.UsageError: a value that can't be used."""
+    from local_sagemaker.control.quotas import Quotas
     from local_sagemaker.hosting.settings import Images
     from local_sagemaker.parts import parse_cut
 
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes = {name: value for name, value in given.items() if value not in (None, ())}
     if changes.get("cut_parts") == "as-they-arrive":
         changes["cut_parts"] = None
-    if images:
-        changes["images"] = images
-    if environment:
-        changes["environment"] = environment
     settings = replace(settings, **changes)
     try:
         Images.parse(settings.images)
         parse_cut(settings.cut_parts)
+        Quotas.parse(settings.quotas)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     for entry in settings.environment:

@@ -81,6 +81,24 @@ class TargetModelUnsupported(ValidationError):
         super().__init__(f"Endpoint {endpoint.name} is not a multi-model endpoint; TargetModel can't be given.")
 
 
+class TargetModelNeeded(ValidationError):
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(f"Endpoint {endpoint.name} is a multi-model endpoint; TargetModel must be given.")
+
+
+class TargetModelMissing(ValidationError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Failed to download the target model: {reason}")
+
+
+class ModelNotReady(GatewayError):
+    status = 429
+    code = "ModelNotReadyException"
+
+    def __init__(self, target: str) -> None:
+        super().__init__(f"The target model {target} is still being downloaded or loaded. Wait and try again.")
+
+
 class NotAsynchronous(ValidationError):
     def __init__(self, endpoint: str) -> None:
         super().__init__(f"Endpoint {endpoint} is not an asynchronous endpoint: its configuration has none.")

@@ -16,10 +16,12 @@ from werkzeug.wrappers import Response
 
 from local_sagemaker import errors, eventstream, faults, headers, upstream
 from local_sagemaker.body import read_body
+from local_sagemaker.http_reply import Head
 from local_sagemaker.parts import Cut
+from local_sagemaker.pump import Pump
 from local_sagemaker.routes import FixedRoutes, Route, Routes
 from local_sagemaker.settings import Endpoint, GatewaySettings, Limits
-from local_sagemaker.upstream import ContainerConnection, Deadline, Head
+from local_sagemaker.upstream import ContainerConnection, Deadline
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ class Gateway:
         self._routes = routes
         self._limits = limits
         self._cut = cut
+        self._pump = Pump()
 
     def invoke(self, name: str) -> Response:
         """InvokeEndpoint."""
@@ -46,7 +49,8 @@ class Gateway:
         with ExitStack() as stack:
             way = stack.enter_context(self._way(name, self._limits.stream_seconds))
             head = self._post(way, passed, body)
-            response = Response(self._frames(way), content_type="application/vnd.amazon.eventstream")
+            frames = self._frames(way, writable_client())
+            response = Response(frames, content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that was never begun runs no `finally`.
             response.call_on_close(stack.pop_all().close)
         if content_type := head.get("Content-Type"):
@@ -80,13 +84,20 @@ class Gateway:
             raise errors.ModelError(way.route.endpoint, head.status, way.connection.text())
         return head
 
-    def _frames(self, way: Way) -> Iterator[bytes]:
-        """The reply as an event stream, whose last frame says so if it is not whole."""
+    def _encode(self, arrived: bytes) -> bytes:
+        return b"".join(map(eventstream.payload_part, self._cut(arrived)))
+
+    def _frames(self, way: Way, client: socket.socket | None) -> Iterator[bytes]:
+        """The reply as an event stream, whose last frame says so if it is not whole.
+
+        :param client: what the pump may write to; without one, the frames are the iterator's.
+        """
         yield b""  # Sends the head now: the first token may be a while.
         try:
-            for arrived in way.connection.parts():
-                for part in self._cut(arrived):
-                    yield eventstream.payload_part(part)
+            if client is not None:
+                self._pump.carry(way.connection, client, self._encode)
+            else:
+                yield from map(self._encode, way.connection.parts())
         except upstream.TimedOut:
             yield faults.StreamTimedOut(self._limits.stream_seconds).frame()
         except upstream.Broken as error:
@@ -107,6 +118,11 @@ class Way:
 def client_socket() -> socket.socket | None:
     client = request.environ.get("gunicorn.socket")
     return client if isinstance(client, socket.socket) else None
+
+
+def writable_client() -> socket.socket | None:
+    """The client's socket, where a chunk that is written to it takes its place in gunicorn's reply."""
+    return client_socket() if request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1" else None
 
 
 def connect(route: Route, limits: Limits, seconds: float, client: socket.socket | None) -> ContainerConnection:

@@ -9,27 +9,27 @@ from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instance import Instance
+from local_sagemaker.hosting.model_data import DataError
+from local_sagemaker.hosting.multi_model import LoadFailed, NotReady, TargetModels
 from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.http_reply import Head
 from local_sagemaker.routes import Route
 from local_sagemaker.settings import ContainerAddress, Endpoint
-from local_sagemaker.upstream import Head
 
 NEW_SESSION = "NEW_SESSION"
 
 
 class HostedRoute:
-    path = "/invocations"
-
     def __init__(
         self,
         live: LiveEndpoint,
         endpoint: Endpoint,
         pool: Pool,
         instance: Instance,
-        adapter: Component | None,
         pinned: bool,
     ) -> None:
         self.endpoint = endpoint
+        self.path = "/invocations"
         self.more_headers: tuple[tuple[str, str], ...] = ()
         self.delay = live.chaos.delay_now()
         self._live = live
@@ -37,8 +37,27 @@ class HostedRoute:
         self._instance = instance
         self._pinned = pinned
         self._refused: frozenset[str] = frozenset()
-        if adapter is not None:
-            self.more_headers = ((headers.ADAPTER, adapter.name),)
+
+    def through(self, adapter: Component) -> None:
+        """:raises ServiceUnavailable: the container does not take the adapter."""
+        try:
+            adapter.prepare(self._instance)
+        except StartFailed as error:
+            raise errors.ServiceUnavailable(self.endpoint, str(error)) from error
+        self.more_headers = ((headers.ADAPTER, adapter.name),)
+
+    def to_target(self, targets: TargetModels, target: str) -> None:
+        """:raises GatewayError: there is no such model, the container refuses it, or it is still being loaded."""
+        try:
+            name = targets.prepare(self._instance, target)
+        except DataError as error:
+            raise errors.TargetModelMissing(str(error)) from error
+        except NotReady as error:
+            raise errors.ModelNotReady(target) from error
+        except LoadFailed as error:
+            raise errors.ModelError(self.endpoint, error.status, error.said) from error
+        self.path = f"/models/{name}/invoke"
+        self._pinned = True
 
     @property
     def container(self) -> ContainerAddress:
@@ -82,33 +101,40 @@ class HostedRoutes:
                 raise errors.EndpointNotFound(name, settings.account)
             if "AsyncInferenceConfig" in live.current.plan and not asynchronous:
                 raise errors.OnlyAsynchronous(name)
-            variant, pool, component = self._pool(live, identity, asked)
+            variant, pool, way = self._pool(live, identity, asked)
             endpoint = Endpoint(name, variant, settings.region, settings.account)
             pool, instance, pinned = self._instance(live, endpoint, pool, asked.get(headers.SESSION_ID))
-        adapter = component if component is not None and component.base is not None else None
-        if adapter is not None:
-            try:
-                adapter.prepare(instance)
-            except StartFailed as error:
-                pool.release(instance)
-                raise errors.ServiceUnavailable(endpoint, str(error)) from error
-        return HostedRoute(live, endpoint, pool, instance, adapter, pinned)
+        route = HostedRoute(live, endpoint, pool, instance, pinned)
+        try:
+            if isinstance(way, Component):
+                route.through(way)
+            elif way is not None:
+                route.to_target(way, asked[headers.TARGET_MODEL])
+        except BaseException:
+            route.release()
+            raise
+        return route
 
-    def _pool(self, live: LiveEndpoint, identity: Endpoint, asked: Headers) -> tuple[str, Pool, Component | None]:
+    def _pool(
+        self, live: LiveEndpoint, identity: Endpoint, asked: Headers
+    ) -> tuple[str, Pool, Component | TargetModels | None]:
+        """The variant, its instances, and what must be loaded into one of them first."""
         target = asked.get(headers.TARGET_VARIANT)
         if (name := asked.get(headers.COMPONENT)) is not None:
             component = live.components.get(name)
             if component is None or target not in (None, component.variant):
                 raise errors.ComponentNotFound(name, identity)
-            return component.variant, component.copies(), component
+            return component.variant, component.copies(), component if component.base is not None else None
         variant = live.choose(target)
         if variant is None:
             raise errors.VariantNotFound(target or "", identity)
         if variant.pool is None:
             raise errors.ComponentNeeded
-        if asked.get(headers.TARGET_MODEL) is not None:
+        if variant.targets is None and headers.TARGET_MODEL in asked:
             raise errors.TargetModelUnsupported(identity)
-        return variant.name, variant.pool, None
+        if variant.targets is not None and headers.TARGET_MODEL not in asked:
+            raise errors.TargetModelNeeded(identity)
+        return variant.name, variant.pool, variant.targets
 
     def _instance(
         self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, session: str | None

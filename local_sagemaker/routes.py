@@ -8,8 +8,8 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker import headers
 from local_sagemaker.errors import EndpointNotFound, VariantNotFound
+from local_sagemaker.http_reply import Head
 from local_sagemaker.settings import ContainerAddress, Endpoint
-from local_sagemaker.upstream import Head
 
 
 class Route(Protocol):

@@ -25,6 +25,7 @@ from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import Models
 from local_sagemaker.control.protocol import Protocol, Service, reply
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
@@ -40,7 +41,7 @@ from local_sagemaker.s3_server import S3Server
 from local_sagemaker.server import SHUT_DOWN, GatewayServer, ServiceWorker
 from local_sagemaker.settings import Limits
 from local_sagemaker.signature import Keys, SignatureError
-from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory
+from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10
 THREADS = 256
@@ -54,10 +55,18 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     registry = Registry(state.path / "registry.json", settings.region, settings.account)
     limits = Limits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
-    endpoints = Endpoints(registry, host)
-    jobs = TransformJobs(registry, host)
-    components = Components(registry, host)
-    resources = (Models(registry, objects), EndpointConfigs(registry), endpoints, Tags(registry), jobs, components)
+    quotas = Quotas.parse(settings.quotas)
+    endpoints = Endpoints(registry, host, quotas)
+    jobs = TransformJobs(registry, host, quotas)
+    components = Components(registry, host, quotas)
+    resources = (
+        Models(registry, objects, quotas),
+        EndpointConfigs(registry, quotas),
+        endpoints,
+        Tags(registry),
+        jobs,
+        components,
+    )
     operations = {name: operation for each in resources for name, operation in each.operations().items()}
 
     app = Flask(__name__, static_folder=None)
@@ -115,15 +124,22 @@ def check_signature(keys: Keys, limit: int) -> Response | None:
 
 
 def listen(port: int) -> socket.socket:
-    return socket.create_server(("127.0.0.1", port), backlog=1024)
+    """:raises OSError: it is taken; the port is named."""
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except OSError as error:
+        raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
 
 
 def main(directory: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     state = StateDirectory(Path(directory).absolute())
-    lock = state.lock()
-    settings = state.settings()
-    listener = listen(settings.port)
+    try:
+        lock = state.lock()
+        settings = state.settings()
+        listener = listen(settings.port)
+    except (StateInUse, OSError) as error:
+        sys.exit(str(error))
     if not settings.s3_port:
         with listen(0) as probe:
             settings = replace(settings, s3_port=probe.getsockname()[1])
@@ -144,6 +160,9 @@ def main(directory: str) -> None:
     try:
         s3.wait_started()
         s3.load()
+    except RuntimeError as error:
+        s3.stop()
+        sys.exit(str(error))
     except BaseException:
         s3.stop()
         raise

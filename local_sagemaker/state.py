@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 COMMANDS = "/_local/"
@@ -23,6 +23,7 @@ class Settings:
     """What `local up` was told. Ports of 0 are found at the first start and then kept.
 
     :ivar images: ``IMAGE=COMMAND`` entries.
+    :ivar quotas: ``NAME=NUMBER`` entries.
     :ivar environment: ``NAME=VALUE`` entries that every container gets, as an image's ENV would.
     """
 
@@ -34,6 +35,7 @@ class Settings:
     secret_key: str = ""
     images: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    quotas: tuple[str, ...] = ()
     cut_parts: str | None = "random"
     speed: float = 1.0
     ping_every: float = 5.0
@@ -81,8 +83,9 @@ class StateDirectory:
     def settings(self) -> Settings:
         if not self.settings_file.exists():
             return Settings()
-        kept = json.loads(self.settings_file.read_text(encoding="utf-8"))
-        return Settings(**{**kept, "images": tuple(kept["images"]), "environment": tuple(kept["environment"])})
+        kept: dict[str, Any] = json.loads(self.settings_file.read_text(encoding="utf-8"))
+        entries: dict[str, Any] = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
+        return Settings(**{**kept, **entries})
 
     def keep_settings(self, settings: Settings) -> None:
         _write_private(self.settings_file, asdict(settings))

@@ -1,6 +1,6 @@
 """One invocation's connection to the container.
 
-h11 over a plain socket, rather than httpx or http.client: while a container is silent between two tokens,
+A plain socket, rather than httpx or http.client: while a container is silent between two tokens,
 the thread must wait for its next byte, for the client's hang-up and for the deadline, whichever is first.
 That is one ``select`` over both sockets here; a client library hides its socket behind buffers and would
 need a watching thread a stream. A connection serves one invocation, so that closing it is what frees the
@@ -18,6 +18,7 @@ from types import TracebackType
 
 import h11
 
+from local_sagemaker.http_reply import Head, ReplyReader
 from local_sagemaker.settings import ContainerAddress
 
 AT_ONCE = 64 * 1024
@@ -58,15 +59,6 @@ class Deadline:
         return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    status: int
-    headers: dict[str, str]
-
-    def get(self, name: str) -> str | None:
-        return self.headers.get(name.lower())
-
-
 class ContainerConnection:
     """``client`` is the socket to watch for a hang-up; without one, only the deadline ends a wait."""
 
@@ -79,7 +71,7 @@ class ContainerConnection:
     ) -> None:
         self._deadline = deadline
         self._client = client
-        self._http = h11.Connection(h11.CLIENT)
+        self.reply = ReplyReader()
         self._host = str(address)
         try:
             self._socket = socket.create_connection((address.host, address.port), connect_seconds)
@@ -107,9 +99,8 @@ class ContainerConnection:
     def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
         """Send a request and wait for the reply's head."""
         fixed = [("Host", self._host), ("Content-Length", str(len(body)))]
-        head = self._http.send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
-        self._http.send(h11.Data(data=body))
-        self._http.send(h11.EndOfMessage())
+        # h11 writes the head, for it refuses what could be read as another one; replies are `ReplyReader`'s.
+        head = h11.Connection(h11.CLIENT).send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
         try:
             self._socket.settimeout(self._deadline.left())
             self._socket.sendall((head or b"") + body)
@@ -117,48 +108,25 @@ class ContainerConnection:
             raise TimedOut from error
         except OSError:
             pass  # A container may refuse a body before it has read it all: what it said is read below.
-        while not isinstance(event := self._next_event(), h11.Response):
-            pass  # 1xx
-        received = {name.decode(): value.decode("latin-1") for name, value in event.headers}
-        return Head(event.status_code, received)
+        while self.reply.head is None:
+            self._receive()
+            if self.reply.error and self.reply.head is None:
+                raise Broken(self.reply.error)
+        return self.reply.head
 
     def parts(self) -> Iterator[bytes]:
         """The reply's body: whatever has arrived together comes together, at once."""
-        arrived = bytearray()
         while True:
-            try:
-                event = self._parsed_event()
-            except Broken:
-                if arrived:
-                    yield bytes(arrived)
-                raise
-            if isinstance(event, h11.Data):
-                arrived += event.data
-                continue
-            if arrived:
-                yield bytes(arrived)
-                arrived.clear()
-            if isinstance(event, h11.EndOfMessage):
+            if arrived := self.reply.take():
+                yield arrived
+            if self.reply.complete:
                 return
+            if self.reply.error:
+                raise Broken(self.reply.error)
             self._receive()
 
     def text(self) -> str:
         return b"".join(self.parts()).decode("utf-8", "replace")
-
-    def _next_event(self) -> h11.Event:
-        while (event := self._parsed_event()) is None:
-            self._receive()
-        return event
-
-    def _parsed_event(self) -> h11.Event | None:
-        """The next event of the bytes received so far, or None when they are used up."""
-        try:
-            event = self._http.next_event()
-        except h11.RemoteProtocolError as error:
-            closed = self._http.trailing_data[1]
-            reason = "the connection closed before the response was complete"
-            raise Broken(reason if closed else f"no valid HTTP: {error}") from error
-        return event if isinstance(event, h11.Event) else None
 
     def _receive(self) -> None:
         while True:
@@ -167,11 +135,22 @@ class ContainerConnection:
                 raise ClientGone
             if self._socket in ready:
                 break
+        self.receive()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def is_late(self) -> bool:
+        return time.monotonic() >= self._deadline.at
+
+    def receive(self) -> None:
+        """What is there; nothing is fine."""
         try:
-            self._http.receive_data(self._socket.recv(AT_ONCE))
+            self.reply.feed(self._socket.recv(AT_ONCE, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
         except OSError as error:
-            reason = f"the connection failed before the response was complete ({error.strerror})"
-            raise Broken(reason) from error
+            self.reply.error = f"the connection failed before the response was complete ({error.strerror})"
 
     def _client_is_gone(self) -> bool:
         assert self._client is not None

@@ -34,8 +34,12 @@ def installed() -> dict[str, Any]:
     """The table of the vLLM that is installed. Imports vLLM: some seconds."""
     import vllm
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.entrypoints.openai.cli_args import make_arg_parser
     from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    try:
+        from vllm.entrypoints.openai.cli_args import make_arg_parser
+    except ImportError:  # 0.32.0
+        from vllm.entrypoints.launchers.cli_args import make_arg_parser
 
     engine_parser = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(add_help=False))
     engine = {action.dest: _described(action) for action in engine_parser._actions}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from container.answer import answer, by_its_body
+from container.custom_code import custom_response
 from container.service import Service
 from handler.schemas import chat, completion
 
@@ -14,6 +15,10 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/invocations")
     def invocations() -> Response:
+        if service.custom_code is not None:
+            reply = custom_response(service, service.custom_code, request)
+            if reply is not None:
+                return reply
         return answer(service, request, by_its_body(service, request))
 
     @routes.post("/v1/chat/completions")

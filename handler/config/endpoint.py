@@ -29,6 +29,11 @@ class EndpointConfig:
     hf_token: str | None = field(default=None, metadata=doc("token for gated hub models", secret=True))
     trust_remote_code: bool = field(default=False, metadata=doc("run Python code that comes with the model"))
     served_model_name: tuple[str, ...] = field(default=(), metadata=doc("names a request may call the model by"))
+    engine: str = field(default="vllm", metadata=doc("vllm, or none: the model's own code answers by itself"))
+    custom_code: bool = field(
+        default=True, metadata=doc("run code/inference.py or model.py that comes with the model; false runs neither")
+    )
+    network_isolation: bool = field(default=False, metadata=doc("the endpoint reaches no network: nothing is fetched"))
     line: str | None = field(default=None, metadata=doc("the line of vLLM and Neuron; default: what is installed"))
     instance: str | None = field(default=None, metadata=doc("instance type; default: what this machine is"))
     compiled_artifacts: str | None = field(default=None, metadata=doc("compiled artifacts: a directory or s3://"))

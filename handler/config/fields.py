@@ -40,6 +40,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("bfloat16", "float16", "float32"),
     "speculation": ("draft_model", "eagle", "eagle3", "medusa"),
     "disaggregation": ("prefill", "decode"),
+    "engine": ("vllm", "none"),
     "inputs_schema": ("lmi", "tgi"),
     "output_formatter": ("json", "jsonlines", "sse"),
     "on_miss": ("compile", "fail", "wait"),

@@ -39,9 +39,9 @@ def bring(config: EndpointConfig, progress: Progress = lambda done, total: None)
     if name.startswith("s3://"):
         target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
         download_prefix(name, target, setting, progress)
-        return _local(target, name, setting)
+        return _local(target, name, setting, config)
     if name.startswith(("/", "./", "../")) or _exists(Path(name)):
-        return _local(Path(name), name, setting)
+        return _local(Path(name), name, setting, config)
     if "://" in name or name.count("/") > 1:
         raise SettingError(setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id.")
     return Model(path=name, name=name, size=0)
@@ -54,10 +54,11 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _local(path: Path, name: str, setting: str) -> Model:
+def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:
     if not path.is_dir():
         raise SettingError(setting, f"there is no directory {path}", "Give the model's directory, s3:// URI or hub id.")
-    if not (path / "config.json").is_file() and not (path / "params.json").is_file():
+    is_model = (path / "config.json").is_file() or (path / "params.json").is_file()
+    if not is_model and config.engine != "none":
         found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
         raise SettingError(
             setting, f"{path} has no config.json (found: {found})", "Put the model's files at the top of it."

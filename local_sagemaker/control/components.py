@@ -8,6 +8,7 @@ from local_sagemaker.control.errors import ValidationException, exists, not_foun
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, Document, Registry, now
 from local_sagemaker.hosting.components import Components as Placement
 from local_sagemaker.hosting.endpoint import LiveEndpoint
@@ -17,8 +18,9 @@ WHAT = "inference component"
 
 
 class Components:
-    def __init__(self, registry: Registry, host: Host) -> None:
+    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
         self._registry = registry
+        self._quotas = quotas
         self._host = host
         self._placement = Placement(host.fleets)
 
@@ -51,6 +53,7 @@ class Components:
         with self._registry.lock:
             if name in self._registry.of(COMPONENT):
                 raise exists(WHAT, arn)
+            self._quotas.check_new(self._registry, COMPONENT)
             live = self._live(asked["EndpointName"])
             plan = self._plan(asked)
             at = now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import CONFIG, MODEL, Document, Registry, now
 
 UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
@@ -12,8 +13,9 @@ UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
 
 
 class EndpointConfigs:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, quotas: Quotas) -> None:
         self._registry = registry
+        self._quotas = quotas
 
     def operations(self) -> dict[str, Operation]:
         return {
@@ -31,6 +33,7 @@ class EndpointConfigs:
         with self._registry.lock:
             if name in self._registry.of(CONFIG):
                 raise exists("endpoint configuration", arn)
+            self._quotas.check_new(self._registry, CONFIG)
             for variant in asked["ProductionVariants"]:
                 model = variant.get("ModelName")
                 if model and model not in self._registry.of(MODEL):

@@ -9,6 +9,7 @@ from local_sagemaker.control.errors import ValidationException, exists, not_foun
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.quotas import Quotas, instances_of
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, Document, Registry, now
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
@@ -18,8 +19,9 @@ STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack
 
 
 class Endpoints:
-    def __init__(self, registry: Registry, host: Host) -> None:
+    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
         self._registry = registry
+        self._quotas = quotas
         self._host = host
 
     def operations(self) -> dict[str, Operation]:
@@ -54,6 +56,8 @@ class Endpoints:
             if name in self._registry.of(ENDPOINT):
                 raise exists("endpoint", arn)
             plan = self._plan(asked["EndpointConfigName"])
+            self._quotas.check_new(self._registry, ENDPOINT)
+            self._quotas.check_instances(self._registry, instances_of(plan))
             at = now()
             document = {
                 "EndpointName": name,
@@ -95,6 +99,8 @@ class Endpoints:
             if asked.get("RetainAllVariantProperties"):
                 excluded = {each["VariantPropertyType"] for each in asked.get("ExcludeRetainedVariantProperties", [])}
                 _retain(endpoint["Plan"], plan, excluded)
+            # Both fleets run until the old one is drained, so both count.
+            self._quotas.check_instances(self._registry, instances_of(plan))
             config = asked.get("DeploymentConfig")
             if config is None and asked.get("RetainDeploymentConfig"):
                 config = endpoint.get("LastDeploymentConfig")
@@ -123,6 +129,10 @@ class Endpoints:
             weights |= {change["VariantName"]: change.get("DesiredWeight", 1) for change in changes}
             if sum(weights.values()) <= 0:
                 raise ValidationException("At least one variant must have a weight above 0.")
+            counts = {change["VariantName"]: change.get("DesiredInstanceCount") for change in changes}
+            scaled = [{**each, "Count": counts.get(name) or each["Count"]} for name, each in variants.items()]
+            wanted = instances_of({"Variants": scaled})
+            self._quotas.check_instances(self._registry, wanted, instead_of=asked["EndpointName"])
             self._change(endpoint, "Updating")
             self._live(asked["EndpointName"]).scale(changes)
         return {"EndpointArn": endpoint["EndpointArn"]}

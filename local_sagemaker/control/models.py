@@ -8,6 +8,7 @@ from typing import Protocol
 from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, Document, Registry, now
 
 ENVIRONMENT_BYTES = 32 * 1024
@@ -20,8 +21,9 @@ class ModelData(Protocol):
 
 
 class Models:
-    def __init__(self, registry: Registry, data: ModelData) -> None:
+    def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
         self._registry = registry
+        self._quotas = quotas
         self._data = data
 
     def operations(self) -> dict[str, Operation]:
@@ -46,6 +48,7 @@ class Models:
         with self._registry.lock:
             if name in self._registry.of(MODEL):
                 raise exists("model", arn)
+            self._quotas.check_new(self._registry, MODEL)
             self._registry.add(MODEL, name, {**asked, "ModelArn": arn, "CreationTime": now()})
         return {"ModelArn": arn}
 
@@ -102,6 +105,8 @@ def _check_source(container: Document) -> None:
     channels = [source["ChannelName"] for source in additional]
     if len(set(channels)) != len(channels) or {".", ".."} & set(channels):
         raise ValidationException("Each ChannelName must be a directory's name of its own.")
+    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
+        raise ValidationException("A container of the mode MultiModel needs ModelDataUrl, the prefix of its models.")
     for source in [*sources, *additional]:
         s3 = source.get("S3DataSource")
         if s3 is None:

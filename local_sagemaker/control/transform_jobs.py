@@ -8,6 +8,7 @@ from local_sagemaker.control.errors import ResourceInUse, ResourceNotFound, Vali
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, TRANSFORM, Document, Registry, now
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.transform.job import MAX_PAYLOAD_MB, TransformJob
@@ -18,8 +19,9 @@ RUNNING = ("InProgress", "Stopping")
 
 
 class TransformJobs:
-    def __init__(self, registry: Registry, host: Host) -> None:
+    def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
         self._registry = registry
+        self._quotas = quotas
         self._host = host
         self._jobs: dict[str, TransformJob] = {}
 
@@ -41,6 +43,7 @@ class TransformJobs:
     def create(self, asked: Document) -> Document:
         """:raises ResourceInUse: the name is taken.
         :raises ResourceNotFound: the model does not exist.
+        :raises ResourceLimitExceeded: the quota of jobs is used up.
         :raises ValidationException: a rule is broken that the service model cannot say.
         """
         name = asked["TransformJobName"]
@@ -55,6 +58,7 @@ class TransformJobs:
             model = self._registry.of(MODEL).get(asked["ModelName"])
             if model is None:
                 raise ResourceNotFound(f'Could not find model "{self._registry.arn(MODEL, asked["ModelName"])}".')
+            self._quotas.check_new(self._registry, TRANSFORM)
             document = {
                 **asked,
                 "TransformJobArn": arn,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from local_sagemaker.hosting.instance import Launch
+from local_sagemaker.hosting.instance import Launch, confinement
 from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
+from local_sagemaker.hosting.multi_model import TargetModels
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.pool import Pool, StartFailed
 from local_sagemaker.hosting.settings import HostSettings
@@ -21,16 +23,20 @@ INSTANCES_ENDED_WITHIN = 5.0
 class Variant:
     """A production variant of a started deployment.
 
+    :ivar targets: of a multi-model endpoint.
     :ivar pool: None where the variant's models are inference components.
     """
 
-    def __init__(self, plan: Document, pool: Pool | None, base: Path | None) -> None:
+    def __init__(
+        self, plan: Document, pool: Pool | None, base: Path | None, targets: TargetModels | None = None
+    ) -> None:
         self.name: str = plan["VariantName"]
         self.plan = plan
         self.weight: float = plan["Weight"]
         self.pool = pool
         self.count: int = plan["Count"]
         self.base = base
+        self.targets = targets
 
 
 def failure_reason(variant: str, error: StartFailed) -> str:
@@ -46,6 +52,7 @@ class Fleets:
     def __init__(self, settings: HostSettings, objects: Objects) -> None:
         self._settings = settings
         self._objects = objects
+        self._confinement = confinement()
 
     def base_directory(self, endpoint: str, name: str) -> Path:
         return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
@@ -56,12 +63,18 @@ class Fleets:
         fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
 
     def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
+        """:raises StartFailed: there is no such command on this machine."""
         settings = self._settings
+        command = settings.images.command(container["Image"])
+        if shutil.which(command[0]) is None:
+            raise StartFailed(
+                f"The image {container['Image']} stands for the command {command[0]}, which is not there."
+            )
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
         pids = settings.directory / "pids"
         pids.mkdir(parents=True, exist_ok=True)
         return Launch(
-            command=settings.images.command(container["Image"]),
+            command=(*self._confinement, *command),
             environment=self._environment(container, base),
             base=base,
             logs=settings.directory / "logs" / endpoint / name,
@@ -128,12 +141,19 @@ class Fleets:
         name = planned["VariantName"]
         base = self.base_directory(endpoint, name)
         try:
+            launch = self.launch(endpoint, name, container, base, planned)
             self.fetch(container, base, name, self.download_seconds(planned))
-        except DataError as error:
+        except (DataError, StartFailed) as error:
             remove(base)
             raise StartFailed(str(error)) from error
-        launch = self.launch(endpoint, name, container, base, planned)
-        return Variant(planned, Pool(launch, planned["Count"], changed, least_outstanding(planned)), base)
+        pool = Pool(launch, planned["Count"], changed, least_outstanding(planned))
+        return Variant(planned, pool, base, self._targets(container, base))
+
+    def _targets(self, container: Document, base: Path) -> TargetModels | None:
+        if container.get("Mode") != "MultiModel":
+            return None
+        patience = self._settings.timing.target_model_patience
+        return TargetModels(container["ModelDataUrl"], base, self._objects, patience)
 
 
 def least_outstanding(planned: Document) -> bool:

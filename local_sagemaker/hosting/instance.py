@@ -98,7 +98,7 @@ class Instance:
             self._start()
             self._watch()
         except OSError as error:
-            self.reason = f"its command {self.launch.command[0]!r} can't be started ({error})"
+            self.reason = f"its process can't be started ({error})"
         except Exception:
             log.exception("the watch over %s failed", self.id)
             self.reason = "the watch over it failed; the service's own log has the reason"
@@ -116,7 +116,7 @@ class Instance:
         }
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*confinement(), *self.launch.command],
+                self.launch.command,
                 env=environment,
                 cwd=self.launch.base,
                 stdin=subprocess.DEVNULL,
@@ -219,9 +219,16 @@ def started_at(pid: int) -> str:
 
 
 def confinement() -> tuple[str, ...]:
-    """Root may write to read-only files; a container's root may not write to /opt/ml/model."""
-    setpriv = shutil.which("setpriv")
-    return (setpriv, "--bounding-set", "-dac_override,-dac_read_search") if os.geteuid() == 0 and setpriv else ()
+    """What a command begins with so that a model's directory is read-only for it.
+
+    Root may write to read-only files; a container's root may not write to /opt/ml/model. Nothing, where whoever runs
+    this is not root, or may not give up a capability.
+    """
+    command = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+    if os.geteuid() != 0 or shutil.which(command[0]) is None:
+        return ()
+    tried = subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    return command if tried.returncode == 0 else ()
 
 
 def end_left_over(pids: Path) -> int:

@@ -32,6 +32,7 @@ class Timing:
     download_seconds: float = 3600.0
     kill_after: float = 30.0
     starting_ping_every: float = 0.25
+    target_model_patience: float = 5.0
 
     def __post_init__(self) -> None:
         for name in ("speed", "ping_every", "ping_seconds", "failed_pings", "kill_after"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from model_packaging.commands.options import json_option, region_option
+from model_packaging.commands.options import json_option, local_only_option, region_option
 from model_packaging.commands.output import print_json
 from model_packaging.commands.packaging import shown
 
@@ -23,6 +23,7 @@ PROMPT = "Tell a story about a lighthouse keeper who repairs clocks."
 @click.option("--prompt", default=PROMPT, show_default=True)
 @region_option
 @json_option
+@local_only_option
 def command(
     endpoint: str,
     component: str | None,

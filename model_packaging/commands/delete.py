@@ -18,20 +18,17 @@ from model_packaging.commands.output import print_json
 @region_option
 @dry_run_option
 @json_option
-def command(
-    name: str, yes: bool, local: str | None, poll: float, region: str | None, dry_run: bool, as_json: bool
-) -> None:
+def command(name: str, yes: bool, local: bool, poll: float, region: str | None, dry_run: bool, as_json: bool) -> None:
     """Removes everything that `deploy NAME` made, by its tag, and nothing else.
 
     The package in S3 and the container's logs stay.
     """
     from model_packaging.commands.live import lines
-    from model_packaging.deployment.aws import Aws, use_local
+    from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.removal import Removal
     from model_packaging.deployment.watch import Pace
+    from model_packaging.local import LocalLog
 
-    if local:
-        use_local(local)
     removal = Removal(Aws(region), name, scales=not local)
     there: list[Any] = removal.owned().all()
     if not dry_run and there:
@@ -41,7 +38,7 @@ def command(
                 click.echo("Nothing was deleted.", err=True)
                 raise click.exceptions.Exit(1)
         with lines() as tell:
-            removal.run(tell, Pace(poll=poll))
+            removal.run(tell, Pace(poll=poll), LocalLog(name) if local else None)
     if as_json:
         print_json({"deleted": [] if dry_run else there, "there": there if dry_run else []})
     elif not there:

@@ -66,15 +66,13 @@ def command(name: str, package: str | None, **given: Any) -> None:
     from the logs. `delete NAME` removes everything.
     """
     from model_packaging.deployment.apply import Application
-    from model_packaging.deployment.aws import Aws, use_local
+    from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.environment import shown
     from model_packaging.deployment.resources import resources
     from model_packaging.deployment.template import template
     from model_packaging.deployment.watch import Pace
 
     local = given["local"]
-    if local:
-        use_local(local)
     aws = Aws(given["region"])
     wanted = _wanted(name, package, given, aws)
     calls = resources(wanted)
@@ -86,11 +84,15 @@ def command(name: str, package: str | None, **given: Any) -> None:
         print_json(shown(document))
         return
     from model_packaging.commands.live import lines
+    from model_packaging.local import LocalLog
 
     with lines() as tell:
         for reason in wanted.limits.reasons:
             tell(reason)
-        Application(aws, calls, tell, Pace(poll=given["poll"]), scales=not local).run(wait=not given["no_wait"])
+        log = LocalLog(name) if local else None
+        Application(aws, calls, tell, Pace(poll=given["poll"]), log=log, scales=not local).run(
+            wait=not given["no_wait"]
+        )
     if given["as_json"]:
         print_json({"endpoint": name, "component": name if wanted.component else None, **shown(document)})
     else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from model_packaging.commands.options import json_option
+from model_packaging.commands.options import json_option, local_only_option
 from model_packaging.commands.output import print_json, size_text
 
 
 @click.command("inspect")
 @click.argument("package")
 @json_option
+@local_only_option
 def command(package: str, as_json: bool) -> None:
     """What a package holds: a folder, s3://bucket/prefix, or a model.tar.gz here or in S3. No weights are read."""
     from model_packaging.package.inspection import inspect

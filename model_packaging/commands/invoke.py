@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import json_option, region_option
+from model_packaging.commands.options import json_option, local_only_option, region_option
 from model_packaging.commands.output import print_json
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ ANSWERED = 4
 @click.option("--async", "location", metavar="s3://...", help="Asynchronous: where the request's body is in S3.")
 @region_option
 @json_option
+@local_only_option
 def command(
     endpoint: str,
     prompt: str | None,

@@ -26,18 +26,21 @@ def command(
     since: int,
     follow: bool,
     explain: bool,
-    local: str | None,
+    local: bool,
     region: str | None,
     as_json: bool,
 ) -> None:
     """What the containers of an endpoint have written, by time."""
-    from model_packaging.deployment.aws import Aws, use_local
+    from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.container_log import ContainerLog, groups
     from model_packaging.deployment.diagnosis import diagnose
+    from model_packaging.local import LocalLog
 
-    if local:
-        use_local(local)
-    log = ContainerLog(Aws(region).logs, groups(name, component), int((time.time() - since * 60) * 1000))
+    log = (
+        LocalLog(name)
+        if local
+        else ContainerLog(Aws(region).logs, groups(name, component), int((time.time() - since * 60) * 1000))
+    )
     lines = log.new()
     if explain:
         found = diagnose("", [line.text for line in lines])

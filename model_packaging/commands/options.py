@@ -15,12 +15,31 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done; create nothing.")
 region_option = click.option("--region", help="The AWS region; default: the profile's, or AWS_DEFAULT_REGION.")
 
+
+def _use_local(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    if value and not context.resilient_parsing:
+        from model_packaging.local import use_local
+
+        use_local()
+    return value
+
+
+# As soon as it is read: before anything makes an AWS client.
 local_option = click.option(
     "--local",
-    is_flag=False,
-    flag_value="http://127.0.0.1:8090",
-    metavar="[URL]",
-    help="SageMaker on this machine (`python -m local_sagemaker`); default: http://127.0.0.1:8090.",
+    is_flag=True,
+    is_eager=True,
+    callback=_use_local,
+    help="On this machine, with what `neuron-endpoint local up` started.",
+)
+# For commands that do nothing else differently.
+local_only_option = click.option(
+    "--local",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_use_local,
+    help="On this machine, with what `neuron-endpoint local up` started.",
 )
 poll_option = click.option(
     "--poll", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between two looks."

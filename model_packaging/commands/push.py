@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from model_packaging.commands.options import dry_run_option, json_option
+from model_packaging.commands.options import dry_run_option, json_option, local_only_option
 from model_packaging.commands.output import print_json, size_text
 from model_packaging.commands.packaging import document, ingredients, part_options, read_all, shown, tell_left_out
 
@@ -19,6 +19,7 @@ from model_packaging.commands.packaging import document, ingredients, part_optio
 @click.option("--replace", is_flag=True, help="Overwrite another package there, and delete files that are not of this.")
 @dry_run_option
 @json_option
+@local_only_option
 def command(
     model: str,
     destination: str,

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from model_packaging.commands.options import json_option
+from model_packaging.commands.options import json_option, local_only_option
 from model_packaging.commands.output import print_json, size_text
 from model_packaging.commands.packaging import shown
 
@@ -14,6 +14,7 @@ from model_packaging.commands.packaging import shown
 @click.command("verify")
 @click.argument("package")
 @json_option
+@local_only_option
 def command(package: str, as_json: bool) -> None:
     """Whether a package is whole: reads every byte of it, here or from S3. Exit status 1 if not."""
     from model_packaging.package.opened import open_package

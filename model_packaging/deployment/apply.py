@@ -7,25 +7,33 @@ from typing import Any
 
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import create, found
-from model_packaging.deployment.container_log import ContainerLog, groups
+from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.errors import NotOurs
 from model_packaging.deployment.resources import TAG, Resources
 from model_packaging.deployment.watch import MOVING, Pace, Tell, Watch
 
 Members = dict[str, Any]
-TURN = 5 * 60  # seconds of log before this command that may belong to the same start
 
 
 class Application:
     """One run.
 
+    :param log: of the container; by default CloudWatch's.
     :param scales: whether there are Application Auto Scaling and CloudWatch; on one machine there are not.
     """
 
-    def __init__(self, aws: Aws, wanted: Resources, tell: Tell, pace: Pace | None = None, scales: bool = True) -> None:
+    def __init__(
+        self,
+        aws: Aws,
+        wanted: Resources,
+        tell: Tell,
+        pace: Pace | None = None,
+        log: Log | None = None,
+        scales: bool = True,
+    ) -> None:
         self._aws, self._wanted, self._tell, self._scales = aws, wanted, tell, scales
-        start = int((time.time() - TURN) * 1000)
-        log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None), start)
+        if log is None:
+            log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None))
         self._watch = Watch(log, tell, pace or Pace())
 
     def run(self, wait: bool = True) -> None:
@@ -70,6 +78,7 @@ class Application:
         if about is not None:
             self._require_ours("an endpoint", wanted.name, about["EndpointArn"])
         if about is not None and about["EndpointStatus"] in MOVING:
+            self._watch.begin(about["LastModifiedTime"].timestamp())
             if not wait:
                 self._tell(f"{what}: {about['EndpointStatus']}")
                 return
@@ -81,9 +90,11 @@ class Application:
             about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
         if about is None:
             self._tell(f"{what}: creating")
+            self._watch.begin(time.time())
             create(sagemaker.create_endpoint, wanted.endpoint)
         elif about["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
             self._tell(f"{what}: updating from {about['EndpointConfigName']}")
+            self._watch.begin(time.time())
             sagemaker.update_endpoint(**wanted.update)
         if not wait:
             return
@@ -107,6 +118,7 @@ class Application:
             about = self._watch.settled(what, sagemaker.describe_inference_component, status, **named)
         if about is None:
             self._tell(f"{what}: creating")
+            self._watch.begin(time.time())
             create(sagemaker.create_inference_component, members)
         elif about.get("Specification", {}).get("ModelName") != members["Specification"]["ModelName"]:
             self._tell(f"{what}: updating")

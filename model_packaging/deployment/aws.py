@@ -1,13 +1,8 @@
-"""The AWS clients of a deployment, made when they are used; and the switch to services on this machine."""
+"""The AWS clients of a deployment, made when they are used."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import MutableMapping
 from typing import Any
-
-LOCAL_URL = "http://127.0.0.1:8090"
-LOCAL = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEFAULT_REGION": "us-east-1"}
 
 
 class Aws:
@@ -53,15 +48,3 @@ class Aws:
     @property
     def sts(self) -> Any:
         return self.client("sts")
-
-
-def use_local(url: str, environ: MutableMapping[str, str] = os.environ) -> None:
-    """Every AWS client of this process talks to `url`, unless a service's own variable says otherwise, with made-up
-    credentials where there are none: nothing may reach AWS by mistake."""
-    environ["AWS_ENDPOINT_URL"] = url
-    environ.pop("AWS_PROFILE", None)
-    environ["AWS_EC2_METADATA_DISABLED"] = "true"
-    for name, value in LOCAL.items():
-        environ.setdefault(name, value)
-    for service in ("SAGEMAKER", "SAGEMAKER_RUNTIME", "APPLICATION_AUTO_SCALING", "CLOUDWATCH", "CLOUDWATCH_LOGS"):
-        environ.setdefault(f"AWS_ENDPOINT_URL_{service}", url)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from model_packaging.deployment.calls import found
 
 # What `serve` prints when a stage has ended: "[  12.3 s] fetch model: 4.0 s".
 STAGE = re.compile(r"^\[\s*([\d.]+) s\] (.+)$")
 PAGES = 50
+LATE = 60_000  # milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,18 @@ def groups(endpoint: str, component: bool = False) -> str:
     return f"/aws/sagemaker/{'InferenceComponents' if component else 'Endpoints'}/{endpoint}"
 
 
+class Log(Protocol):
+    """What a container writes, read on from where it was last read."""
+
+    def since(self, moment: int) -> None:
+        """What is older (milliseconds since the epoch) belongs to an earlier start, and is not looked at."""
+        ...
+
+    def new(self) -> list[Line]:
+        """The lines that came since, by time."""
+        ...
+
+
 class ContainerLog:
     """A log group, read on from where it was last read. A group that does not exist yet is empty.
 
@@ -39,6 +52,9 @@ class ContainerLog:
         self._only = {"logStreamNamePrefix": prefix} if prefix else {}
         self._seen: set[str] = set()
 
+    def since(self, moment: int) -> None:
+        self._start = max(self._start, moment)
+
     def new(self) -> list[Line]:
         """The lines that came since, by time. CloudWatch shows them late and out of order: hence the ids."""
         lines = []
@@ -48,7 +64,7 @@ class ContainerLog:
                 lines.append(Line(event["timestamp"], event["logStreamName"], event["message"].rstrip()))
         if lines:
             # Some seconds are read again each time, for what arrives late.
-            self._start = max(self._start, max(line.time for line in lines) - 60_000)
+            self._start = max(self._start, max(line.time for line in lines) - LATE)
         return sorted(lines, key=lambda line: line.time)
 
     def _events(self) -> Iterator[dict[str, Any]]:

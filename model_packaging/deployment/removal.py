@@ -11,12 +11,11 @@ from typing import Any
 
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import delete, found
-from model_packaging.deployment.container_log import ContainerLog, groups
+from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.resources import TAG
 from model_packaging.deployment.watch import Pace, Tell, Watch
 
 NAMESPACE = "sagemaker"
-DIMENSIONS = ("sagemaker:variant:DesiredInstanceCount", "sagemaker:inference-component:DesiredCopyCount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Owned:
 
 
 class Removal:
-    """:param scales: whether there are Application Auto Scaling and CloudWatch."""
+    """:param scales: whether there are components, Application Auto Scaling and CloudWatch."""
 
     def __init__(self, aws: Aws, name: str, scales: bool = True) -> None:
         self._aws, self._name, self._scales = aws, name, scales
@@ -52,23 +51,23 @@ class Removal:
         """Everything with the tag; what merely has a similar name is not there."""
         sagemaker = self._aws.sagemaker
         result = Owned(
-            components=[*self._listed(sagemaker, "inference_components", "InferenceComponent")],
             endpoints=[*self._listed(sagemaker, "endpoints", "Endpoint")],
             configs=[*self._listed(sagemaker, "endpoint_configs", "EndpointConfig")],
             models=[*self._listed(sagemaker, "models", "Model")],
         )
         if self._scales:
+            result.components.extend(self._listed(sagemaker, "inference_components", "InferenceComponent"))
             result.alarms.extend(self._alarms())
             result.targets.extend(self._targets())
         return result
 
-    def run(self, tell: Tell, pace: Pace | None = None) -> list[str]:
+    def run(self, tell: Tell, pace: Pace | None = None, log: Log | None = None) -> list[str]:
         """Deletes it, and returns what was deleted when it is gone.
 
         :raises StillGoing: something took longer than the pace allows.
         """
         sagemaker, there = self._aws.sagemaker, self.owned()
-        watch = Watch(ContainerLog(self._aws.logs, groups(self._name)), tell, pace or Pace())
+        watch = Watch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or Pace())
         for alarm in there.alarms:
             self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
         for resource, dimension in there.targets:  # its policies and their alarms go with it
@@ -125,15 +124,12 @@ class Removal:
     def _targets(self) -> Iterator[tuple[str, str]]:
         autoscaling = self._aws.autoscaling
         ids = (f"endpoint/{self._name}/variant/AllTraffic", f"inference-component/{self._name}")
-        for dimension, resource in zip(DIMENSIONS, ids, strict=True):
-            about = autoscaling.describe_scalable_targets(
-                ServiceNamespace=NAMESPACE, ScalableDimension=dimension, ResourceIds=[resource]
-            )
-            for target in about["ScalableTargets"]:
-                arn = target.get("ScalableTargetARN")
-                tags = autoscaling.list_tags_for_resource(ResourceARN=arn)["Tags"] if arn else {}
-                if tags.get(TAG) == self._name:
-                    yield resource, dimension
+        pages = autoscaling.get_paginator("describe_scalable_targets").paginate(ServiceNamespace=NAMESPACE)
+        for target in (target for page in pages for target in page["ScalableTargets"] if target["ResourceId"] in ids):
+            arn = target.get("ScalableTargetARN")
+            tags = autoscaling.list_tags_for_resource(ResourceARN=arn)["Tags"] if arn else {}
+            if tags.get(TAG) == self._name:
+                yield target["ResourceId"], target["ScalableDimension"]
 
     def _is_ours(self, tags: Any) -> bool:
         return {"Key": TAG, "Value": self._name} in tags

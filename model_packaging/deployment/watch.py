@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_packaging.deployment.calls import found
-from model_packaging.deployment.container_log import ContainerLog, stage_of
+from model_packaging.deployment.container_log import Log, stage_of
 from model_packaging.deployment.diagnosis import diagnose
 from model_packaging.deployment.errors import DeploymentFailed, StillGoing
 
 Members = dict[str, Any]
 MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+STARTING = ("Creating", "Updating")
 TAIL = 30
 Tell = Callable[[str], None]
 
@@ -34,10 +35,15 @@ class Pace:
 class Watch:
     """:param log: of the container. :param tell: gets a line at each change."""
 
-    def __init__(self, log: ContainerLog, tell: Tell, pace: Pace) -> None:
+    def __init__(self, log: Log, tell: Tell, pace: Pace) -> None:
         self._log, self._tell, self._pace = log, tell, pace
         self._lines: list[Any] = []
         self._last = ""
+
+    def begin(self, moment: float) -> None:
+        """What the container wrote before `moment` (seconds since the epoch) was another start's."""
+        self._lines.clear()
+        self._log.since(int(moment * 1000))
 
     def settled(self, what: str, describe: Callable[..., Members], status: str, **members: Any) -> Members | None:
         """The description once nothing moves any more; None when it is gone.
@@ -72,8 +78,10 @@ class Watch:
         return DeploymentFailed(what, reason, diagnose(reason, texts), tuple(texts[-TAIL:]))
 
     def _follow(self, what: str, status: str) -> None:
-        self._lines = [*self._lines, *self._log.new()][-1000:]
-        stage = stage_of(self._lines) if status in MOVING and status != "Deleting" else ""
+        stage = ""
+        if status in STARTING:
+            self._lines = [*self._lines, *self._log.new()][-1000:]
+            stage = stage_of(self._lines)
         text = f"{what}: {status}" + (f"; the container: {stage}" if stage else "")
         if text != self._last:
             self._tell(text)

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
 from conftest import CREDENTIALS
 from held_s3 import HeldS3
 from serve_process import ServeProcess
 
 import sample_model
+from handler.neuron.installed import installed_versions
+from handler.neuron.vllm_versions import public
 from sample_model.facts import by_name
 
 STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
@@ -26,6 +29,7 @@ NXDI = {
     "ENDPOINT_SAVE_SHARDED_CHECKPOINT": "true",
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
 }
+NXDI_VLLM = "0.16.0"
 NATIVE = {"NEURON_STAND_IN": "native", "ENDPOINT_LINE": "native-0.24", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
 
 
@@ -36,6 +40,9 @@ class Fleet:
     """
 
     def __init__(self, directory: Path, line: dict[str, str], name: str) -> None:
+        vllm = public(installed_versions()["vllm"])
+        if line["ENDPOINT_LINE"] == NXDI["ENDPOINT_LINE"] and vllm != NXDI_VLLM:
+            pytest.skip(f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only, and {vllm} is installed")
         sys.path.insert(0, str(STAND_IN))
         try:
             from neuron_stand_in.installation import installed

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet, answered
 
-pytestmark = [pytest.mark.engine, pytest.mark.nxdi_stand_in]
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

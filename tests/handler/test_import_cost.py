@@ -33,3 +33,13 @@ def test_importing_pulls_in_neither_an_engine_nor_boto3(modules: list[str]) -> N
     loaded = {name.partition(".")[0] for name in json.loads(found.stdout)}
     assert not loaded & set(HEAVY)
     assert "handler.engine.vllm_api.core" not in json.loads(found.stdout)
+
+
+def test_what_vllms_own_processes_import_again_is_next_to_nothing() -> None:
+    """They are spawned from `serve`, and import its top; vLLM 0.32.0 does not start where Flask is loaded."""
+    script = "import json, sys; from container.serve import main; print(json.dumps(sorted(sys.modules)))"
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = {name.partition(".")[0] for name in json.loads(found.stdout)}
+    assert not loaded & {*HEAVY, "flask", "werkzeug", "gunicorn", "handler"}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 BORN = time.monotonic()
 ADAPTERS: dict[str, str] = {}
+MODELS: dict[str, str] = {}
 SESSIONS: set[str] = set()
 SETTING = os.environ.get
 MODEL = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
@@ -35,8 +36,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(json.dumps({"path": self.path}).encode())
 
     def do_DELETE(self) -> None:
-        name = self.path.removeprefix("/adapters/")
-        self.reply(b"{}", 200 if ADAPTERS.pop(name, None) else 404)
+        kind, name = self.path[1:].split("/")
+        self.reply(b"{}", 200 if {"adapters": ADAPTERS, "models": MODELS}[kind].pop(name, None) else 404)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -47,6 +48,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
             ADAPTERS[asked["name"]] = asked["src"]
             self.reply(b"{}")
+        elif self.path == "/models":
+            self.load(json.loads(body))
         else:
             asked = json.loads(body.split(b"\n")[0]) if body[:1] == b"{" else {}
             getattr(self, f"do_{asked.get('do') or asked.get('requestType') or 'echo'}".lower())(asked, body)
@@ -59,8 +62,24 @@ class Handler(BaseHTTPRequestHandler):
             "pid": os.getpid(),
             "version": SETTING("STUB_VERSION", ""),
             "adapters": sorted(ADAPTERS),
+            "models": sorted(MODELS.values()),
+            "model": MODELS.get(self.path.split("/")[2]) if self.path.startswith("/models/") else None,
         }
         self.reply(json.dumps(told).encode(), content_type=SETTING("STUB_CONTENT_TYPE", "application/json"))
+
+    def load(self, asked: dict) -> None:
+        """Room for two models; one that holds the file "slow" takes its time, one with "bad" is refused."""
+        model = Path(asked["url"])
+        time.sleep(float((model / "slow").read_text()) if (model / "slow").exists() else 0)
+        if (model / "bad").exists():
+            self.reply(b'{"error": "no such architecture"}', 500)
+        elif asked["model_name"] in MODELS:
+            self.reply(b"{}", 409)
+        elif len(MODELS) == 2:
+            self.reply(b'{"error": "no room"}', 507)
+        else:
+            MODELS[asked["model_name"]] = (model / "name").read_text()
+            self.reply(b"{}")
 
     def do_environment(self, asked: dict, body: bytes) -> None:
         files = {str(path.relative_to(MODEL)): path.read_text() for path in sorted(MODEL.rglob("*")) if path.is_file()}

@@ -39,11 +39,11 @@ def patterns(shape: Shape | None, seen: frozenset[str] = frozenset()) -> Iterato
 PARTS = ("member", "key", "value")
 NOTHING: Any = MagicMock()
 RESOURCES: Any = (
-    Models(NOTHING, NOTHING),
-    EndpointConfigs(NOTHING),
-    Endpoints(NOTHING, NOTHING),
-    Components(NOTHING, NOTHING),
-    TransformJobs(NOTHING, NOTHING),
+    Models(NOTHING, NOTHING, NOTHING),
+    EndpointConfigs(NOTHING, NOTHING),
+    Endpoints(NOTHING, NOTHING, NOTHING),
+    Components(NOTHING, NOTHING, NOTHING),
+    TransformJobs(NOTHING, NOTHING, NOTHING),
     Tags(NOTHING),
 )
 CLAIMED = [name for each in RESOURCES for name in each.operations()]

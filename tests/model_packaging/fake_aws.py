@@ -232,8 +232,8 @@ class FakeAws:
         self.things["target"][ResourceId] = members
         return {"ScalableTargetARN": arn}
 
-    def application_autoscaling_DescribeScalableTargets(self, ResourceIds: Any, **where: Any) -> Members:
-        found = [(name, self.things["target"].get(name)) for name in ResourceIds]
+    def application_autoscaling_DescribeScalableTargets(self, ResourceIds: Any = None, **where: Any) -> Members:
+        found = [(name, self.things["target"].get(name)) for name in ResourceIds or self.things["target"]]
         targets = [
             {
                 "ServiceNamespace": one["ServiceNamespace"],
@@ -246,7 +246,7 @@ class FakeAws:
                 "ScalableTargetARN": f"arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/{name}",
             }
             for name, one in found
-            if one and one["ScalableDimension"] == where["ScalableDimension"]
+            if one and where.get("ScalableDimension") in (None, one["ScalableDimension"])
         ]
         return {"ScalableTargets": targets}
 

@@ -26,6 +26,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Grammar, Position, Sampling, Score, Scores, Sink
 from handler.engine.vllm_api import chat_templates
+from handler.engine.vllm_api.processes import engine_pids
 from handler.engine.vllm_api.refusals import REFUSALS, as_invalid_field, reason
 from handler.engine.vllm_api.token_prompt import token_prompt
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
@@ -250,9 +251,8 @@ def is_dead(engine: AsyncLLM) -> bool:
 
 
 def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
-    """Process ids of the engine's cores."""
-    manager = engine.engine_core.resources.engine_manager
-    return tuple(process.pid for process in getattr(manager, "processes", ()) if process.pid)
+    """Process ids of the engine's cores, and of the workers below them."""
+    return engine_pids(engine)
 
 
 def shutdown(engine: AsyncLLM) -> None:

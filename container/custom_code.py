@@ -1,0 +1,118 @@
+"""The seam between the routes, the start and the owner's own code (`handler.custom_code`)."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from io import BytesIO
+from itertools import chain
+
+from flask import Request, Response
+
+from container.body import read_body
+from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
+from container.service import Service
+from handler.custom_code import requirements
+from handler.custom_code.exchange import CodeRequest, CustomCode, Outcome
+from handler.custom_code.source import CodeSource, find_code
+from handler.custom_code.until import UNTIL
+from handler.errors import SettingError
+from handler.model.source import Model
+
+logger = logging.getLogger(__name__)
+
+
+def prepared_code(service: Service, model: Model) -> CodeSource | None:
+    """The model's code, with what it requires installed. A hub id's code is somebody else's.
+
+    :raises SettingError: see `find_code` and `requirements.install`; or there is none where it has to answer alone.
+    """
+    config = service.config
+    local = model.size > 0 or config.engine == "none"
+    source = find_code(config, model.path) if local else None
+    if source is None:
+        if config.engine == "none":
+            mend = "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or leave this out."
+            raise SettingError("ENDPOINT_ENGINE", "without an engine the model's own code has to answer", mend)
+        return None
+    if source.requirements is not None:
+        service.lifecycle.stage(f"install {requirements.NAME}")
+        requirements.install(source.requirements, isolated=config.network_isolation)
+    return source
+
+
+def load_custom_code(service: Service, source: CodeSource | None) -> None:
+    """:raises SettingError: the code cannot be loaded."""
+    if source is None:
+        return
+    service.lifecycle.stage(f"load {source.file.name}")
+    from handler.custom_code.load import load_code
+
+    logger.info("the model's own %s answers /invocations", source.file)
+    service.custom_code = load_code(source, service.engine)
+
+
+def custom_response(service: Service, code: CustomCode, request: Request) -> Response | None:
+    """The code's reply; None: it leaves the request to the endpoint, whose body can be read again.
+
+    The place is held until the reply's last byte.
+
+    :raises EndpointError: as the code says.
+    """
+    began, config = time.monotonic(), service.config
+    service.lifecycle.require_ready()
+    service.admission.enter()
+    response: Response | None = None
+    try:
+        body = read_body(request, max_body(config), service.deadlines)
+        late = partial(deadline, config, request.headers.get(TIMEOUT_HEADER), began)
+        late(stream=False)  # a header that asks for a time that is none is refused before the code runs
+        UNTIL.set(lambda stream: ((until := late(stream=stream)).left(), until.error()))
+        accept = request.headers.get("Accept", "")
+        outcome = code.invoke(CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex))
+        if outcome is None:
+            request.environ["wsgi.input"] = BytesIO(body)
+            return None
+        if whole_only(config) and not isinstance(outcome.body, bytes):
+            outcome = replace(outcome, body=b"".join(outcome.body))
+        response = reply_of(outcome)
+        response.call_on_close(service.admission.leave)
+        return response
+    finally:
+        if response is None:
+            service.admission.leave()
+
+
+def reply_of(outcome: Outcome) -> Response:
+    """A stream's first piece is waited for: what fails before it has a status of its own."""
+    if isinstance(outcome.body, bytes):
+        response = Response(outcome.body, outcome.status, content_type=outcome.content_type)
+    else:
+        pieces = Pieces(outcome.body)
+        response = Response(pieces, outcome.status, content_type=outcome.content_type)
+        response.headers["Cache-Control"] = "no-cache"
+        response.headers["X-Accel-Buffering"] = "no"
+    for name, value in outcome.headers.items():
+        response.headers[name] = " ".join(value.split())
+    return response
+
+
+class Pieces:
+    """A WSGI body whose first piece is here already. Closing it ends the code behind it."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._source = pieces
+        first = [piece for piece in (next(pieces, None),) if piece is not None]
+        self._pieces = chain(first, pieces)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._pieces
+
+    def close(self) -> None:
+        close = getattr(self._source, "close", None)
+        if close is not None:
+            close()

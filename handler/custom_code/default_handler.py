@@ -1,0 +1,75 @@
+"""What happens in the place of a hook that is left out: `sagemaker-inference`'s default handler, over the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import msgspec
+import numpy
+from sagemaker_inference import content_types, encoder, errors, utils
+from sagemaker_inference.default_inference_handler import DefaultInferenceHandler
+
+from handler.custom_code.context import Context
+from handler.custom_code.engine_model import EngineModel
+from handler.custom_code.errors import NoEngine
+from handler.errors import InvalidBody, InvalidField
+from handler.schemas.reply import encode
+
+JSON_LINES = "application/jsonlines"
+SSE = "text/event-stream"
+
+
+class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # the library is untyped
+    """The engine is the model, and a JSON object is asked of it as /invocations would.
+
+    Otherwise the library's own: its decoders but for two things that it gets wrong (an `.npy` body may not bring
+    pickles, a JSON object stays one), its encoders and its errors.
+    """
+
+    def default_model_fn(self, model_dir: str, context: Context | None = None) -> EngineModel:
+        if context is None or context.engine is None:
+            raise NoEngine
+        return context.engine
+
+    def default_input_fn(self, input_data: Any, content_type: str, context: Context | None = None) -> Any:
+        if content_type == content_types.JSON:
+            try:
+                document = msgspec.json.decode(input_data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise InvalidBody(f"it is not valid JSON ({error})") from None
+            return document if isinstance(document, dict) else numpy.array(document)
+        try:
+            if content_type == content_types.NPY:
+                return numpy.load(BytesIO(input_data), allow_pickle=False)
+            return super().default_input_fn(input_data, content_type, context)
+        except errors.UnsupportedFormatError:
+            raise
+        except Exception as error:
+            raise InvalidBody(f"it is no {content_type} ({type(error).__name__})") from None
+
+    def default_predict_fn(self, data: Any, model: Any, context: Context | None = None) -> Any:
+        if not isinstance(model, EngineModel):
+            return super().default_predict_fn(data, model, context)
+        if not isinstance(data, dict):
+            raise InvalidBody("it is no JSON object")
+        if data.get("stream"):
+            raise InvalidField("stream", "the default predict_fn streams nothing: return model.stream(...) from yours")
+        return model.respond(data)
+
+    def default_output_fn(self, prediction: Any, accept: str, context: Context | None = None) -> tuple[Any, str]:
+        wanted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]
+        for kind in wanted:
+            if kind in encoder.SUPPORTED_CONTENT_TYPES:
+                return encoder.encode(prediction, kind), kind
+            if kind == content_types.ANY:
+                return encoder.encode(prediction, content_types.JSON), content_types.JSON
+        raise errors.UnsupportedFormatError(accept)
+
+
+def framed(items: Iterator[Any], accept: str) -> tuple[Iterator[bytes], str]:
+    """A stream that no output_fn has framed: a JSON document for each item, in lines or as server-sent events."""
+    if SSE in accept:
+        return (b"data: " + encode(item) + b"\n\n" for item in items), SSE
+    return (encode(item) + b"\n" for item in items), JSON_LINES

@@ -1,0 +1,139 @@
+"""`code/inference.py`: the hooks of `sagemaker-inference`, called as its Transformer calls them, but for its faults.
+
+Seen on sagemaker-inference 1.10.1 (sagemaker_inference/transformer.py): its Transformer loads the model at the first
+request, more than once under threads, gives every request the first one's context, answers bad input with 500, sends
+tracebacks to clients and streams nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sagemaker_inference import content_types, encoder, parameters
+
+from handler.custom_code.context import Context
+from handler.custom_code.default_handler import EngineInferenceHandler, framed
+from handler.custom_code.engine_model import EngineModel
+from handler.custom_code.exchange import CodeRequest, Outcome, piece
+from handler.custom_code.module import failed, load_module
+from handler.custom_code.running import Caller, Hook, is_stream
+from handler.custom_code.source import CodeSource
+from handler.errors import EndpointError, InvalidBody, SettingError
+from handler.schemas.reply import encode
+
+# Each hook's arguments without the context.
+ARGUMENTS: Final[Mapping[str, int]] = {
+    "model_fn": 1,
+    "input_fn": 2,
+    "predict_fn": 2,
+    "output_fn": 2,
+    "transform_fn": 4,
+    "pre_model_fn": 1,
+    "model_warmup_fn": 2,
+}
+PARTS: Final = ("input_fn", "predict_fn", "output_fn")
+
+
+@dataclass(frozen=True, slots=True)
+class HookedCode:
+    """The loaded hooks and their model. Nothing in it changes after the start."""
+
+    hooks: Mapping[str, Hook]
+    model: object
+    model_dir: str
+    engine: EngineModel | None
+    default_accept: str
+    caller: Caller
+
+    def invoke(self, request: CodeRequest) -> Outcome:
+        context = Context(self.model_dir, self.engine, request.headers, request.request_id)
+        body: bytes | str = request.body
+        if request.content_type in content_types.UTF8_TYPES:
+            try:
+                body = request.body.decode()
+            except UnicodeDecodeError as error:
+                raise InvalidBody(f"byte {error.start} is not valid UTF-8") from None
+        accept = request.accept
+        if not accept or accept == content_types.ANY:
+            accept = self.default_accept
+        result, name = self._transform(body, request.content_type, accept, context), "transform_fn"
+        content_type = context.get_response_content_type() or accept.split(",")[0].split(";")[0].strip()
+        if isinstance(result, tuple) and len(result) == 2:
+            result, content_type = result[0], str(result[1])
+        headers = {key: value for key, value in context.response_headers.items() if key.lower() != "content-type"}
+        return Outcome(self._body(name, result, content_type), content_type, context.status, headers)
+
+    def _transform(self, body: bytes | str, content_type: str, accept: str, context: Context) -> Any:
+        if "transform_fn" in self.hooks:
+            hook = self.hooks["transform_fn"]
+            return self.caller.call(hook, self.model, body, content_type, accept, context=context)
+        data = self.caller.call(self.hooks["input_fn"], body, content_type, context=context)
+        prediction = self.caller.call(self.hooks["predict_fn"], data, self.model, context=context)
+        output = self.hooks["output_fn"]
+        if is_stream(prediction) and isinstance(getattr(output.function, "__self__", None), EngineInferenceHandler):
+            return framed(self._told(self.caller.pieces("predict_fn", prediction)), accept)
+        return self.caller.call(output, prediction, accept, context=context)
+
+    def _told(self, items: Iterator[Any]) -> Iterator[Any]:
+        """A stream that we frame ends, when it fails, in the error; and without HTTP's end mark as well."""
+        begun = False
+        try:
+            for item in items:
+                yield item
+                begun = True
+        except EndpointError as error:
+            if begun:
+                yield error.document()
+            raise
+
+    def _body(self, name: str, result: object, content_type: str) -> bytes | Iterator[bytes]:
+        if is_stream(result):
+            return (piece(item) for item in self.caller.pieces(name, result))
+        if isinstance(result, str):
+            return result.encode()
+        if isinstance(result, bytes | bytearray | memoryview):
+            return bytes(result)
+        if content_type in encoder.SUPPORTED_CONTENT_TYPES:
+            encoded: str | bytes = encoder.encode(result, content_type)
+            return encoded.encode() if isinstance(encoded, str) else encoded
+        return encode(result)
+
+
+def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[str, str] = os.environ) -> HookedCode:
+    """Imports the module, and loads the model, once.
+
+    :raises SettingError: the hooks do not go together, or one of those that run now raised.
+    """
+    module = load_module(source.file)
+    handler = EngineInferenceHandler()
+    own = {name: getattr(module, name) for name in ARGUMENTS if callable(getattr(module, name, None))}
+    if "transform_fn" in own and any(name in own for name in PARTS):
+        mend = "Keep transform_fn, or the three others."
+        raise SettingError("transform_fn", "it is used with input_fn, predict_fn or output_fn", mend)
+    hooks = {name: Hook.of(name, function, ARGUMENTS[name]) for name, function in own.items()}
+    for name in () if "transform_fn" in own else PARTS:
+        hooks.setdefault(name, Hook(name, getattr(handler, f"default_{name}"), takes_context=True))
+    hooks.setdefault("model_fn", Hook("model_fn", handler.default_model_fn, takes_context=True))
+    model_dir, caller = str(source.model_dir), Caller()
+    context = Context(model_dir, engine)
+
+    def run(name: str, *arguments: object) -> Any:
+        if name not in hooks:
+            return None
+        try:
+            return caller.call(hooks[name], *arguments, context=context)
+        except EndpointError as error:
+            raise failed(source.file.name, name, _cause(error)) from error
+
+    run("pre_model_fn", model_dir)
+    model = run("model_fn", model_dir)
+    run("model_warmup_fn", model_dir, model)
+    accept = environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV, content_types.JSON)
+    return HookedCode(hooks, model, model_dir, engine, accept, caller)
+
+
+def _cause(error: EndpointError) -> Exception:
+    return error.__cause__ if isinstance(error.__cause__, Exception) else error

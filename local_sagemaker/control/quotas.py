@@ -1,0 +1,70 @@
+"""Quotas, which an account meets before anything else: how many of a thing it may have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from local_sagemaker.control.errors import ResourceLimitExceeded
+from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, TRANSFORM, Document, Registry
+
+INSTANCES = "instances"
+NAMES = (MODEL, CONFIG, ENDPOINT, COMPONENT, TRANSFORM, INSTANCES)
+LIVE = ("Creating", "InService", "Updating", "SystemUpdating", "RollingBack")
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """:ivar limits: by the kind of resource; ``instances`` is of each instance type, in all endpoints together."""
+
+    limits: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, entries: tuple[str, ...]) -> Quotas:
+        """``NAME=NUMBER`` entries.
+
+        :raises ValueError: an entry of another form, or a name that is none.
+        """
+        limits = {}
+        for entry in entries:
+            name, _, number = entry.partition("=")
+            if name not in NAMES or not (number.isascii() and number.isdigit()):
+                raise ValueError(f"{entry!r} is not of the form NAME=NUMBER with one of {', '.join(NAMES)}")
+            limits[name] = int(number)
+        return cls(limits)
+
+    def check_new(self, registry: Registry, kind: str) -> None:
+        """:raises ResourceLimitExceeded: one more of a kind is too many."""
+        have = len(registry.of(kind))
+        if have + 1 > self.limits.get(kind, have + 1):
+            raise _exceeded(f"{kind}s", self.limits[kind], have, 1, "Resources")
+
+    def check_instances(self, registry: Registry, wanted: Document, instead_of: str | None = None) -> None:
+        """:param wanted: instances by type.
+        :param instead_of: the endpoint that they belong to, whose present ones do not count.
+        :raises ResourceLimitExceeded: an instance type has too few.
+        """
+        if INSTANCES not in self.limits:
+            return
+        limit = self.limits[INSTANCES]
+        for kind, count in wanted.items():
+            have = sum(
+                instances_of(endpoint["Plan"]).get(kind, 0)
+                for name, endpoint in registry.of(ENDPOINT).items()
+                if name != instead_of and endpoint["EndpointStatus"] in LIVE
+            )
+            if have + count > limit:
+                raise _exceeded(f"{kind} for endpoint usage", limit, have, count, "Instances")
+
+
+def instances_of(plan: Document) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for variant in plan["Variants"]:
+        counts[variant["InstanceType"]] = counts.get(variant["InstanceType"], 0) + variant["Count"]
+    return counts
+
+
+def _exceeded(what: str, limit: int, have: int, delta: int, unit: str) -> ResourceLimitExceeded:
+    return ResourceLimitExceeded(
+        f"The account-level service limit '{what}' is {limit} {unit}, with current utilization of {have} {unit} and a "
+        f"request delta of {delta} {unit}. Please use AWS Service Quotas to request an increase for this quota."
+    )

@@ -1,0 +1,184 @@
+"""The owner's code behind the routes: statuses, streams, places, and what it leaves to the endpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from scripted_engine import ScriptedEngine
+from waiting import eventually
+
+from container.application import create_app
+from container.custom_code import prepared_code
+from container.service import Service
+from handler.config.endpoint import EndpointConfig
+from handler.custom_code.errors import CustomCodeFailed, CustomCodeRefused
+from handler.custom_code.exchange import CodeRequest, Outcome
+from handler.custom_code.until import UNTIL
+from handler.errors import SettingError
+from handler.model.source import Model
+
+
+class ScriptedCode:
+    """A stand-in for the loaded code: a function of the request."""
+
+    def __init__(self, answer: Callable[[CodeRequest], Outcome | None]) -> None:
+        self.invoke = answer
+
+
+@pytest.fixture
+def code(service: Service, engine: ScriptedEngine) -> Iterator[Callable[..., FlaskClient]]:
+    def with_code(answer: Callable[[CodeRequest], Outcome | None]) -> FlaskClient:
+        service.custom_code = ScriptedCode(answer)
+        return create_app(service).test_client()
+
+    yield with_code
+    eventually(lambda: service.admission.count == 0)
+
+
+def test_its_reply_and_headers(code: Callable[..., FlaskClient]) -> None:
+    def answer(request: CodeRequest) -> Outcome:
+        assert (request.content_type, request.accept) == ("text/csv", "text/x")
+        return Outcome(request.body[::-1], "text/x", 202, {"X-Amzn-SageMaker-Custom-Attributes": "a=1\r\nX-Evil: 2"})
+
+    headers = {"Content-Type": "text/csv; charset=utf-8", "Accept": "text/x"}
+    reply = code(answer).post("/invocations", data=b"abc", headers=headers, buffered=True)
+    assert (reply.status_code, reply.data, reply.mimetype) == (202, b"cba", "text/x")
+    assert reply.headers["X-Amzn-SageMaker-Custom-Attributes"] == "a=1 X-Evil: 2"
+    assert "X-Evil" not in reply.headers
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (CustomCodeFailed("predict_fn", ValueError("bad label")), 500, "predict_fn raised ValueError: bad label"),
+        (CustomCodeRefused(422, "too many"), 422, "too many"),
+        (CustomCodeRefused(200, "an error with a status of success"), 500, "an error with a status of success"),
+        (ZeroDivisionError("ours"), 500, "An unexpected error happened here; it is in the container's log."),
+    ],
+)
+@pytest.mark.parametrize("when", ["before", "first piece"])
+def test_its_errors(code: Callable[..., FlaskClient], error: Exception, status: int, told: str, when: str) -> None:
+    def fail() -> Iterator[bytes]:
+        raise error
+        yield b""
+
+    def answer(request: CodeRequest) -> Outcome:
+        if when == "before":
+            raise error
+        return Outcome(fail(), "text/plain")
+
+    reply = code(answer).post("/invocations", json={}, buffered=True)
+    assert reply.status_code == status
+    assert reply.get_json()["error"]["message"] == told
+
+
+def test_a_stream_holds_its_place_and_ends_with_its_client(code: Callable[..., FlaskClient], service: Service) -> None:
+    closed = []
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            while True:
+                yield b"more"
+        finally:
+            closed.append(True)
+
+    reply = code(lambda request: Outcome(pieces(), "text/plain")).post("/invocations", json={}, buffered=False)
+    parts = iter(reply.response)
+    assert [next(parts), next(parts)] == [b"more", b"more"]
+    assert service.admission.count == 1
+    reply.close()
+    assert closed == [True]
+    assert service.admission.count == 0
+
+
+def test_an_empty_stream_is_an_empty_reply(code: Callable[..., FlaskClient]) -> None:
+    reply = code(lambda request: Outcome(iter(()), "text/plain")).post("/invocations", json={}, buffered=True)
+    assert (reply.status_code, reply.data) == (200, b"")
+
+
+def test_what_it_leaves_is_answered_by_the_endpoint(code: Callable[..., FlaskClient]) -> None:
+    client = code(lambda request: None)
+    assert client.post("/invocations", json={"inputs": "a|b"}, buffered=True).get_json() == {"generated_text": "ab"}
+    assert client.post("/invocations", data=b"x", headers={"Content-Type": "text/csv"}).status_code == 415
+
+
+def test_the_other_routes_are_the_endpoints_own(code: Callable[..., FlaskClient]) -> None:
+    client = code(lambda request: pytest.fail("asked"))
+    assert (
+        client.post("/v1/completions", json={"prompt": "a|b"}, buffered=True).get_json()["choices"][0]["text"] == "ab"
+    )
+
+
+def test_without_an_engine_the_other_routes_say_so(code: Callable[..., FlaskClient], service: Service) -> None:
+    service.engine = None
+    client = code(lambda request: Outcome(b"own", "text/plain"))
+    assert client.post("/invocations", json={}, buffered=True).data == b"own"
+    assert client.get("/ping").status_code == 200
+    assert client.get("/metrics").status_code == 200
+    for reply in (client.get("/v1/models"), client.post("/v1/completions", json={"prompt": "a"})):
+        assert reply.status_code == 404
+        assert "ENDPOINT_ENGINE" in reply.get_json()["error"]["message"]
+
+
+def test_the_limits_hold_for_it_too(code: Callable[..., FlaskClient], service: Service) -> None:
+    client = code(lambda request: Outcome(b"", "text/plain"))
+    assert client.post("/invocations", data=b"x" * (service.config.max_body + 1)).status_code == 413
+    service.admission.limit = 0
+    assert client.post("/invocations", json={}, buffered=True).status_code == 429
+    service.lifecycle.drain()
+    assert client.post("/invocations", json={}, buffered=True).status_code == 503
+
+
+def prepared(tmp_path: Any, model: Model | None = None, **settings: Any) -> Any:
+    config = EndpointConfig(model=str(tmp_path), **settings)
+    return prepared_code(Service.of(config), model or Model(str(tmp_path), "m", 1))
+
+
+def test_a_hub_models_code_is_somebody_elses(tmp_path: Any) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "inference.py").write_text("")
+    assert prepared(tmp_path) is not None
+    assert prepared(tmp_path, Model(str(tmp_path), "org/name", 0)) is None
+
+
+def test_without_an_engine_there_has_to_be_code_that_may_run(tmp_path: Any) -> None:
+    with pytest.raises(SettingError, match="ENDPOINT_ENGINE"):
+        prepared(tmp_path, engine="none")
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "inference.py").write_text("")
+    assert prepared(tmp_path, engine="none") is not None
+    with pytest.raises(SettingError, match="ENDPOINT_CUSTOM_CODE"):
+        prepared(tmp_path, engine="none", custom_code=False)
+    (tmp_path / "code" / "requirements.txt").write_text("anything\n")
+    with pytest.raises(SettingError, match="network isolation"):
+        prepared(tmp_path, engine="none", network_isolation=True)
+
+
+def test_a_reply_of_json(code: Callable[..., FlaskClient]) -> None:
+    client = code(lambda request: Outcome(json.dumps([1]).encode(), "application/json"))
+    assert client.post("/invocations", json={}, buffered=True).get_json() == [1]
+
+
+def test_an_asynchronous_endpoint_gets_a_stream_whole(code: Callable[..., FlaskClient], service: Service) -> None:
+    service.config = replace(service.config, asynchronous=True)
+    client = code(lambda request: Outcome(iter([b"a", b"b"]), "text/plain"))
+    reply = client.post("/invocations", json={}, buffered=True)
+    assert (reply.data, reply.headers["Content-Length"]) == (b"ab", "2")
+
+
+def test_the_deadline_is_the_requests(code: Callable[..., FlaskClient], service: Service) -> None:
+    def answer(request: CodeRequest) -> Outcome:
+        until = UNTIL.get()
+        assert until is not None
+        return Outcome(" ".join(f"{until(stream)[0]:.0f}" for stream in (False, True)).encode(), "text/plain")
+
+    client = code(answer)
+    assert client.post("/invocations", json={}, buffered=True).data == b"58 478"
+    header = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
+    assert client.post("/invocations", json={}, buffered=True, headers={header: "9"}).data == b"9 9"
+    assert client.post("/invocations", json={}, buffered=True, headers={header: "x"}).status_code == 400

@@ -1,0 +1,109 @@
+"""The owner's code through `serve`: with the engine as its model, and without any engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from serve_process import ServeProcess
+
+import sample_model
+from sample_model.facts import by_name
+
+QUESTION = "What does /ping mean?"
+HOOKS = """
+def input_fn(data, content_type):
+    return data.decode() if isinstance(data, bytes) else data
+
+def predict_fn(question, model):
+    if question == "fail":
+        raise ValueError("this question is not for me")
+    return model.stream([{"role": "user", "content": question}], temperature=0)
+"""
+ALONE = """
+import os
+
+def model_fn(model_dir):
+    return sorted(os.listdir(model_dir))
+
+async def predict_fn(data, model, context):
+    context.set_response_header(0, "X-Amzn-SageMaker-Custom-Attributes", "own=1")
+    return {"files": model, "data": data}
+"""
+
+
+def put(directory: Path, text: str) -> Path:
+    code = directory / "code"
+    code.mkdir(parents=True)
+    (code / "inference.py").write_text(text)
+    return directory
+
+
+@pytest.mark.engine
+def test_hooks_over_the_engine(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(sample_model.path(), model)
+    put(model, HOOKS)
+    served = ServeProcess(
+        tmp_path / "run", {"ENDPOINT_MODEL": str(model), "ENDPOINT_SCRATCH": str(tmp_path / "scratch")}
+    )
+    try:
+        served.wait_port()
+        served.wait_ready()
+        text = {"Content-Type": "text/plain"}
+        with served.client.stream("POST", "/invocations", content=QUESTION, headers=text) as reply:
+            assert reply.headers["content-type"] == "application/jsonlines"
+            pieces = [json.loads(line) for line in reply.iter_lines()]
+        assert len(pieces) > 5
+        assert "".join(pieces) == by_name("ping").answer
+        failed = served.client.post("/invocations", content="fail", headers=text)
+        assert failed.status_code == 500
+        assert failed.json()["error"]["message"] == "predict_fn raised ValueError: this question is not for me"
+        chat = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
+        answer = served.client.post("/v1/chat/completions", json=chat).json()["choices"][0]["message"]["content"]
+        assert answer == by_name("ping").answer
+        served.until(lambda: served.metric("endpoint_requests_in_engine") == 0, 20)
+    finally:
+        assert served.terminate() == 0, served.log
+    assert "load inference.py" in served.log
+
+
+def test_code_alone_starts_without_an_engine(tmp_path: Path) -> None:
+    model = put(tmp_path / "model", ALONE)
+    (model / "code" / "requirements.txt").write_text("--no-index\nnumpy\n")
+    served = ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(model), "ENDPOINT_ENGINE": "none"})
+    try:
+        served.wait_port()
+        served.wait_ready(60)
+        reply = served.client.post("/invocations", json={"a": 1})
+        assert reply.json() == {"files": ["code"], "data": {"a": 1}}
+        assert reply.headers["X-Amzn-SageMaker-Custom-Attributes"] == "own=1"
+        assert served.client.get("/v1/models").status_code == 404
+        assert served.engine_pids() == []
+    finally:
+        assert served.terminate() == 0, served.log
+    assert "import vLLM" not in served.log
+
+
+@pytest.mark.parametrize(
+    ("text", "required", "settings", "said"),
+    [
+        ("def model_fn(model_dir): raise OSError('no weights')", "", {}, "model_fn raised OSError: no weights"),
+        ("", "numpy==1.0.1", {}, "code/requirements.txt: pip failed with status 1"),
+        ("", "numpy", {"ENDPOINT_NETWORK_ISOLATION": "true"}, "network isolation"),
+        (ALONE, "", {"ENDPOINT_CUSTOM_CODE": "false"}, "ENDPOINT_CUSTOM_CODE"),
+    ],
+)
+def test_a_start_that_cannot_work_ends_with_the_reason(
+    tmp_path: Path, text: str, required: str, settings: dict[str, str], said: str
+) -> None:
+    model = put(tmp_path / "model", text)
+    if required:
+        (model / "code" / "requirements.txt").write_text(f"--no-index\n{required}\n")
+    environment = {"ENDPOINT_MODEL": str(model), "ENDPOINT_ENGINE": "none", **settings}
+    served = ServeProcess(tmp_path / "run", environment)
+    assert served.process.wait(60) == 3
+    served.client.close()
+    assert said in served.log

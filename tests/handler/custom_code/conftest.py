@@ -1,0 +1,73 @@
+"""Code of an owner, written to a model directory, over the scripted engine of tests/container."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "container"))
+
+from loops import end_loop
+from scripted_engine import ScriptedEngine
+
+from handler.config.endpoint import EndpointConfig
+from handler.custom_code.exchange import CodeRequest, CustomCode, Outcome
+from handler.custom_code.load import load_code
+from handler.custom_code.source import CodeSource, find_code
+
+
+@pytest.fixture
+def engine() -> Iterator[ScriptedEngine]:
+    engine = ScriptedEngine()
+    yield engine
+    end_loop(engine.loop)
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., CodeSource]:
+    """Writes a file of code into a model directory; what importing it changes is undone afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for name in ("inference", "model", "helper_of_hooks"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    def written(text: str, file: str = "code/inference.py") -> CodeSource:
+        path = tmp_path / file
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(dedent(text))
+        source = find_code(EndpointConfig(), str(tmp_path), {})
+        assert source is not None
+        return source
+
+    return written
+
+
+@pytest.fixture
+def load(write: Callable[..., CodeSource], engine: ScriptedEngine) -> Callable[..., Any]:
+    """Writes the code and loads it, over the scripted engine or none."""
+
+    def loaded(text: str, file: str = "code/inference.py", *, with_engine: bool = True) -> CustomCode:
+        return load_code(write(text, file), engine if with_engine else None)  # type: ignore[arg-type]  # a stand-in
+
+    return loaded
+
+
+@pytest.fixture
+def ask() -> Callable[..., Outcome]:
+    def asked(
+        code: CustomCode,
+        body: bytes | str = b"{}",
+        kind: str = "application/json",
+        accept: str = "",
+        **headers: str,
+    ) -> Outcome:
+        sent = body.encode() if isinstance(body, str) else body
+        outcome = code.invoke(CodeRequest(sent, headers, kind, accept, "request-1"))
+        assert outcome is not None
+        return outcome
+
+    return asked

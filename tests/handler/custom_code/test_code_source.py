@@ -1,0 +1,74 @@
+"""Which code of a model is the owner's: found without running any of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handler.config.endpoint import EndpointConfig
+from handler.custom_code.source import find_code
+from handler.errors import SettingError
+
+BOMB = "raise SystemExit('it was run')\n"
+HANDLE = "def handle(inputs):\n    return None\n"
+
+
+def put(directory: Path, **files: str) -> str:
+    for name, text in files.items():
+        path = directory / name.replace("__", "/").replace("_py", ".py").replace("_txt", ".txt")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return str(directory)
+
+
+def test_the_hooks_file_is_found_and_not_run(tmp_path: Path) -> None:
+    source = find_code(EndpointConfig(), put(tmp_path, code__inference_py=BOMB), {})
+    assert source is not None
+    assert (source.file, source.lmi) == (tmp_path / "code" / "inference.py", False)
+    assert source.requirements is None
+    put(tmp_path, code__requirements_txt="six")
+    assert source.requirements == tmp_path / "code" / "requirements.txt"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (HANDLE, True),
+        ("async " + HANDLE, True),
+        ("from service import handle\n", True),
+        ("handle = object()\n", True),
+        ("class LlamaModel:\n    def handle(self): ...\n", False),
+        ("not python", False),
+    ],
+)
+def test_a_model_py_is_lmis_only_if_it_has_handle(tmp_path: Path, text: str, found: bool) -> None:
+    source = find_code(EndpointConfig(), put(tmp_path, model_py=text + BOMB * found), {})
+    assert (source is not None) is found
+    assert source is None or source.lmi
+
+
+def test_nothing_is_found_where_nothing_is_or_where_it_is_forbidden(tmp_path: Path) -> None:
+    assert find_code(EndpointConfig(), str(tmp_path), {}) is None
+    put(tmp_path, code__inference_py=BOMB)
+    assert find_code(EndpointConfig(custom_code=False), str(tmp_path), {}) is None
+
+
+def test_the_sdks_name_for_the_program_is_honoured_or_missed_by_name(tmp_path: Path) -> None:
+    put(tmp_path, code__serve_me_py=BOMB)
+    (tmp_path / "code" / "serve_me.py").write_text(BOMB)
+    source = find_code(EndpointConfig(), str(tmp_path), {"SAGEMAKER_PROGRAM": "serve_me.py"})
+    assert source is not None
+    assert source.file.name == "serve_me.py"
+    with pytest.raises(SettingError, match="SAGEMAKER_PROGRAM"):
+        find_code(EndpointConfig(), str(tmp_path), {"SAGEMAKER_PROGRAM": "other.py"})
+
+
+def test_both_kinds_are_too_many(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="one of the two"):
+        find_code(EndpointConfig(), put(tmp_path, code__inference_py="", model_py=HANDLE), {})
+
+
+def test_lmis_decorated_formatters_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="@output_formatter"):
+        find_code(EndpointConfig(), put(tmp_path, model_py="@output_formatter\ndef mine(output): ...\n"), {})

@@ -1,0 +1,85 @@
+"""LMI's model.py with handle(inputs), as it is written for djl_python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from handler.custom_code.exchange import CodeRequest, Outcome
+from handler.errors import EndpointError, SettingError
+
+Load = Callable[..., Any]
+Ask = Callable[..., Outcome]
+
+SERVICE = """
+from djl_python import Input, Output
+from djl_python.inputs import Input as SameInput
+
+class Service:
+    def __init__(self):
+        self.loaded = 0
+    def load(self, properties):
+        self.loaded += 1
+        self.model_dir = properties["model_dir"]
+service = Service()
+
+KEYWORD handle(inputs: Input) -> Output:
+    assert SameInput is Input
+    if inputs.is_empty():
+        service.load(inputs.get_properties())
+        return None
+    document = inputs.get_as_json()
+    if "leave" in document:
+        return None
+    if "fail" in document:
+        raise RuntimeError("own failure")
+    if "refuse" in document:
+        return Output().error("no such thing", 409)
+    if "stream" in document:
+        return Output().add_stream_content(iter(["a", "b"]))
+    if "own" in document:
+        return Output().add_property("Content-Type", "text/x").add_stream_content(
+            iter("ab"), output_formatter=lambda item: f"<{item}>")
+    text = inputs.engine.generate(document["inputs"]).text
+    return Output().add_as_json({"text": text, "loaded": service.loaded, "type": inputs.get_property("content-type")})
+"""
+
+
+@pytest.fixture(params=["def", "async def"])
+def code(load: Load, request: pytest.FixtureRequest) -> Any:
+    return load(SERVICE.replace("KEYWORD", request.param), "model.py")
+
+
+def test_a_handler_of_djl_python_runs_as_it_is(code: Any, ask: Ask) -> None:
+    for _ in range(2):
+        outcome = ask(code, '{"inputs": "a|b"}', **{"Content-Type": "application/json"})
+        assert outcome.content_type == "application/json"
+        assert json.loads(outcome.body) == {"text": "ab", "loaded": 1, "type": "application/json"}  # type: ignore[arg-type]
+
+
+def test_its_streams(code: Any, ask: Ask) -> None:
+    lines = ask(code, '{"stream": 1}')
+    assert lines.content_type == "application/jsonlines"
+    assert [json.loads(line) for line in lines.body] == [{"outputs": "a"}, {"outputs": "b"}]  # type: ignore[arg-type]
+    own = ask(code, '{"own": 1}')
+    assert (own.content_type, list(own.body)) == ("text/x", [b"<a>", b"<b>"])
+
+
+def test_its_errors(code: Any, ask: Ask) -> None:
+    refused = ask(code, '{"refuse": 1}')
+    assert refused.status == 409
+    assert json.loads(refused.body) == {"code": 409, "message": "invoke handler failure", "error": "no such thing"}  # type: ignore[arg-type]
+    with pytest.raises(EndpointError, match="handle raised RuntimeError: own failure"):
+        ask(code, '{"fail": 1}')
+
+
+def test_none_leaves_the_request_to_the_endpoint(code: Any) -> None:
+    assert code.invoke(CodeRequest(b'{"leave": 1}', {}, "application/json", "")) is None
+
+
+def test_a_first_call_that_fails_ends_the_start(load: Load) -> None:
+    with pytest.raises(SettingError, match="OSError: no weights"):
+        load("def handle(inputs):\n    raise OSError('no weights')\n", "model.py")

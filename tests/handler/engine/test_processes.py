@@ -1,0 +1,57 @@
+"""An engine's processes: its cores, and the workers that compute for them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from waiting import WITHIN
+
+from handler.engine.vllm_api.processes import engine_pids
+
+# A core with a worker, and another child that is not vLLM's; it tells their ids and ends with its standard input.
+CORE = """
+import subprocess, sys
+sleep = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+children = [subprocess.Popen(sleep, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE)]
+sleep[0] = "VLLM::Worker"
+children.append(subprocess.Popen(sleep, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+for child in children:
+    child.stdout.readline()
+print(*(child.pid for child in children), flush=True)
+sys.stdin.read()
+for child in children:
+    child.stdin.close()
+    child.wait()
+"""
+
+
+def engine(*pids: int) -> Any:
+    manager = SimpleNamespace(processes=[SimpleNamespace(pid=pid) for pid in pids])
+    return SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
+
+
+def test_cores_then_workers_and_nothing_else() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CORE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as core:
+        assert core.stdout is not None
+        _, worker = map(int, core.stdout.readline().split())
+        found = engine_pids(engine(core.pid))
+        core.communicate(timeout=WITHIN)
+    assert found == (core.pid, worker)
+
+
+def test_a_core_that_is_gone_has_no_workers() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as core:
+        core.wait(WITHIN)
+    assert engine_pids(engine(core.pid)) == (core.pid,)
+
+
+@pytest.mark.parametrize("manager", [None, SimpleNamespace()])
+def test_an_engine_without_processes_of_its_own(manager: object) -> None:
+    llm = SimpleNamespace(engine_core=SimpleNamespace(resources=SimpleNamespace(engine_manager=manager)))
+    assert engine_pids(llm) == ()

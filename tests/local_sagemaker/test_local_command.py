@@ -1,0 +1,118 @@
+"""``neuron-endpoint local`` as it is typed: up, down, status, and what it says where it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+from local_service import COMMAND, LocalService, run
+
+
+def test_it_goes_up_and_down(tmp_path: Path) -> None:
+    service = LocalService(tmp_path / "deep" / "state")
+    try:
+        assert service.exports.keys() == {
+            "AWS_ENDPOINT_URL_SAGEMAKER",
+            "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME",
+            "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING",
+            "AWS_ENDPOINT_URL_S3",
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_DEFAULT_REGION",
+            "LOCAL_SAGEMAKER_STATE",
+        }
+        code = "import boto3; print(boto3.client('sagemaker').list_endpoints()['Endpoints'])"
+        pasted = {**os.environ, **service.exports}
+        assert subprocess.check_output([sys.executable, "-c", code], env=pasted, text=True) == "[]\n"
+        shown = subprocess.run([COMMAND, "local", "status"], env=pasted, capture_output=True, text=True, check=True)
+        assert service.url in shown.stdout
+        assert service.command("env").stdout.splitlines()[0] == f"export AWS_ENDPOINT_URL_SAGEMAKER={service.url}"
+        again = service.command("up")
+        assert again.returncode == 1
+        assert again.stderr.startswith(f"Error: it is up already, at {service.url} (process ")
+        pid = json.loads(service.command("status", "--json").stdout)["pid"]
+    finally:
+        service.down()
+    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()
+    for command in ("status", "down", "env"):
+        ended = service.command(command)
+        assert (ended.returncode, ended.stderr) == (1, f"Error: nothing is up on {service.state}\n")
+
+
+def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:
+    started = subprocess.run(
+        [COMMAND, "local", "up", "--temporary"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    state = started.stdout.rpartition("LOCAL_SAGEMAKER_STATE=")[2].strip()
+    try:
+        assert Path(state).parent == tmp_path
+    finally:
+        assert run("down", "--state", state).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--image", "no-command"], "'no-command' is not of the form IMAGE=COMMAND"),
+        (["--image", "a="], "'a=' is not of the form IMAGE=COMMAND"),
+        (["--env", "=b"], "'=b' is not of the form NAME=VALUE"),
+        (["--quota", "cars=1"], "'cars=1' is not of the form NAME=NUMBER"),
+        (["--cut-parts", "0"], "'0' is neither a number of bytes above 0 nor 'random'"),
+        (["--access-key", "a"], "--access-key and --secret-key are given together"),
+        (["--speed", "0"], "0.0 is not in the range x>0"),
+        (["--port", "65536"], "65536 is not in the range 0<=x<=65535"),
+    ],
+)
+def test_a_wrong_option_is_said_plainly(tmp_path: Path, options: list[str], said: str) -> None:
+    ended = run("up", "--state", str(tmp_path), *options)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = run("up", "--state", str(tmp_path), "--port", str(taken.getsockname()[1]))
+    assert ended.returncode == 1
+    assert "it did not start" in ended.stderr
+    assert "Address already in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert run("status", "--state", str(tmp_path)).returncode == 1
+
+
+def test_a_region_and_an_images_command_are_kept(tmp_path: Path) -> None:
+    first = LocalService(tmp_path, "--region", "eu-west-1", "--image", "missing=/no/such/command")
+    first.down()
+    second = LocalService(tmp_path)
+    try:
+        assert second.exports == first.exports
+        assert second.exports["AWS_DEFAULT_REGION"] == "eu-west-1"
+        client = second.client("sagemaker")
+        created = client.create_model(ModelName="m", PrimaryContainer={"Image": "missing:1"})
+        assert created["ModelArn"] == "arn:aws:sagemaker:eu-west-1:123456789012:model/m"
+        variant = {"VariantName": "v", "ModelName": "m", "InstanceType": "ml.inf2.xlarge", "InitialInstanceCount": 1}
+        client.create_endpoint_config(EndpointConfigName="c", ProductionVariants=[variant])
+        client.create_endpoint(EndpointName="e", EndpointConfigName="c")
+        with pytest.raises(boto3.exceptions.botocore.exceptions.WaiterError):
+            client.get_waiter("endpoint_in_service").wait(EndpointName="e", WaiterConfig={"Delay": 1})
+        reason = client.describe_endpoint(EndpointName="e")["FailureReason"]
+        assert "/no/such/command" in reason
+    finally:
+        second.down()
+
+
+def test_the_command_line_does_not_load_the_server() -> None:
+    code = (
+        "import sys, model_packaging.cli; print(sorted({'flask', 'botocore', 'gunicorn', 'moto'} & set(sys.modules)))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"

@@ -1,0 +1,88 @@
+"""A new user's way without AWS: up, push, deploy, invoke, bench, logs, delete, down. Real processes, no engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+import sample_model
+
+ROOT = Path(__file__).parents[2]
+CONTAINER = f"{sys.executable} {Path(__file__).with_name('scripted_endpoint.py')}"
+ANSWER = "It answers 200 when the engine does, süß."
+SETTINGS = ("--set", "SM_VLLM_MAX_NUM_SEQS=4", "--set", "SM_VLLM_MAX_MODEL_LEN=512", "--poll", "0.2")
+PACKAGE = "s3://models/sample/"
+
+
+class Shell:
+    """A terminal of a user who has no AWS account."""
+
+    def __init__(self, directory: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        self.environ = {
+            **kept,
+            "LOCAL_SAGEMAKER_STATE": str(directory / "state"),
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "120",
+        }
+
+    def run(self, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "model_packaging", *words]
+        done = subprocess.run(command, env=self.environ, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    shell = Shell(tmp_path_factory.mktemp("local"))
+    shell.run("invoke", "--local", "chat", "x", status=3)  # before anything is up
+    exports = shell.run("local", "up", "--image", f"local={CONTAINER}", "--ping-every", "0.2", "--speed", "20").stdout
+    url = next(line.partition("=")[2] for line in exports.splitlines() if "AWS_ENDPOINT_URL_S3" in line)
+    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+    boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket="models")
+    shell.run("push", "--local", str(sample_model.path()), PACKAGE)
+    yield shell
+    shell.run("local", "down")
+
+
+def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
+    deployed = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
+    assert "endpoint chat: InService" in deployed.stderr
+    assert "neuron-endpoint invoke chat" in deployed.stdout
+    assert shell.run("invoke", "--local", "chat", "What does /ping mean?").stdout == f"{ANSWER}\n"
+    assert shell.run("invoke", "--local", "chat", "What?", "--no-stream").stdout == f"{ANSWER}\n"
+    refused = shell.run("invoke", "--local", "chat", "What?", "--max-tokens", "5000", status=4)
+    assert "error (400): max_tokens is above 1000. Lower it." in refused.stderr
+    bench = json.loads(shell.run("bench", "--local", "chat", "--requests", "8", "--json").stdout)
+    assert (bench["requests"], bench["failed"]) == (8, 0)
+    assert bench["time_to_first_token"]["p50"] > 0
+    assert bench["tokens_per_second"] > 0
+    assert "fetch model: 6 files" in shell.run("logs", "--local", "chat").stdout
+    again = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
+    assert "creating" not in again.stderr
+    deleted = json.loads(shell.run("delete", "--local", "chat", "--json", "--poll", "0.2").stdout)["deleted"]
+    assert len(deleted) == 3
+    assert "Nothing carries the tag" in shell.run("delete", "--local", "chat", "--yes").stdout
+
+
+def test_a_start_that_fails_is_explained_by_the_container(shell: Shell) -> None:
+    odd = ("--set", "SM_VLLM_MAX_NUM_SEQS=3", "--poll", "0.2", "--no-check")
+    failed = shell.run("deploy", "--local", "odd", PACKAGE, *odd, status=1)
+    assert "Cause: the container refuses a setting: SM_VLLM_MAX_NUM_SEQS: 3 is odd. Use 4." in failed.stderr
+    assert "endpoint odd: InService" in shell.run("deploy", "--local", "odd", PACKAGE, *SETTINGS).stderr
+    shell.run("delete", "--local", "odd", "--yes", "--poll", "0.2")
+
+
+def test_a_bench_with_failures_exits_4(shell: Shell) -> None:
+    bench = json.loads(shell.run("bench", "--local", "nowhere", "--requests", "2", "--json", status=4).stdout)
+    assert bench["failed"] == 2
+    assert bench["errors"] == {"ValidationError": 2}
