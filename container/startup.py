@@ -53,7 +53,7 @@ def start(service: Service) -> None:
         if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
             lifecycle.stage("fetch adapters and draft")
         with shown(lifecycle, "fetch adapters and draft") as progress:
-            companions = bring_companions(config, of_bytes(progress))
+            companions = bring_companions(config, of_bytes(progress), compiled_in=plan.line != "cpu")
         plan = with_given_artifacts(service, companions.rewritten(with_model(plan, model)))
 
         def engine_of(plan: EnginePlan) -> Engine:
