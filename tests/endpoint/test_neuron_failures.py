@@ -35,7 +35,8 @@ def test_a_compile_that_fails_says_why_and_is_not_tried_again(
     assert mend in reason
     assert "See root cause above" not in reason
     left = {name.split("/")[0] for name in fleet.stored(f"{store}/")}
-    assert left == {"failures", "leases"}, "nothing was published"
+    assert "failures" in left
+    assert not left & {"manifests", "objects"}, "nothing was published"
 
     another = failed(fleet.serve(f"{store}-another-machine", store))
     assert "failed to compile" in another
@@ -48,7 +49,7 @@ def test_a_compile_that_is_killed_is_no_fault_of_the_configuration(fleet: Fleet)
     reason = failed(fleet.serve("killed", "killed", STAND_IN_FAULT="kill"))
     assert "SIGKILL" in reason
     assert "ran out of memory" in reason
-    assert {name.split("/")[0] for name in fleet.stored("killed/")} == {"leases"}
+    assert not {name.split("/")[0] for name in fleet.stored("killed/")} & {"failures", "manifests", "objects"}
 
 
 def test_without_a_store_a_load_that_fails_says_why_as_well(fleet: Fleet) -> None:
