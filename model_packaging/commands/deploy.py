@@ -97,7 +97,10 @@ def command(name: str, package: str | None, **given: Any) -> None:
         print_json({"endpoint": name, "component": name if wanted.component else None, **shown(document)})
     else:
         component = f" --component {name}" if wanted.component else ""
-        click.echo(f'Try: neuron-endpoint invoke {name}{component} "Hello"\nEnd: neuron-endpoint delete {name}')
+        here = " --local" if local else ""
+        click.echo(
+            f'Try: neuron-endpoint invoke{here} {name}{component} "Hello"\nEnd: neuron-endpoint delete{here} {name}'
+        )
 
 
 def _document(calls: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ ANSWERED = 4
     "--body", metavar="FILE", help="The whole request instead of PROMPT: a JSON file, or - for standard input."
 )
 @click.option("--system", help="A system message before PROMPT.")
-@click.option("--max-tokens", type=click.IntRange(min=1), default=512, show_default=True)
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Default: what fits.")
 @click.option("--temperature", type=float)
 @click.option("--component", help="The inference component.")
 @click.option("--no-stream", "whole", is_flag=True, help="Wait for the whole reply (SageMaker allows 60 s).")
@@ -38,7 +38,7 @@ def command(
     prompt: str | None,
     body: str | None,
     system: str | None,
-    max_tokens: int,
+    max_tokens: int | None,
     temperature: float | None,
     component: str | None,
     whole: bool,
@@ -82,7 +82,7 @@ def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: 
 
 
 def _request(
-    prompt: str | None, body: str | None, system: str | None, max_tokens: int, temperature: float | None
+    prompt: str | None, body: str | None, system: str | None, max_tokens: int | None, temperature: float | None
 ) -> dict[str, Any]:
     if (prompt is None) == (body is None):
         raise click.UsageError("Give a PROMPT, or a whole request with --body.")
@@ -96,11 +96,9 @@ def _request(
             raise click.BadParameter("it is no JSON object", param_hint="--body")
         return found
     messages = [{"role": "system", "content": system}] if system else []
-    request: dict[str, Any] = {
-        "messages": [*messages, {"role": "user", "content": prompt}],
-        "max_tokens": max_tokens,
-    }
-    return request if temperature is None else {**request, "temperature": temperature}
+    asked = {"max_tokens": max_tokens, "temperature": temperature}
+    request: dict[str, Any] = {"messages": [*messages, {"role": "user", "content": prompt}]}
+    return {**request, **{name: value for name, value in asked.items() if value is not None}}
 
 
 def _tell(error: InvocationFailed, as_json: bool) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from fake_aws import FakeAws, Switchboard
 
 from handler.errors import SettingError
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.calls import create
 from model_packaging.deployment.errors import DeploymentFailed, NotOurs, StillGoing
 from model_packaging.deployment.limits import Limits
 from model_packaging.deployment.removal import Removal
@@ -300,3 +302,22 @@ def test_what_cannot_be_deployed_is_refused(change: dict[str, Any], setting: str
     with pytest.raises(SettingError) as caught:
         wanted("plain", **change)
     assert caught.value.param == setting
+
+
+def test_scaling_that_somebody_else_registered_stays(fake: FakeAws, aws: Aws) -> None:
+    deploy(aws, wanted("plain"))
+    where = {"ServiceNamespace": "sagemaker", "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
+    fake.application_autoscaling_RegisterScalableTarget(
+        "endpoint/chat/variant/AllTraffic", **where, MinCapacity=1, MaxCapacity=2, Tags={TAG: "other"}
+    )
+    remove(aws)
+    assert set(fake.things["target"]) == {"endpoint/chat/variant/AllTraffic"}
+
+
+def test_a_creation_whose_answer_was_lost_counts(fake: FakeAws, aws: Aws) -> None:
+    """boto3 repeats a call whose answer did not come, and is told that it is there already."""
+    members = resources(wanted("plain")).model
+    create(aws.sagemaker.create_model, members)
+    create(aws.sagemaker.create_model, members)
+    with pytest.raises(ClientError, match="Could not find"):
+        create(aws.sagemaker.create_endpoint, resources(wanted("plain")).endpoint)

@@ -57,7 +57,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     deployed = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
     assert "endpoint chat: InService" in deployed.stderr
-    assert "neuron-endpoint invoke chat" in deployed.stdout
+    assert "neuron-endpoint invoke --local chat" in deployed.stdout
     assert shell.run("invoke", "--local", "chat", "What does /ping mean?").stdout == f"{ANSWER}\n"
     assert shell.run("invoke", "--local", "chat", "What?", "--no-stream").stdout == f"{ANSWER}\n"
     refused = shell.run("invoke", "--local", "chat", "What?", "--max-tokens", "5000", status=4)

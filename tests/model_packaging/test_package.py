@@ -241,7 +241,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_that_no_endpoint_has_are_not_packed(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "settings.yaml").write_text("max_num_sequences: 4\n")
+    (tmp_path / "settings.yaml").write_text("max_num_seq: 4\n")
     result = run("pack", model, "--to", tmp_path / "out", "--config", tmp_path / "settings.yaml")
     assert result.exit_code == 1
     assert "max_num_seqs" in result.stderr
