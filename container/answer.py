@@ -8,10 +8,12 @@ from typing import Any
 
 from flask import Request, Response
 
+from container import attributes
 from container.body import read_json
 from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
 from container.lines_response import KINDS, LinesResponse
 from container.service import Service
+from container.sessions import enter, manage
 from container.token_response import TokenResponse
 from handler.batch import lines_of
 from handler.engine.engine import Engine
@@ -20,6 +22,7 @@ from handler.schemas.asked import Asked
 from handler.schemas.body import decode
 from handler.schemas.dispatch import Parse
 from handler.schemas.reply import AnyCall
+from handler.sessions.errors import HEADER as SESSION_HEADER
 
 # The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
@@ -42,9 +45,17 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         if request.mimetype in KINDS:
             until = deadline(config, asked, began, stream=False)
             return LinesResponse(engine, parse, lines_of(body), service.admission, until)
-        call = parse(decode(body), engine)
+        document = decode(body)
+        session = request.headers.get(SESSION_HEADER)
+        managed = manage(service, document, session)
+        if managed is not None:
+            service.admission.leave()
+            return managed
+        call = parse(document, engine)
         until = deadline(config, asked, began, stream=call.stream)
-        return TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
+        response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
+        response.headers.extend(enter(service, session))
+        return response
     except BaseException:
         service.admission.leave()
         raise
@@ -54,6 +65,7 @@ def by_its_body(service: Service, request: Request) -> Parse:
     """What reads a body of /invocations, which may be of any schema."""
     asked = Asked(
         accept=tuple(kind for kind, _ in request.accept_mimetypes),
+        attributes=attributes.parse(request.headers.get(attributes.HEADER)),
         inputs_schema=service.config.inputs_schema,
         output_formatter=service.config.output_formatter,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from container import attributes
 from container.answer import answer, by_its_body
 from container.custom_code import custom_response
 from container.service import Service
@@ -28,5 +29,12 @@ def blueprint(service: Service) -> Blueprint:
     @routes.post("/v1/completions")
     def completions() -> Response:
         return answer(service, request, completion.parse)
+
+    @routes.after_request
+    def with_attributes(response: Response) -> Response:
+        given = request.headers.get(attributes.HEADER, "")
+        if given and len(given) <= attributes.LONGEST and attributes.VISIBLE.fullmatch(given):
+            response.headers[attributes.HEADER] = given
+        return response
 
     return routes

@@ -79,6 +79,9 @@ class EndpointConfig:
     asynchronous: bool = field(
         default=False, metadata=doc("an asynchronous endpoint: every reply whole, with its length, within an hour")
     )
+    enable_sessions: bool = field(default=False, metadata=doc("stateful sessions: NEW_SESSION and CLOSE"))
+    max_sessions: int = field(default=10_000, metadata=doc("sessions open at once"))
+    session_expiration: float = field(default=1200.0, metadata=doc("how long a session may go on"))
     batch_transform: bool = field(default=False, metadata=doc("a batch transform job (SAGEMAKER_BATCH)"))
     max_payload_mb: int | None = field(default=None, metadata=doc("batch transform: largest body, MB"))
     batch_strategy: str | None = field(default=None, metadata=doc("batch transform: SingleRecord or MultiRecord"))

@@ -34,6 +34,8 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "deadline": (1, 86400),
     "stream_deadline": (1, 86400),
     "max_payload_mb": (1, 100),
+    "max_sessions": (1, 1_000_000),
+    "session_expiration": (1, 604_800),
     "logical_nc_config": (1, 2),
 }
 CHOICES: Mapping[str, tuple[str, ...]] = {
