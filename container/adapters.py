@@ -7,8 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from handler.config.endpoint import EndpointConfig
+from handler.config.isolation import VARIABLE, is_remote
 from handler.engine.engine import Engine
-from handler.errors import EndpointError, SettingError
+from handler.errors import EndpointError, InvalidField, SettingError
 from handler.model.s3 import download_prefix
 from handler.neuron.plan import EnginePlan
 
@@ -47,6 +48,8 @@ def bring(source: str, config: EndpointConfig) -> Path:
 
     :raises EndpointError: it cannot be.
     """
+    if config.network_isolation and is_remote(source, hub=False):
+        raise InvalidField("src", f"{VARIABLE} is set, and it is not on this machine")
     if not source.startswith("s3://"):
         return Path(source)
     target = config.scratch / "adapter-sources" / sha256(source.encode()).hexdigest()[:16]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from serve_process import ServeProcess
 
@@ -37,6 +38,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_MAX_ADAPTERS": "3",
             "ENDPOINT_MAX_LORAS": "2",
             "SM_VLLM_SERVED_MODEL_NAME": "sample",
+            "SAGEMAKER_SAFE_PORT_RANGE": "23100-23199",
+            "ENDPOINT_NETWORK_ISOLATION": "true",
+            "ENDPOINT_ENABLE_SESSIONS": "true",
+            "ENDPOINT_LOG_REQUESTS": "true",
         },
     )
     try:
@@ -233,3 +238,51 @@ def test_multi_model(clean: ServeProcess) -> None:
     assert clean.client.get("/models/one").status_code == 404
     assert answer(clean, path="/models/one/invoke") == "adapter_not_found"
     assert post("three") == 200
+
+
+def test_every_other_port_lies_in_the_range_that_sagemaker_gives(clean: ServeProcess) -> None:
+    process = psutil.Process(clean.process.pid)
+    family = [process, *process.children(recursive=True)]
+    listening = {
+        found.laddr.port for one in family for found in one.net_connections("tcp") if found.status == psutil.CONN_LISTEN
+    }
+    assert clean.port in listening
+    assert all(23100 <= port <= 23199 for port in listening - {clean.port}), listening
+
+
+def test_an_isolated_endpoint_fetches_no_adapter(clean: ServeProcess) -> None:
+    reply = clean.client.post("/adapters", json={"name": "far", "src": "s3://bucket/adapter"})
+    assert reply.status_code == 400
+    assert "ENDPOINT_NETWORK_ISOLATION" in reply.json()["error"]["message"]
+
+
+def test_the_second_turn_of_a_session_finds_the_first_in_the_cache(clean: ServeProcess) -> None:
+    header = "X-Amzn-SageMaker-Session-Id"
+    turns = [{"role": "system", "content": "A session of its own. " * 12}]
+    session, hits = "NEW_SESSION", []
+    for name in ("hello", "thanks"):
+        turns.append({"role": "user", "content": by_name(name).questions[0]})
+        before = clean.metric("vllm:prefix_cache_hits_total")
+        reply = clean.client.post("/invocations", json={"messages": turns, "temperature": 0}, headers={header: session})
+        assert reply.status_code == 200
+        hits.append(clean.metric("vllm:prefix_cache_hits_total") - before)
+        turns.append(reply.json()["choices"][0]["message"])
+        session = reply.headers.get("X-Amzn-SageMaker-New-Session-Id", session).partition(";")[0]
+    assert hits[0] < 32 <= hits[1], hits
+    closed = clean.client.post("/invocations", json={"requestType": "CLOSE"}, headers={header: session})
+    assert closed.headers["X-Amzn-SageMaker-Closed-Session-Id"] == session
+    assert clean.client.post("/invocations", json={"prompt": "a"}, headers={header: session}).status_code == 404
+
+
+def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None:
+    attributes, inference = "X-Amzn-SageMaker-Custom-Attributes", "X-Amzn-SageMaker-Inference-Id"
+    headers = {attributes: "trace_id=4711", inference: "inference-12"}
+    body = {"prompt": "nobody reads this in the log", "max_tokens": 3, "stream": True}
+    reply = clean.client.post("/invocations", json=body, headers=headers)
+    assert reply.headers[attributes] == "trace_id=4711"
+    clean.until(lambda: "inference-12" in clean.log, 5)
+    (line,) = [line for line in clean.log.splitlines() if "inference-12" in line]
+    found = json.loads(line[line.index("{") :])
+    assert (found["status"], found["custom_attributes"]) == (200, {"trace_id": "4711"})
+    assert found["sent_bytes"] == len(reply.content)
+    assert "nobody reads this" not in clean.log
