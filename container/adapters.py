@@ -29,8 +29,9 @@ def load_adapters(engine: Engine, plan: EnginePlan, config: EndpointConfig, stag
     directory = config.scratch / "adapters"
     adapters = engine.with_adapters(directory, config.max_adapters, lambda source: bring(source, config))
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
-    if config.lora_modules:
-        stage("load adapters")
+    stage("load adapters")
+    if plan.line == "cpu":
+        adapters.load_nothing(Path(str(plan.engine_args["model"])))
     for name, source in config.lora_modules.items():
         if plan.line != "cpu":
             adapters.declare(name, source)

@@ -216,10 +216,9 @@ class Ticket:
         """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
         if self.ended:
             return
-        model, adapters = self._generation.model, self._engine.adapters
-        if model and adapters is not None and model not in self._engine.base_names:
+        if self._engine.adapters is not None:
             try:
-                self.adapter = adapters.begin(model)
+                self.adapter = self._engine.adapters.begin(self._generation.model)
             except EndpointError as error:
                 self.fail(error)
                 return

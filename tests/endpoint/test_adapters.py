@@ -145,7 +145,7 @@ def test_more_adapters_than_memory_holds_are_served_and_their_files_may_be_gone(
     assert load(clean, "second", str(copied)) == (200, "")
     assert load(clean, "third", str(copied)) == (200, "")
     shutil.rmtree(copied)
-    names = ["first", "second", "third", ""] * 6
+    names = ["first", "second", "third", "", ""] * 6
     with ThreadPoolExecutor(12) as pool:
         found = list(pool.map(lambda name: answer(clean, model=name), names))
     assert found == [AHOY["hello"] if name else by_name("hello").answer for name in names]
@@ -179,7 +179,7 @@ def test_unloading_lets_those_that_use_it_finish(clean: ServeProcess) -> None:
         ({"use_dora": True}, "use_dora"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"peft_type": "IA3"}, "peft_type"),
-        ({"r": 4}, ""),
+        ({"r": 4}, "rank"),
     ],
 )
 def test_an_adapter_that_cannot_be_served_is_refused_with_the_reason(
