@@ -60,6 +60,9 @@ def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
 
     if config.network_isolation:
         environ.update(OFFLINE)
+    if (config.nodes or 1) == 1:
+        # torch's gloo listens on ports that the kernel picks, outside any range: nobody else is to reach them.
+        environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if config.safe_port_range is not None:
         # vLLM looks for free ports from here upwards (vllm/utils/network_utils.py).
         environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))

@@ -59,7 +59,7 @@ def start(service: Service) -> None:
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
-            load_adapters(engine, plan, config, lifecycle.stage)
+            load_adapters(engine, plan, config, companions.moved, lifecycle.stage)
             service.admission.limit = places(config, engine.slots)
             return engine
 

@@ -240,14 +240,19 @@ def test_multi_model(clean: ServeProcess) -> None:
     assert post("three") == 200
 
 
-def test_every_other_port_lies_in_the_range_that_sagemaker_gives(clean: ServeProcess) -> None:
+def test_every_other_port_that_others_reach_lies_in_the_range_that_sagemaker_gives(clean: ServeProcess) -> None:
     process = psutil.Process(clean.process.pid)
     family = [process, *process.children(recursive=True)]
     listening = {
-        found.laddr.port for one in family for found in one.net_connections("tcp") if found.status == psutil.CONN_LISTEN
+        (found.laddr.ip, found.laddr.port)
+        for one in family
+        for found in one.net_connections("tcp")
+        if found.status == psutil.CONN_LISTEN
     }
-    assert clean.port in listening
-    assert all(23100 <= port <= 23199 for port in listening - {clean.port}), listening
+    assert ("0.0.0.0", clean.port) in listening
+    outside = {(ip, port) for ip, port in listening - {("0.0.0.0", clean.port)} if not 23100 <= port <= 23199}
+    assert {ip for ip, _ in outside} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, outside
+    assert any(23100 <= port <= 23199 for _, port in listening), listening
 
 
 def test_an_isolated_endpoint_fetches_no_adapter(clean: ServeProcess) -> None:
@@ -258,7 +263,7 @@ def test_an_isolated_endpoint_fetches_no_adapter(clean: ServeProcess) -> None:
 
 def test_the_second_turn_of_a_session_finds_the_first_in_the_cache(clean: ServeProcess) -> None:
     header = "X-Amzn-SageMaker-Session-Id"
-    turns = [{"role": "system", "content": "A session of its own. " * 12}]
+    turns = [{"role": "system", "content": "A session of its own. " * 60}]
     session, hits = "NEW_SESSION", []
     for name in ("hello", "thanks"):
         turns.append({"role": "user", "content": by_name(name).questions[0]})
@@ -268,7 +273,7 @@ def test_the_second_turn_of_a_session_finds_the_first_in_the_cache(clean: ServeP
         hits.append(clean.metric("vllm:prefix_cache_hits_total") - before)
         turns.append(reply.json()["choices"][0]["message"])
         session = reply.headers.get("X-Amzn-SageMaker-New-Session-Id", session).partition(";")[0]
-    assert hits[0] < 32 <= hits[1], hits
+    assert hits[0] < 128 <= hits[1], hits  # a block of the CPU's cache is 128 tokens
     closed = clean.client.post("/invocations", json={"requestType": "CLOSE"}, headers={header: session})
     assert closed.headers["X-Amzn-SageMaker-Closed-Session-Id"] == session
     assert clean.client.post("/invocations", json={"prompt": "a"}, headers={header: session}).status_code == 404
