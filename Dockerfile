@@ -6,8 +6,9 @@ ARG BASE_IMAGE=public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:0.16.0-neuro
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE}
 
-# Multi-model endpoints and bidirectional streaming are not served yet, so their labels are not claimed.
-LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
+LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
+      com.amazonaws.sagemaker.capabilities.multi-models=true \
+      com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
 
 WORKDIR /opt/neuron-endpoint
 

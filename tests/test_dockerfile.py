@@ -32,7 +32,8 @@ def test_hadolint_has_nothing_to_say() -> None:
 def test_serve_is_the_process_that_gets_the_signals() -> None:
     said = dict(instructions())
     assert (said["ENTRYPOINT"], said["CMD"]) == ('["/usr/bin/env"]', '["serve"]')
-    assert "accept-bind-to-port=true" in said["LABEL"]
+    for capability in ("accept-bind-to-port", "multi-models", "bidirectional-streaming"):
+        assert f"com.amazonaws.sagemaker.capabilities.{capability}=true" in said["LABEL"]
 
 
 def test_the_default_base_is_the_line_that_the_tests_run() -> None:
