@@ -24,7 +24,7 @@ from handler.schemas.reply import encode
 
 GOING_AWAY = 1001
 # How soon a connection on which nothing is said notices that the container is shutting down.
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 
 
 class Conversation(Response):

@@ -98,6 +98,10 @@ class Engine:
         names, limits = engine_args.served_model_name, sampling_limits(plan)
         return cls(llm, loop, names, config.stall, limits, config.max_output_tokens)
 
+    def caches_prefixes(self) -> bool:
+        """A prompt that begins as an earlier one finds its key-value cache."""
+        return self._api.caches_prefixes(self._llm)
+
     def takes_adapters(self) -> bool:
         """It was started with LoRA."""
         return self._api.takes_adapters(self._llm)

@@ -48,7 +48,7 @@ def client(server: Server) -> Iterator[ClientConnection]:
 
 
 def opened(server: Server) -> ClientConnection:
-    return connect(f"ws://127.0.0.1:{server.port}{PATH}", proxy=None)
+    return connect(f"ws://127.0.0.1:{server.port}{PATH}", proxy=None, legacy=True)
 
 
 def send(client: ClientConnection, prompt: str, *, stream: bool = True) -> None:
