@@ -52,7 +52,6 @@ class EndpointConfig:
     scratch: Path = field(default=Path("/tmp/neuron-endpoint"), metadata=doc("a writable directory"))  # noqa: S108
     port: int = field(default=8080, metadata=doc("port to serve"))
     safe_port_range: str | None = field(default=None, metadata=doc("first-last: where any other port must lie"))
-    network_isolation: bool = field(default=False, metadata=doc("nothing is fetched; what would need it fails"))
     max_concurrent: int = field(default=1024, metadata=doc("requests in flight; one more gets 429"))
     max_body: int = field(default=25 * MIB, metadata=doc("largest request body, bytes"))
     drain: float = field(default=25.0, metadata=doc("how long requests may go on after SIGTERM"))
