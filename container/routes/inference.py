@@ -33,7 +33,12 @@ def blueprint(service: Service) -> Blueprint:
     @routes.after_request
     def with_attributes(response: Response) -> Response:
         given = request.headers.get(attributes.HEADER, "")
-        if given and len(given) <= attributes.LONGEST and attributes.VISIBLE.fullmatch(given):
+        if (
+            given
+            and attributes.HEADER not in response.headers
+            and len(given) <= attributes.LONGEST
+            and attributes.VISIBLE.fullmatch(given)
+        ):
             response.headers[attributes.HEADER] = given
         return response
 
