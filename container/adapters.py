@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from handler.config.endpoint import EndpointConfig
+from handler.config.isolation import VARIABLE, is_remote
 from handler.engine.engine import Engine
-from handler.errors import EndpointError, SettingError
+from handler.errors import EndpointError, InvalidField, SettingError
 from handler.model.s3 import download_prefix
 from handler.neuron.plan import EnginePlan
 
 AT_THE_START_ONLY = "this line takes them at the start only; name them in ENDPOINT_LORA_MODULES"
 
 
-def load_adapters(engine: Engine, plan: EnginePlan, config: EndpointConfig, stage: Callable[[str], None]) -> None:
+def load_adapters(
+    engine: Engine,
+    plan: EnginePlan,
+    config: EndpointConfig,
+    moved: Mapping[str, str],
+    stage: Callable[[str], None],
+) -> None:
     """Gives the engine its adapters: those configured are loaded, on a line that can, or known to it already.
+
+    :param moved: the configured address of what was brought -> its directory.
 
     :raises SettingError: naming the adapter that cannot be loaded, or a multi-model endpoint without adapters.
     """
@@ -26,13 +35,16 @@ def load_adapters(engine: Engine, plan: EnginePlan, config: EndpointConfig, stag
             raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Set ENDPOINT_ENABLE_LORA=true and ENDPOINT_MODEL.")
         return
     directory = config.scratch / "adapters"
-    adapters = engine.with_adapters(directory, config.max_adapters, lambda source: bring(source, config))
+    adapters = engine.with_adapters(
+        directory, config.max_adapters, lambda source: bring(moved.get(source, source), config)
+    )
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
-    if config.lora_modules:
-        stage("load adapters")
+    stage("load adapters")
+    if plan.line == "cpu":
+        adapters.load_nothing(Path(str(plan.engine_args["model"])))
     for name, source in config.lora_modules.items():
         if plan.line != "cpu":
-            adapters.declare(name, source)
+            adapters.declare(name, moved.get(source, source))
             continue
         try:
             adapters.load(name, source)
@@ -47,8 +59,10 @@ def bring(source: str, config: EndpointConfig) -> Path:
 
     :raises EndpointError: it cannot be.
     """
+    if config.network_isolation and is_remote(source, hub=False):
+        raise InvalidField("src", f"{VARIABLE} is set, and it is not on this machine")
     if not source.startswith("s3://"):
         return Path(source)
-    target = config.scratch / "adapter-sources" / sha256(source.encode()).hexdigest()[:16]
+    target = config.scratch / "models" / sha256(source.encode()).hexdigest()[:16]
     download_prefix(source, target, "src", lambda done, total: None)
     return target

@@ -13,6 +13,7 @@ from container.body import read_json
 from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
 from container.lines_response import KINDS, LinesResponse
 from container.service import Service
+from container.sessions import enter, manage
 from container.token_response import TokenResponse
 from handler.batch import lines_of
 from handler.engine.engine import Engine
@@ -22,6 +23,7 @@ from handler.schemas.asked import Asked
 from handler.schemas.body import decode
 from handler.schemas.dispatch import Parse
 from handler.schemas.reply import AnyCall
+from handler.sessions.errors import HEADER as SESSION_HEADER
 
 # The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
@@ -46,9 +48,17 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         if request.mimetype in KINDS:
             until = deadline(config, asked, began, stream=False)
             return LinesResponse(engine, parse, lines_of(body), service.admission, until)
-        call = parse(decode(body), engine)
+        document = decode(body)
+        session = request.headers.get(SESSION_HEADER)
+        managed = manage(service, document, session)
+        if managed is not None:
+            service.admission.leave()
+            return managed
+        call = parse(document, engine)
         until = deadline(config, asked, began, stream=call.stream)
-        return TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
+        response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
+        response.headers.extend(enter(service, session))
+        return response
     except BaseException:
         service.admission.leave()
         raise

@@ -12,6 +12,10 @@ import sys
 import time
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from handler.config.endpoint import EndpointConfig
 
 EXIT_SETTING = 2
 # Quiet unless asked: what vLLM says at INFO drowns the stages. And nobody's endpoint phones home.
@@ -40,7 +44,7 @@ def main() -> None:
         for one in each(error):
             print(f"serve: {one.message}", file=sys.stderr, flush=True)
         sys.exit(EXIT_SETTING)
-    prepare(os.environ)
+    prepare(os.environ, config)
     timeline = Timeline(process_start())
 
     def make_service() -> Service:
@@ -49,8 +53,19 @@ def main() -> None:
     Server(config, make_service, timeline.bound).run()
 
 
-def prepare(environ: MutableMapping[str, str]) -> None:
+def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
     """Fills in the variables of other software that an endpoint wants otherwise than their defaults."""
+    from handler.config import ports
+    from handler.config.isolation import OFFLINE
+
+    if config.network_isolation:
+        environ.update(OFFLINE)
+    if (config.nodes or 1) == 1:
+        # torch's gloo listens on ports that the kernel picks, outside any range: nobody else is to reach them.
+        environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    if config.safe_port_range is not None:
+        # vLLM looks for free ports from here upwards (vllm/utils/network_utils.py).
+        environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))
     for name, value in DEFAULTS.items():
         environ.setdefault(name, value)
 

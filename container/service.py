@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from container.admission import Admission
@@ -13,6 +14,7 @@ from handler.config.endpoint import EndpointConfig
 from handler.custom_code.errors import NoEngine
 from handler.custom_code.exchange import CustomCode
 from handler.engine.engine import Engine
+from handler.sessions.store import Sessions
 
 
 @dataclass(slots=True)
@@ -28,10 +30,14 @@ class Service:
     artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
     custom_code: CustomCode | None = None
     monitor: NeuronMonitor | None = None
+    sessions: Sessions | None = None
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
-        return cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent), ReadDeadlines())
+        service = cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent), ReadDeadlines())
+        if config.enable_sessions:
+            service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
+        return service
 
     def ready_engine(self) -> Engine:
         """:raises ServerError: starting, draining or failed.

@@ -61,8 +61,10 @@ def start(service: Service) -> None:
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
-            load_adapters(engine, plan, config, lifecycle.stage)
+            load_adapters(engine, plan, config, companions.moved, lifecycle.stage)
             service.admission.limit = places(config, engine.slots)
+            if config.enable_sessions and not engine.caches_prefixes():
+                logger.warning("sessions are sticky, but without prefix caching each turn computes its whole prompt")
             return engine
 
         if not config.artifact_store or config.compiled_artifacts:

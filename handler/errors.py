@@ -212,6 +212,16 @@ class MethodNotAllowed(ClientError):
         super().__init__(f"{path[:200]} takes {' or '.join(allowed)}, not {method}.")
 
 
+class UpgradeRequired(ClientError):
+    """The path speaks WebSocket only."""
+
+    status = 426
+    code = "upgrade_required"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is a WebSocket: ask for an upgrade, or use POST /invocations.")
+
+
 class BodyTooLarge(ClientError):
     """More bytes than SageMaker, or the setting, lets through."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
+from container import attributes
 from container.answer import answer, by_its_body, of_route
 from container.custom_code import custom_response
 from container.service import Service
@@ -28,4 +29,17 @@ def blueprint(service: Service) -> Blueprint:
 
     for route in Route:
         routes.add_url_rule(route, endpoint=route.name.lower(), view_func=view(route), methods=["POST"])
+
+    @routes.after_request
+    def with_attributes(response: Response) -> Response:
+        given = request.headers.get(attributes.HEADER, "")
+        if (
+            given
+            and attributes.HEADER not in response.headers
+            and len(given) <= attributes.LONGEST
+            and attributes.VISIBLE.fullmatch(given)
+        ):
+            response.headers[attributes.HEADER] = given
+        return response
+
     return routes

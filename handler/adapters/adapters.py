@@ -20,11 +20,13 @@ from handler.adapters.errors import (
     AdaptersUnsupported,
     InvalidAdapter,
 )
+from handler.adapters.nothing import write_nothing
 from handler.engine.loop import LoopThread
 from handler.errors import InvalidField
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@=+-]{0,255}", re.ASCII)
+NOTHING = "nothing"
 LOAD_SECONDS = 300.0
 # vLLM's core may still have a step to make with an adapter whose last request has ended here (a stop string is found
 # on this side): its files outlive that, or the core would end with a FileNotFoundError.
@@ -87,6 +89,7 @@ class Adapters:
         self._identities = itertools.count(1)
         self._by_name: dict[str, Adapter] = {}
         self._change = threading.Lock()
+        self._nothing: Adapter | None = None
         self.limit = limit
         self.fixed = fixed
         shutil.rmtree(directory, ignore_errors=True)  # an earlier process's
@@ -154,17 +157,33 @@ class Adapters:
             del self._by_name[name]
             self._retire(adapter)
 
-    def begin(self, name: str) -> Adapter:
+    def load_nothing(self, model: Path) -> None:
+        """Gives the bare model's requests an adapter that changes nothing, on the line that needs it."""
+        identity = next(self._identities)
+        path = self._directory / str(identity)
+        if not write_nothing(model, path):
+            logger.warning("%s has no module that adapters usually change: do not mix it with adapters here", model)
+            return
+        request = self._api.request(identity, NOTHING, str(path))
+        self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
+        self._nothing = Adapter(NOTHING, "", False, identity, path, request)
+
+    def begin(self, name: str | None) -> Adapter | None:
         """A request that uses it begins. On the loop.
 
+        :param name: as the client gave it; None, "" and the model's own names ask for the bare model.
         :raises AdapterNotFound: it was unloaded since the request was read.
         """
+        if not name or name in self._base_names:
+            return self._nothing
         adapter = self.get(name)
         adapter.running += 1
         return adapter
 
     def end(self, adapter: Adapter) -> None:
         """A request that used it has ended. On the loop."""
+        if adapter is self._nothing:
+            return
         adapter.running -= 1
         if adapter.leaving and not adapter.running:
             self._loop.task(self._free(adapter))

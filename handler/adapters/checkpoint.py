@@ -30,8 +30,8 @@ def copy_checked(name: str, source: Path, target: Path, max_rank: int) -> None:
             pickled = " (a pickle, adapter_model.bin, is not taken)" if (source / "adapter_model.bin").exists() else ""
             full = " but a model's config.json" if (source / "config.json").exists() else ""
             raise InvalidAdapter(name, f"there is no {file} in {source}{full}{pickled}")
-    _check_config(name, _config(name, source / CONFIG), max_rank)
-    _check_weights(name, source / WEIGHTS)
+    rank = _checked_rank(name, _config(name, source / CONFIG), max_rank)
+    _check_weights(name, source / WEIGHTS, rank)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     try:
@@ -54,7 +54,7 @@ def _config(name: str, path: Path) -> dict[str, Json]:
     return found
 
 
-def _check_config(name: str, config: dict[str, Json], max_rank: int) -> None:
+def _checked_rank(name: str, config: dict[str, Json], max_rank: int) -> int:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if config.get("peft_type", "LORA") != "LORA":
         raise InvalidAdapter(name, "its peft_type is not LORA")
@@ -66,13 +66,19 @@ def _check_config(name: str, config: dict[str, Json], max_rank: int) -> None:
         raise InvalidAdapter(name, f"{CONFIG} has no 'lora_alpha'")
     if not isinstance(config.get("target_modules"), list | str):
         raise InvalidAdapter(name, f"{CONFIG} has no 'target_modules'")
-    for key, neutral in (("modules_to_save", (None, [])), ("use_dora", (None, False)), ("bias", (None, "none"))):
+    for key, neutral in (
+        ("modules_to_save", (None, [])),
+        ("use_dora", (None, False)),
+        ("rank_pattern", (None, {})),
+        ("bias", (None, "none")),
+    ):
         if config.get(key) not in neutral:
             raise InvalidAdapter(name, f"{CONFIG} has '{key}', which vLLM does not serve")
+    return rank
 
 
-def _check_weights(name: str, path: Path) -> None:
-    """A safetensors file that is whole: its header's offsets end where the file does."""
+def _check_weights(name: str, path: Path, rank: int) -> None:
+    """A safetensors file that is whole, its header's offsets end where the file does, and of the configured rank."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -82,7 +88,10 @@ def _check_weights(name: str, path: Path) -> None:
             header = json.loads(file.read(length))
             ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
             whole = max(ends) + length + 8 == size
+            ranks = {entry["shape"][0] for key, entry in header.items() if ".lora_A." in key}
         except (ValueError, RecursionError, TypeError, KeyError, IndexError, AttributeError):
             raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file") from None
+    if ranks != {rank}:
+        raise InvalidAdapter(name, f"{WEIGHTS} is of rank {sorted(map(str, ranks))}, {CONFIG} of {rank}")
     if not whole:
         raise InvalidAdapter(name, f"{WEIGHTS} is not as long as its header says")

@@ -51,6 +51,7 @@ class EndpointConfig:
     # The serving process.
     scratch: Path = field(default=Path("/tmp/neuron-endpoint"), metadata=doc("a writable directory"))  # noqa: S108
     port: int = field(default=8080, metadata=doc("port to serve"))
+    safe_port_range: str | None = field(default=None, metadata=doc("first-last: where any other port must lie"))
     max_concurrent: int = field(default=1024, metadata=doc("requests in flight; one more gets 429"))
     max_body: int = field(default=25 * MIB, metadata=doc("largest request body, bytes"))
     drain: float = field(default=25.0, metadata=doc("how long requests may go on after SIGTERM"))
@@ -80,6 +81,9 @@ class EndpointConfig:
     asynchronous: bool = field(
         default=False, metadata=doc("an asynchronous endpoint: every reply whole, with its length, within an hour")
     )
+    enable_sessions: bool = field(default=False, metadata=doc("stateful sessions: NEW_SESSION and CLOSE"))
+    max_sessions: int = field(default=10_000, metadata=doc("sessions open at once"))
+    session_expiration: float = field(default=1200.0, metadata=doc("how long a session may go on"))
     batch_transform: bool = field(default=False, metadata=doc("a batch transform job (SAGEMAKER_BATCH)"))
     max_payload_mb: int | None = field(default=None, metadata=doc("batch transform: largest body, MB"))
     batch_strategy: str | None = field(default=None, metadata=doc("batch transform: SingleRecord or MultiRecord"))

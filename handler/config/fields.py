@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from handler.config import ports
 from handler.config.endpoint import MIB, EndpointConfig
 from handler.config.problems import BadValue
 from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_str
@@ -34,6 +35,8 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "deadline": (1, 86400),
     "stream_deadline": (1, 86400),
     "max_payload_mb": (1, 100),
+    "max_sessions": (1, 1_000_000),
+    "session_expiration": (1, 604_800),
     "logical_nc_config": (1, 2),
     "max_sequences": (1, 4096),
 }
@@ -109,6 +112,8 @@ class FieldKind:
         bounds = self._bounds()
         if bounds and isinstance(converted, (int, float)) and not bounds[0] <= converted <= bounds[1]:
             raise BadValue(f"{shown(value)} is out of range", "Give another")
+        if self.name == "safe_port_range":
+            ports.parse(str(converted))
         choices = CHOICES.get(self.name)
         if choices and converted not in choices:
             raise BadValue(f"{shown(value)} is none of its values", "Give another")

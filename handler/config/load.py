@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from handler.config import isolation
 from handler.config.assignment import Assignment, Given, assign
 from handler.config.endpoint import EndpointConfig
 from handler.config.fetch import Fetch
@@ -44,7 +45,13 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     :param model: a model named on a command line; beats every other.
     :raises SettingErrors: every problem at once, each naming its setting and its mend; no secret in any of them.
     """
+    if isolation.isolated(environ):
+        fetch = isolation.without_network(fetch)
     errors: list[SettingError] = []
+    document = environ.get(ours.CONFIG, "").strip()
+    if isolation.isolated(environ) and isolation.is_remote(document, hub=False):
+        errors.append(isolation.problem(ours.CONFIG, document))
+        document = ""
     given: list[Given] = []
 
     def take(found: Iterable[Found]) -> None:
@@ -57,7 +64,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if model is not None:
         take(_argument(model))
     take(_environment(environ))
-    take(of_named_document(environ.get(ours.CONFIG, "").strip(), fetch))
+    take(of_named_document(document, fetch))
     base = environ.get(sagemaker.BASE, "").strip() or BASE
     take(of_model_directory(_named(given, "model") or f"{base}/model", f"{base}/model", fetch))
     take(of_artifacts(_named(given, "compiled_artifacts"), fetch))
@@ -66,7 +73,11 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     problems = [masked(error, secrets) for error in (*errors, *merged.errors)]
     if problems:
         raise SettingErrors(problems)
-    return _config(merged, environ, base)
+    config = _config(merged, environ, base)
+    isolated = [masked(error, secrets) for error in isolation.problems(config)]
+    if isolated:
+        raise SettingErrors(isolated)
+    return config
 
 
 def _argument(model: str) -> Iterator[Found]:

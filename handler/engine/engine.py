@@ -145,6 +145,10 @@ class Engine:
         engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
         return engine
 
+    def caches_prefixes(self) -> bool:
+        """A prompt that begins as an earlier one finds its key-value cache."""
+        return self._api.caches_prefixes(self._llm)
+
     def takes_adapters(self) -> bool:
         """It was started with LoRA."""
         return self._api.takes_adapters(self._llm)
@@ -312,10 +316,9 @@ class Ticket:
         """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
         if self.ended:
             return
-        model, adapters = self._generation.model, self._engine.adapters
-        if model and adapters is not None and model not in self._engine.base_names:
+        if self._engine.adapters is not None:
             try:
-                self.adapter = adapters.begin(model)
+                self.adapter = self._engine.adapters.begin(self._generation.model)
             except EndpointError as error:
                 self.fail(error)
                 return

@@ -12,7 +12,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
-from container import body, worker, writer
+from container import body, conversation, worker, writer
 from container.application import create_app
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
@@ -85,5 +85,6 @@ if __name__ == "__main__":
     body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     worker.SEND_SECONDS = SEND_SECONDS
+    conversation.LOOK_SECONDS = 0.05
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from serve_process import ServeProcess
 
@@ -37,6 +38,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_MAX_ADAPTERS": "3",
             "ENDPOINT_MAX_LORAS": "2",
             "SM_VLLM_SERVED_MODEL_NAME": "sample",
+            "SAGEMAKER_SAFE_PORT_RANGE": "23100-23199",
+            "ENDPOINT_NETWORK_ISOLATION": "true",
+            "ENDPOINT_ENABLE_SESSIONS": "true",
+            "ENDPOINT_LOG_REQUESTS": "true",
         },
     )
     try:
@@ -140,7 +145,7 @@ def test_more_adapters_than_memory_holds_are_served_and_their_files_may_be_gone(
     assert load(clean, "second", str(copied)) == (200, "")
     assert load(clean, "third", str(copied)) == (200, "")
     shutil.rmtree(copied)
-    names = ["first", "second", "third", ""] * 6
+    names = ["first", "second", "third", "", ""] * 6
     with ThreadPoolExecutor(12) as pool:
         found = list(pool.map(lambda name: answer(clean, model=name), names))
     assert found == [AHOY["hello"] if name else by_name("hello").answer for name in names]
@@ -174,7 +179,7 @@ def test_unloading_lets_those_that_use_it_finish(clean: ServeProcess) -> None:
         ({"use_dora": True}, "use_dora"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"peft_type": "IA3"}, "peft_type"),
-        ({"r": 4}, ""),
+        ({"r": 4}, "rank"),
     ],
 )
 def test_an_adapter_that_cannot_be_served_is_refused_with_the_reason(
@@ -233,3 +238,56 @@ def test_multi_model(clean: ServeProcess) -> None:
     assert clean.client.get("/models/one").status_code == 404
     assert answer(clean, path="/models/one/invoke") == "adapter_not_found"
     assert post("three") == 200
+
+
+def test_every_other_port_that_others_reach_lies_in_the_range_that_sagemaker_gives(clean: ServeProcess) -> None:
+    process = psutil.Process(clean.process.pid)
+    family = [process, *process.children(recursive=True)]
+    listening = {
+        (found.laddr.ip, found.laddr.port)
+        for one in family
+        for found in one.net_connections("tcp")
+        if found.status == psutil.CONN_LISTEN
+    }
+    assert ("0.0.0.0", clean.port) in listening
+    outside = {(ip, port) for ip, port in listening - {("0.0.0.0", clean.port)} if not 23100 <= port <= 23199}
+    assert {ip for ip, _ in outside} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, outside
+    assert any(23100 <= port <= 23199 for _, port in listening), listening
+
+
+def test_an_isolated_endpoint_fetches_no_adapter(clean: ServeProcess) -> None:
+    reply = clean.client.post("/adapters", json={"name": "far", "src": "s3://bucket/adapter"})
+    assert reply.status_code == 400
+    assert "ENDPOINT_NETWORK_ISOLATION" in reply.json()["error"]["message"]
+
+
+def test_the_second_turn_of_a_session_finds_the_first_in_the_cache(clean: ServeProcess) -> None:
+    header = "X-Amzn-SageMaker-Session-Id"
+    turns = [{"role": "system", "content": "A session of its own. " * 60}]
+    session, hits = "NEW_SESSION", []
+    for name in ("hello", "thanks"):
+        turns.append({"role": "user", "content": by_name(name).questions[0]})
+        before = clean.metric("vllm:prefix_cache_hits_total")
+        reply = clean.client.post("/invocations", json={"messages": turns, "temperature": 0}, headers={header: session})
+        assert reply.status_code == 200
+        hits.append(clean.metric("vllm:prefix_cache_hits_total") - before)
+        turns.append(reply.json()["choices"][0]["message"])
+        session = reply.headers.get("X-Amzn-SageMaker-New-Session-Id", session).partition(";")[0]
+    assert hits[0] < 128 <= hits[1], hits  # a block of the CPU's cache is 128 tokens
+    closed = clean.client.post("/invocations", json={"requestType": "CLOSE"}, headers={header: session})
+    assert closed.headers["X-Amzn-SageMaker-Closed-Session-Id"] == session
+    assert clean.client.post("/invocations", json={"prompt": "a"}, headers={header: session}).status_code == 404
+
+
+def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None:
+    attributes, inference = "X-Amzn-SageMaker-Custom-Attributes", "X-Amzn-SageMaker-Inference-Id"
+    headers = {attributes: "trace_id=4711", inference: "inference-12"}
+    body = {"prompt": "nobody reads this in the log", "max_tokens": 3, "stream": True}
+    reply = clean.client.post("/invocations", json=body, headers=headers)
+    assert reply.headers[attributes] == "trace_id=4711"
+    clean.until(lambda: "inference-12" in clean.log, 5)
+    (line,) = [line for line in clean.log.splitlines() if "inference-12" in line]
+    found = json.loads(line[line.index("{") :])
+    assert (found["status"], found["custom_attributes"]) == (200, {"trace_id": "4711"})
+    assert found["sent_bytes"] == len(reply.content)
+    assert "nobody reads this" not in clean.log

@@ -124,6 +124,11 @@ def max_num_seqs(engine: AsyncLLM) -> int:
     return int(engine.vllm_config.scheduler_config.max_num_seqs)
 
 
+def caches_prefixes(engine: AsyncLLM) -> bool:
+    """A prompt that begins as an earlier one finds its key-value cache."""
+    return bool(engine.vllm_config.cache_config.enable_prefix_caching)
+
+
 def takes_adapters(engine: AsyncLLM) -> bool:
     """It was started with LoRA."""
     return engine.vllm_config.lora_config is not None

@@ -99,7 +99,13 @@ ARGUMENT_VALUES: dict[str, st.SearchStrategy[Json]] = {
 }
 
 
+# What not every other setting goes with, or not every text is.
+FIXED: dict[str, object] = {"safe_port_range": "8100-8199", "network_isolation": False}
+
+
 def value_of(kind: FieldKind) -> st.SearchStrategy[object]:
+    if kind.name in FIXED:
+        return st.just(FIXED[kind.name])
     low, high = BOUNDS.get(kind.name, INT_BOUNDS)
     integers = st.integers(int(low), int(high))
     taken = {*SPELLINGS.get(kind.name, {}), UNDECIDED.get(kind.name)}

@@ -1,0 +1,53 @@
+"""The WebSocket's side of a reply: one JSON document a frame, where HTTP has one server-sent event or one line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from handler.errors import EndpointError
+from handler.schemas.reply import Reply, Running, encode
+
+
+def documents(data: bytes) -> list[str]:
+    """The documents in a reply's bytes, whichever way they are framed: events, lines, or one body."""
+    parts = data.split(b"\n\n") if data.startswith(b"data:") else data.split(b"\n")
+    return [part.removeprefix(b"data:").strip().decode() for part in parts if part.strip()]
+
+
+class FramesAnswer:
+    """The sink of one message: sends what is made, and wakes the thread once. On the engine's loop."""
+
+    __slots__ = ("_opened", "_reply", "_send", "_stream", "done", "ticket")
+
+    def __init__(self, reply: Reply, stream: bool, send: Callable[[str], None]) -> None:
+        self._reply = reply
+        self._stream = stream
+        self._send = send
+        self._opened = False
+        self.ticket: Running | None = None
+        self.done = threading.Event()
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        if not self._stream:
+            self._frames(self._reply.whole(text, token_ids, finish_reason, stop_reason))
+            self.done.set()
+            return
+        event = self._reply.event(text, token_ids, finish_reason, stop_reason)
+        if not self._opened and (event or finish_reason is not None):
+            self._opened = True
+            self._frames(self._reply.opening())
+        self._frames(event)
+        if finish_reason is not None:
+            self._frames(self._reply.closing())
+            self.done.set()
+
+    def fail(self, error: EndpointError) -> None:
+        self._send(encode(error.document()).decode())
+        self.done.set()
+
+    def _frames(self, data: bytes) -> None:
+        for document in documents(data):
+            self._send(document)

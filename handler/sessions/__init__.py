@@ -1,0 +1,1 @@
+"""Stateful sessions: who may go on with which, and until when."""

@@ -1,0 +1,84 @@
+"""Sessions over the routes: headers and bodies as SageMaker sends them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from flask.testing import FlaskClient
+from scripted_engine import ScriptedEngine
+
+from container.application import create_app
+from container.service import Service
+
+SESSION = "X-Amzn-SageMaker-Session-Id"
+NEW = "X-Amzn-SageMaker-New-Session-Id"
+CLOSED = "X-Amzn-SageMaker-Closed-Session-Id"
+
+
+@pytest.fixture
+def client(service: Service, engine: ScriptedEngine) -> FlaskClient:
+    config = replace(service.config, enable_sessions=True, max_sessions=2)
+    open_service = Service.of(config, service.lifecycle)
+    open_service.engine = engine  # type: ignore[assignment]  # a stand-in
+    client = create_app(open_service).test_client()
+    client.application.config["service"] = open_service
+    return client
+
+
+def begin(client: FlaskClient) -> str:
+    reply = client.post("/invocations", json={"requestType": "NEW_SESSION"}, headers={SESSION: "NEW_SESSION"})
+    assert reply.status_code == 200
+    identity, _, expires = reply.headers[NEW].partition("; Expires=")
+    assert expires.endswith("Z")
+    assert len(expires) == len("2026-01-01T00:00:00Z")
+    return identity
+
+
+def ask(client: FlaskClient, session: str) -> int:
+    return client.post("/invocations", json={"prompt": "a"}, headers={SESSION: session}, buffered=True).status_code
+
+
+def test_a_session_is_begun_used_and_closed(client: FlaskClient) -> None:
+    identity = begin(client)
+    assert ask(client, identity) == 200
+    reply = client.post("/invocations", json={"requestType": "CLOSE"}, headers={SESSION: identity})
+    assert (reply.status_code, reply.headers[CLOSED]) == (200, identity)
+    assert ask(client, identity) == 404
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_first_question_may_begin_it(client: FlaskClient, stream: bool) -> None:
+    body = {"prompt": "a", "stream": stream}
+    reply = client.post("/invocations", json=body, headers={SESSION: "NEW_SESSION"}, buffered=True)
+    assert reply.status_code == 200
+    assert ask(client, reply.headers[NEW].partition(";")[0]) == 200
+
+
+def test_a_question_that_is_refused_begins_none(client: FlaskClient) -> None:
+    for _ in range(3):
+        reply = client.post("/invocations", json={"prompt": "a", "n": 0}, headers={SESSION: "NEW_SESSION"})
+        assert reply.status_code == 400
+        assert NEW not in reply.headers
+    assert len(client.application.config["service"].sessions) == 0
+
+
+def test_what_is_wrong_with_a_session_is_said(client: FlaskClient) -> None:
+    assert ask(client, "nobody") == 404
+    for body in ({"requestType": "RENEW"}, {"requestType": 3}, {"requestType": "CLOSE"}):
+        assert client.post("/invocations", json=body).status_code == 400
+    begin(client)
+    begin(client)
+    reply = client.post("/invocations", json={"requestType": "NEW_SESSION"})
+    assert reply.status_code == 429
+    assert int(reply.headers["Retry-After"]) > 1000
+    assert client.application.config["service"].admission.count == 0
+
+
+def test_they_are_off_unless_asked_for(service: Service) -> None:
+    client = create_app(service).test_client()
+    reply = client.post("/invocations", json={"requestType": "NEW_SESSION"}, headers={SESSION: "NEW_SESSION"})
+    assert reply.status_code == 400
+    assert reply.json is not None
+    assert "ENDPOINT_ENABLE_SESSIONS" in reply.json["error"]["message"]
+    assert ask(client, "anything") == 400

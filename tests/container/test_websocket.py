@@ -1,0 +1,211 @@
+"""Bidirectional streaming over a real gunicorn: a client library's frames, and bytes that no library would send."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from raw_http import request
+from scripted_engine import MAX_BODY, PLACES
+from scripted_process import Server
+from waiting import eventually
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+PATH = "/invocations-bidirectional-stream"
+HANDSHAKE = (
+    f"GET {PATH} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    f"Sec-WebSocket-Key: {base64.b64encode(b'0123456789abcdef').decode()}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+).encode()
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("websocket") / "errors.log")
+    yield server
+    if server.process.poll() is None:
+        server.stop()
+    assert "Traceback" not in server.log.read_text()
+
+
+@pytest.fixture
+def server(process: Server) -> Iterator[Server]:
+    """The server; after the test, nothing of it is left in there."""
+    process.before = {}
+    process.before = {"cancelled": process.seen()["cancelled"]}
+    yield process
+    eventually(lambda: (seen := process.seen())["in_flight"] == 0 and seen["in_engine"] == 0)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[ClientConnection]:
+    with opened(server) as connection:
+        yield connection
+
+
+def opened(server: Server) -> ClientConnection:
+    return connect(f"ws://127.0.0.1:{server.port}{PATH}", proxy=None, legacy=True)
+
+
+def send(client: ClientConnection, prompt: str, *, stream: bool = True) -> None:
+    client.send(json.dumps({"prompt": prompt, "stream": stream}))
+
+
+def frame(client: ClientConnection) -> Any:
+    text = client.recv(timeout=10)
+    return text if text == "[DONE]" else json.loads(text)
+
+
+def texts(client: ClientConnection) -> list[str]:
+    """The texts of one streamed answer."""
+    found = []
+    while (document := frame(client)) != "[DONE]":
+        found.append(document["choices"][0]["text"])
+    return found
+
+
+def test_an_event_is_a_frame_and_one_connection_has_many_answers(client: ClientConnection) -> None:
+    for _ in range(3):
+        send(client, "a|b|c")
+        assert texts(client) == ["a", "b", "c", ""]
+    send(client, "a|b", stream=False)
+    assert frame(client)["choices"][0]["text"] == "ab"
+
+
+def test_a_token_arrives_before_the_next_is_made(server: Server, client: ClientConnection) -> None:
+    send(client, "a|<gate:frames>|b")
+    assert frame(client)["choices"][0]["text"] == "a"
+    server.open("frames")
+    assert texts(client) == ["b", ""]
+
+
+def test_messages_that_wait_are_answered_in_their_order(server: Server, client: ClientConnection) -> None:
+    send(client, "<gate:waiting>|a", stream=False)
+    for number in range(30):
+        send(client, str(number), stream=False)
+    server.open("waiting")
+    assert [frame(client)["choices"][0]["text"] for _ in range(31)] == ["a", *map(str, range(30))]
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (b"\xff\xfe", "invalid_body"),
+        ("{", "invalid_body"),
+        ("[]", "invalid_body"),
+        ('{"prompt": "a", "n": 0}', "invalid_value"),
+        ('{"prompt": "<fail>"}', "generation_failed"),
+        ('{"prompt": "<refuse>", "stream": true}', "invalid_value"),
+    ],
+)
+def test_what_is_wrong_is_a_frame_and_the_connection_goes_on(
+    client: ClientConnection, message: str | bytes, code: str
+) -> None:
+    client.send(message)
+    assert frame(client)["error"]["code"] == code
+    send(client, "a", stream=False)
+    assert frame(client)["choices"][0]["text"] == "a"
+
+
+def test_a_failure_midway_has_no_end_mark(client: ClientConnection) -> None:
+    send(client, "a|<fail>")
+    assert frame(client)["choices"][0]["text"] == "a"
+    assert frame(client)["error"]["code"] == "generation_failed"
+    send(client, "b")
+    assert texts(client) == ["b", ""]
+
+
+def test_a_message_in_pieces_is_one_message(client: ClientConnection) -> None:
+    client.send(iter(['{"prom', 'pt": "a|', 'b"}']))
+    assert frame(client)["choices"][0]["text"] == "ab"
+
+
+def test_a_message_too_large_closes_with_its_code(client: ClientConnection) -> None:
+    client.send(json.dumps({"prompt": "a" * MAX_BODY}))
+    with pytest.raises(ConnectionClosed) as caught:
+        client.recv(timeout=10)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1009
+
+
+def test_a_client_that_closes_frees_the_slot(server: Server) -> None:
+    client = opened(server)
+    send(client, "a|<hold>")
+    frame(client)
+    client.close()
+    eventually(lambda: server.seen()["cancelled"] == 1)
+
+
+def test_a_client_that_is_gone_frees_the_slot(server: Server) -> None:
+    client = opened(server)
+    send(client, "<hold>")
+    eventually(lambda: server.seen()["in_engine"] == 1)
+    client.socket.close()
+    eventually(lambda: server.seen()["cancelled"] == 1)
+
+
+def test_a_client_that_reads_nothing_is_cut_off(server: Server) -> None:
+    with server.connect() as connection:
+        connection.send(HANDSHAKE)
+        assert connection.head().status == 101
+        content = json.dumps({"prompt": "<big:9000000>|<hold>", "stream": True}).encode()
+        connection.send(bytes([0x81, 0x80 | len(content), 0, 0, 0, 0]) + content)
+        eventually(lambda: server.seen()["cancelled"] == 1)
+        eventually(lambda: server.seen()["in_flight"] == 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x81\x05hello",  # not masked
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x83\x80\x00\x00\x00\x00",  # an opcode that is none
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x80\x80\x00\x00\x00\x00",  # goes on with nothing
+        b"\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00",
+        b"\x81\x82\x00\x00\x00\x00\xff\xfe",  # text that is not UTF-8
+    ],
+)
+def test_bytes_that_are_no_frame_close_the_connection(server: Server, data: bytes) -> None:
+    with server.connect() as connection:
+        connection.send(HANDSHAKE)
+        assert connection.head().status == 101
+        connection.send(data)
+        rest = connection.rest()
+    assert rest[:1] == b"\x88", "a close frame"
+
+
+def test_a_request_that_is_no_handshake_is_told_so(server: Server) -> None:
+    with server.connect() as connection:
+        head, body = connection.exchange(request(PATH))
+        assert head.status == 426
+        assert json.loads(body)["error"]["code"] == "upgrade_required"
+    with server.connect() as connection:
+        connection.send(HANDSHAKE.replace(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Version: 7"))
+        assert connection.head().status in (400, 426)
+
+
+def test_open_connections_count_as_requests(server: Server) -> None:
+    clients = [opened(server) for _ in range(PLACES)]
+    with pytest.raises(InvalidStatus) as caught:
+        opened(server)
+    assert caught.value.response.status_code == 429
+    for client in clients:
+        client.close()
+
+
+def test_a_shutdown_closes_connections_on_which_nothing_runs(process: Server) -> None:
+    """Last: it ends the server."""
+    with opened(process) as client:
+        send(client, "a", stream=False)
+        assert frame(client)["choices"][0]["text"] == "a"
+        process.process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed) as caught:
+            client.recv(timeout=10)
+        assert caught.value.rcvd is not None
+        assert caught.value.rcvd.code == 1001
+    assert process.process.wait(10) == 0

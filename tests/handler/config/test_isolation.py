@@ -1,0 +1,68 @@
+"""Network isolation: what would need the network is named before anything is tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from handler.config.load import load
+from handler.config.problems import SettingErrors
+
+ISOLATED = {"ENDPOINT_NETWORK_ISOLATION": "true", "ENDPOINT_MODEL": "/opt/ml/model"}
+
+
+def nothing(location: str) -> bytes | None:
+    assert "://" not in location, "nothing is fetched"
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ENDPOINT_MODEL", "s3://bucket/model"),
+        ("ENDPOINT_MODEL", "org/name"),
+        ("ENDPOINT_ARTIFACT_STORE", "s3://bucket/store"),
+        ("NEURON_COMPILED_ARTIFACTS", "s3://bucket/compiled"),
+        ("ENDPOINT_ARTIFACT_SIGNING_KEY", "arn:aws:kms:us-east-1:1:key/a"),
+        ("ENDPOINT_SPECULATIVE_MODEL", "org/draft"),
+        ("ENDPOINT_LORA_MODULES", "a=s3://bucket/adapter"),
+        ("ENDPOINT_CONFIG", "s3://bucket/endpoint.yaml"),
+    ],
+)
+def test_what_is_elsewhere_fails_by_its_name(name: str, value: str) -> None:
+    with pytest.raises(SettingErrors) as caught:
+        load({**ISOLATED, name: value}, fetch=nothing)
+    assert name in caught.value.message
+    assert "ENDPOINT_NETWORK_ISOLATION" in caught.value.message
+
+
+def test_all_of_it_at_once() -> None:
+    environ = {**ISOLATED, "ENDPOINT_ARTIFACT_STORE": "s3://b/s", "ENDPOINT_LORA_MODULES": "a=s3://b/a c=s3://b/c"}
+    with pytest.raises(SettingErrors) as caught:
+        load(environ, fetch=nothing)
+    assert len(caught.value.errors) == 3
+
+
+def test_what_is_here_does_not(tmp_path: Path) -> None:
+    environ = {
+        "ENDPOINT_NETWORK_ISOLATION": "true",
+        "ENDPOINT_MODEL": str(tmp_path),
+        "ENDPOINT_ARTIFACT_STORE": f"file://{tmp_path}",
+        "ENDPOINT_LORA_MODULES": f"a={tmp_path}",
+    }
+    assert load(environ, fetch=nothing).network_isolation
+
+
+@pytest.mark.parametrize("text", ["8100", "8200-8100", "0-9", "8100-65536", "a-b", "8100-8199-8200", "٨-٩", ""])
+def test_a_range_of_ports_that_is_none_is_named(text: str) -> None:
+    environ = {"SAGEMAKER_SAFE_PORT_RANGE": text}
+    if not text:
+        assert load(environ, fetch=nothing).safe_port_range is None
+        return
+    with pytest.raises(SettingErrors, match="SAGEMAKER_SAFE_PORT_RANGE"):
+        load(environ, fetch=nothing)
+
+
+def test_a_range_of_ports_as_sagemaker_gives_it() -> None:
+    assert load({"SAGEMAKER_SAFE_PORT_RANGE": "8100-8199"}, fetch=nothing).safe_port_range == "8100-8199"
