@@ -19,6 +19,9 @@ VENV := .venv$(OWN)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
+# `make test-neuron`: the Python of a Neuron machine or image, with its vLLM and plugin.
+NEURON_PYTHON ?= python3
+REHEARSE ?=
 INPUTS := pyproject.toml $(ENGINE) requirements/dev.in $(LOCK)
 
 # The CPU engine, sized for a small machine; set any of them to override.
@@ -34,14 +37,16 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help serve s3 gateway test lint bench bench-restore bench-fleet lock clean
+.PHONY: help serve s3 gateway test test-neuron plans lint bench bench-restore bench-fleet lock clean
 
 help:
 	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
 	echo "make s3                                              an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
 	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
+	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
 	echo "make lint                                            ruff and mypy"
+	echo "make plans                                           the recipes' plans, for tests/recipes"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
 	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
 
@@ -79,6 +84,17 @@ gateway: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
+
+# On a Neuron machine (docs/on-neuron.md). What is installed there stays as it is: it is a constraint.
+test-neuron:
+	@$(NEURON_PYTHON) -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' > /tmp/neuron-pins.txt
+	$(NEURON_PYTHON) -m pip install --quiet --constraint /tmp/neuron-pins.txt -r requirements/runtime.txt pytest pytest-timeout httpx
+	$(NEURON_PYTHON) -m pip install --quiet --no-deps --editable .
+	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron
+
+# The plan of each recipe, as tests/recipes compares it.
+plans: $(READY)
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from container.sessions import enter, manage
 from container.token_response import TokenResponse
 from handler.batch import lines_of
 from handler.engine.engine import Engine
+from handler.engine.routes import Route
 from handler.schemas import dispatch
 from handler.schemas.asked import Asked
 from handler.schemas.body import decode
@@ -26,6 +27,8 @@ from handler.sessions.errors import HEADER as SESSION_HEADER
 
 # The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+# Trace context, which vLLM passes on to its spans.
+TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 def answer(service: Service, request: Request, parse: Parse, model: str | None = None) -> Response:
@@ -69,7 +72,18 @@ def by_its_body(service: Service, request: Request) -> Parse:
         inputs_schema=service.config.inputs_schema,
         output_formatter=service.config.output_formatter,
     )
-    return lambda document, engine: dispatch.parse(document, engine, asked)
+    headers = trace_headers(request)
+    return lambda document, engine: dispatch.parse(document, engine, asked, headers)
+
+
+def of_route(route: Route, request: Request) -> Parse:
+    """What reads a body of one of OpenAI's routes."""
+    headers = trace_headers(request)
+    return lambda document, engine: dispatch.parse_route(route, document, engine, headers)
+
+
+def trace_headers(request: Request) -> dict[str, str]:
+    return {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
 
 
 def for_model(parse: Parse, model: str | None) -> Parse:

@@ -49,7 +49,8 @@ class ArtifactFigures:
         with self._lock:
             self.restored_bytes += done.fetched
             self.restore_seconds += done.seconds
-            self.restore_rate = done.fetched / done.seconds if done.seconds else 0.0
+            if done.fetched and done.seconds:  # not of one that found everything there
+                self.restore_rate = done.fetched / done.seconds
 
     def compiled(self, seconds: float) -> None:
         with self._lock:

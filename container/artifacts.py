@@ -10,7 +10,7 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from container.neff_tier import neff_tier
 from container.output_tail import output_tail
 from container.progress import shown
 from container.service import Service
+from container.told import StartEngine, told
 from handler.artifacts.acquire import Acquisition
 from handler.artifacts.acquire_options import Compilation, OnMiss, Options
 from handler.artifacts.compile_failure import compile_failure
@@ -42,7 +43,6 @@ logger = logging.getLogger(__name__)
 # Seconds between two polls of a waiter, and how many at least go into a lease.
 POLL = 10.0
 POLLS = 4
-StartEngine = Callable[[EnginePlan], Engine]
 
 
 def engine_by_artifacts(
@@ -90,7 +90,7 @@ def engine_by_artifacts(
             if making.engine is not None:
                 making.engine.stop()
             raise
-    return making.engine or start(ground.to_load(plan, acquired.path))
+    return making.engine or told(start)(ground.to_load(plan, acquired.path))
 
 
 def engine_over_tier(
@@ -100,7 +100,7 @@ def engine_over_tier(
     ground = ground_of(service, plan, model, companions)
     cache = ground.tier(plan, open_store(service), None)
     with neff_tier(cache, service.lifecycle):
-        return start(ground.cached(plan))
+        return told(start)(ground.cached(plan))
 
 
 def open_store(service: Service) -> Store:

@@ -27,6 +27,7 @@ from handler.neuron.machine import this_machine
 from handler.neuron.plan import EnginePlan
 
 CACHE_URL, CACHE_ROOT = "NEURON_COMPILE_CACHE_URL", "VLLM_CACHE_ROOT"
+FORBID = "VLLM_NEURON_DISABLE_WARMUP_COMPILE"
 
 
 class Ground(Protocol):
@@ -160,7 +161,9 @@ class NativeGround:
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         self.prepare()
         shutil.copytree(directory, self.cache)
-        return self.to_compile(plan, directory)
+        found = self.to_compile(plan, directory)
+        # Where a miss must fail, a graph that the entry lacks must not be compiled in silence either.
+        return replace(found, env={**found.env, FORBID: "1"}) if self.service.config.on_miss == "fail" else found
 
 
 @dataclass(frozen=True, slots=True)

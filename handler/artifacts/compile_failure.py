@@ -12,6 +12,7 @@ import signal
 from collections.abc import Sequence
 
 from handler.artifacts.compile_errors import CompileFailed, CompileKilled
+from handler.start_failure import in_one_line
 
 # The last exception that the core printed; the lines between are the calls that led to it.
 RAISED = re.compile(r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init)(\S.*)$")
@@ -22,6 +23,8 @@ WANTS = re.compile(
 # How long such a failure counts, in seconds: a fleet of the same machines would otherwise try it one after another.
 SHORT = 300.0
 LONGEST = 300
+# What vLLM raises for a core that is gone; it says no more.
+SILENT = "Engine core initialization failed"
 
 
 def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> CompileFailed | CompileKilled:
@@ -38,7 +41,7 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     killed = next((status for status in statuses if status < 0 and status not in mild), None)
     if killed is not None:
         return CompileKilled(_name(-killed))
-    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else f"{type(error).__name__}: {_first_line(text)}"
+    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _unsaid(error, statuses)
     wants = WANTS.search(f"{text}\n{log}")
     if wants:
         reason = f"{reason[:LONGEST]} (a want of this machine, so it is remembered for {SHORT:.0f} s only)"
@@ -53,5 +56,8 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no message"])[0]
+def _unsaid(error: BaseException, statuses: Sequence[int]) -> str:
+    """Of a failure for which no exception was printed."""
+    if statuses and SILENT in str(error):
+        return f"the engine's process ended with status {statuses[0]} and did not say why"
+    return f"{type(error).__name__}: {in_one_line(error)}"

@@ -24,7 +24,6 @@ FIELDS: Mapping[str, str] = {
     "sequence_length": "max_model_len",
     "torch_dtype": "dtype",
     "speculation_length": "num_speculative_tokens",
-    "enable_fused_speculation": "fused_speculation",
     "is_prefix_caching": "enable_prefix_caching",
 }
 # The same name on both sides.
@@ -73,6 +72,8 @@ def _settings(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
             yield key, field, config[key]
     if config.get("quantized") is True:
         yield "quantization_dtype", "quantization", config.get("quantization_dtype") or "int8"
+    if config.get("enable_fused_speculation") is True:  # NxDI writes every key, also of what it has not: false
+        yield "enable_fused_speculation", "fused_speculation", True
     if config.get("is_block_kv_layout") is True:
         yield "pa_block_size", "block_size", config.get("pa_block_size")
     if "on_device_sampling_config" in config:

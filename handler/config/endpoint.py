@@ -57,6 +57,7 @@ class EndpointConfig:
     drain: float = field(default=25.0, metadata=doc("how long requests may go on after SIGTERM"))
     stall: float = field(default=6.0, metadata=doc("silence of the engine after which /ping says 500"))
     engine_restarts: int = field(default=3, metadata=doc("failed engines replaced within an hour"))
+    neuron_monitor: bool = field(default=True, metadata=doc("run neuron-monitor, where it is installed, for /metrics"))
     log_requests: bool = field(default=False, metadata=doc("log each request, without its prompt"))
     inputs_schema: str = field(default="lmi", metadata=doc("whose `inputs` bodies are: lmi or tgi"))
     output_formatter: str | None = field(
@@ -145,6 +146,27 @@ class EndpointConfig:
     )
     disaggregation: str | None = field(default=None, metadata=doc("prefill or decode, in disaggregated inference"))
     nodes: int | None = field(default=None, metadata=doc("instances under one model"))
+
+    # The front end: how answers are read and written (vLLM's names).
+    chat_template: str | None = field(default=None, metadata=doc("a file, one beside the model, or the text"))
+    chat_template_content_format: str = field(default="auto", metadata=doc("contents as string or openai (parts)"))
+    default_chat_template_kwargs: Mapping[str, Json] = field(
+        default_factory=dict, metadata=doc("arguments of the chat template where a request gives none")
+    )
+    trust_request_chat_template: bool = field(default=False, metadata=doc("let a request bring its chat template"))
+    response_role: str = field(default="assistant", metadata=doc("the role of answers"))
+    enable_auto_tool_choice: bool = field(default=False, metadata=doc("let the model decide to call tools"))
+    exclude_tools_when_tool_choice_none: bool = field(
+        default=False, metadata=doc("leave tools out of the prompt when tool_choice is none")
+    )
+    tool_call_parser: str | None = field(default=None, metadata=doc("how the model writes tool calls: hermes ..."))
+    tool_parser_plugin: str | None = field(
+        default=None, metadata=doc("Python file with a tool call parser; needs trust_remote_code")
+    )
+    enable_prompt_tokens_details: bool = field(default=False, metadata=doc("usage tells cached prompt tokens"))
+    enable_force_include_usage: bool = field(default=False, metadata=doc("every stream ends with its usage"))
+    return_tokens_as_token_ids: bool = field(default=False, metadata=doc("logprobs name tokens by their ids"))
+    max_sequences: int = field(default=128, metadata=doc("sequences one request may ask for: prompts times n"))
 
     # Whatever has no plain name.
     neuron_config: Mapping[str, Json] = field(

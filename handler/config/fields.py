@@ -38,6 +38,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "max_sessions": (1, 1_000_000),
     "session_expiration": (1, 604_800),
     "logical_nc_config": (1, 2),
+    "max_sequences": (1, 4096),
 }
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "dtype": ("bfloat16", "float16", "float32"),
@@ -48,6 +49,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "output_formatter": ("json", "jsonlines", "sse"),
     "on_miss": ("compile", "fail", "wait"),
     "batch_strategy": ("SingleRecord", "MultiRecord"),
+    "chat_template_content_format": ("auto", "string", "openai"),
 }
 # Other spellings of the same value: vLLM's, LMI's, NxDI's, transformers-neuronx's.
 SPELLINGS: Mapping[str, Mapping[str, str]] = {

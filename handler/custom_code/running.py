@@ -73,10 +73,6 @@ class Caller:
                 yield from stream
         except Exception as error:
             raise as_endpoint_error(name, error) from error
-        finally:
-            close = getattr(stream, "close", None)
-            if isinstance(stream, Iterator) and close is not None:
-                close()
 
     def _from_async(self, stream: AsyncIterator[Any]) -> Iterator[Any]:
         end = object()

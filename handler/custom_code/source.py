@@ -49,8 +49,10 @@ def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str
 
     :raises SettingError: there are both kinds; `model.py` has what is not served; the program that is named is missing.
     """
+    if not config.custom_code:
+        return None
     model_dir = Path(model_path)
-    program = environ.get(PROGRAM, HOOKS_FILE)
+    program = environ.get(PROGRAM) or HOOKS_FILE  # the SDK sets it to nothing for a model without code
     hooks = model_dir / "code" / program
     handle = model_dir / HANDLE_FILE
     if program != HOOKS_FILE and not hooks.is_file():
@@ -62,7 +64,7 @@ def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str
     ]
     if len(found) > 1:
         raise SettingError(HANDLE_FILE, "the model has code/inference.py as well", "Keep one of the two.")
-    return found[0] if found and config.custom_code else None
+    return found[0] if found else None
 
 
 def _has_handle(file: Path) -> bool:

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from handler.adapters.adapters import Adapter, Adapters, Bring
 from handler.config.endpoint import EndpointConfig
-from handler.engine import sampling_check
-from handler.engine.generation import Generation, Sink
+from handler.engine import grammar_limits, sampling_check
+from handler.engine.front_end import FrontEnd, front_end
+from handler.engine.generation import Generation, Grammar, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
-from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
+from handler.engine.routes import PLAIN
+from handler.engine.serving_ticket import ServingTicket
+from handler.errors import (
+    EndpointError,
+    GenerationFailed,
+    InvalidField,
+    PlainTextOnly,
+    PromptOverLimit,
+    PromptTooLong,
+)
+from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
 from handler.neuron.plan import EnginePlan
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits, sampling_limits
 
+if TYPE_CHECKING:  # it imports vLLM
+    from handler.engine.vllm_api.serving import Prepared, Serving, Whole
+
+DEFAULT_MAX_SEQUENCES = 128
 logger = logging.getLogger(__name__)
 
 
@@ -29,7 +46,8 @@ class Engine:
     """vLLM's AsyncLLM on a loop of its own. Make it with `Engine.start`.
 
     :ivar prompts: renders prompts for this model.
-    :ivar max_model_len: context, in tokens.
+    :ivar max_model_len: context, in tokens: what a sequence may have before it is ended.
+    :ivar max_prompt: the longest prompt in tokens, where it is shorter than the context.
     :ivar base_names: the model's own names; the first is the one in replies.
     :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
     :ivar slots: sequences decoded at once; more wait.
@@ -44,6 +62,8 @@ class Engine:
         stall: float,
         limits: SamplingLimits = ON_CPU,
         max_output_tokens: int | None = None,
+        lengths: LengthLimits = UNLIMITED,
+        front_end: FrontEnd | None = None,
     ) -> None:
         from handler.engine.vllm_api import core as vllm_api
 
@@ -52,7 +72,16 @@ class Engine:
         self.loop = loop
         self.base_names = tuple(served_names)
         self.adapters: Adapters | None = None
-        self.max_model_len = vllm_api.max_model_len(llm)
+        own = vllm_api.max_model_len(llm)
+        self.max_model_len = min(own, lengths.sequence or own)
+        self.max_prompt = lengths.prompt
+        front_end = front_end or FrontEnd()
+        self.front_end = front_end
+        self.serving: Serving | None = None
+        self.traits = PLAIN
+        self.max_sequences = DEFAULT_MAX_SEQUENCES
+        self.allowed_media_domains: tuple[str, ...] = ()
+        self.serving_tickets: set[ServingTicket] = set()
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits).items():
@@ -61,9 +90,14 @@ class Engine:
         self.max_output_tokens = max_output_tokens
         self._max_tokens_cap = vllm_api.default_max_tokens(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
-        template = vllm_api.chat_template(llm, tokenizer)
+        template = vllm_api.chat_template(llm, tokenizer, front_end.chat_template)
+        as_parts = vllm_api.content_as_parts(llm, tokenizer, template, front_end.chat_template_content_format)
         self.prompts = PromptRenderer(
-            tokenizer, template, vllm_api.content_as_parts(llm, tokenizer, template), vllm_api.vocab_size(llm)
+            tokenizer,
+            template,
+            as_parts,
+            vllm_api.vocab_size(llm),
+            defaults=front_end.default_chat_template_kwargs,
         )
         self.pids = vllm_api.core_pids(llm)
         self._pulse = Pulse(lambda: vllm_api.question(llm), self.pids, stall)
@@ -83,8 +117,12 @@ class Engine:
         stage("import vLLM")
         from handler.engine.vllm_api import core as vllm_api
 
-        stage("start engine")
         engine_args = vllm_api.engine_args(plan.engine_args, config)
+        front = front_end(config, Path(engine_args.model))
+        serving_api = _serving_api()
+        if serving_api is not None:
+            serving_api.check_parsers(engine_args, front)
+        stage("start engine")
         loop = LoopThread.start()
 
         async def build() -> Any:
@@ -92,11 +130,20 @@ class Engine:
 
         try:
             llm = loop.run(build())
+            domains = vllm_api.allowed_media_domains(llm)
+            serving = None
+            if serving_api is not None:
+                starting = serving_api.Serving.start(llm, engine_args, front, config.max_output_tokens)
+                serving = loop.run(starting)
         except BaseException:
             loop.stop()
             raise
         names, limits = engine_args.served_model_name, sampling_limits(plan)
-        return cls(llm, loop, names, config.stall, limits, config.max_output_tokens)
+        engine = cls(llm, loop, names, config.stall, limits, config.max_output_tokens, length_limits(plan), front)
+        if serving is not None:
+            engine.serving, engine.traits = serving, serving.traits
+        engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
+        return engine
 
     def caches_prefixes(self) -> bool:
         """A prompt that begins as an earlier one finds its key-value cache."""
@@ -124,24 +171,50 @@ class Engine:
         """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
 
         :raises PromptTooLong: prompt and answer do not fit the context.
+        :raises PromptOverLimit: no graph was compiled for a prompt of this length.
         :raises InvalidField: a sampling parameter that vLLM refuses, or more tokens than one request may have.
         """
         room = self.max_model_len - len(generation.prompt)
         sampling = generation.sampling
         sampling_check.check(sampling, self.limits)
-        for token in sampling.stop_token_ids:  # with min_tokens, one past the vocabulary ends vLLM's engine (0.16.0)
-            if token >= self.prompts.vocab_size:
-                raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.prompts.vocab_size - 1}")
+        if sampling.grammar is not None:
+            grammar_limits.check(_read(sampling.grammar), sampling.grammar.field)
+        self.check_stop_tokens(sampling.stop_token_ids)
+        if self.max_prompt is not None and len(generation.prompt) > self.max_prompt:
+            raise PromptOverLimit(len(generation.prompt), self.max_prompt)
         if room < 1 or (sampling.max_tokens or 1) > room:
             param = "prompt" if room < 1 else sampling.max_tokens_field
             raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)
+        self.check_max_tokens(sampling.max_tokens, sampling.max_tokens_field)
         cap = self.max_output_tokens or room
-        if (sampling.max_tokens or 1) > cap:
-            problem = f"{sampling.max_tokens} is more than this endpoint generates for one request, {cap}"
-            raise InvalidField(sampling.max_tokens_field, problem)
         max_tokens = sampling.max_tokens or min(room, cap, self._max_tokens_cap or room)
         params = self._api.sampling_params(sampling, max_tokens, self._defaults, generation.stream)
         return Ticket(self, generation, params, sink)
+
+    def check_stop_tokens(self, tokens: Sequence[int]) -> None:
+        """:raises InvalidField: one past the vocabulary, which with min_tokens ends vLLM's engine (0.16.0)."""
+        for token in tokens:
+            if token >= self.prompts.vocab_size:
+                raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.prompts.vocab_size - 1}")
+
+    def check_max_tokens(self, tokens: int | None, field: str) -> None:
+        """:raises InvalidField: more than one request may ask for (`max_output_tokens`)."""
+        if self.max_output_tokens is not None and (tokens or 1) > self.max_output_tokens:
+            problem = f"{tokens} is more than this endpoint generates for one request, {self.max_output_tokens}"
+            raise InvalidField(field, problem)
+
+    def require_serving(self) -> Serving:
+        """vLLM's serving classes over this engine.
+
+        :raises PlainTextOnly: this version's are not known here.
+        """
+        if self.serving is None:
+            raise PlainTextOnly
+        return self.serving
+
+    def serving_ticket(self, prepared: Prepared, sink: Sink, keep: Callable[[Whole], None]) -> ServingTicket:
+        """A request that vLLM's serving classes answer, ready to begin."""
+        return ServingTicket(self, self.require_serving(), prepared, sink, keep)
 
     async def add(self, generation: Generation, params: Any, ticket: Ticket) -> None:
         """Queues a ticket's request; on the loop."""
@@ -179,7 +252,12 @@ class Engine:
 
     def fail_requests(self, error: EndpointError) -> None:
         """Ends every request with one error, so that none hangs."""
-        self.loop.call(self._api.fail_all, self._llm, error)
+        self.loop.call(self._fail_all, error)
+
+    def _fail_all(self, error: EndpointError) -> None:
+        for ticket in list(self.serving_tickets):
+            ticket.fail(error)
+        self._api.fail_all(self._llm, error)
 
     def stop(self) -> None:
         """Ends the core's processes, stopped or deaf ones too, and the loop."""
@@ -194,6 +272,24 @@ class Engine:
         except Exception as error:
             logger.warning("vLLM's shutdown raised %s", type(error).__name__)
         self.loop.stop()
+
+
+def _read(grammar: Grammar) -> object:
+    """What its limits are about: the texts in a schema, or the expression itself."""
+    try:
+        return json.loads(grammar.text) if grammar.kind == "json" else grammar.text
+    except ValueError:
+        return grammar.text
+
+
+def _serving_api() -> ModuleType | None:
+    """The module over vLLM's serving classes; None where this version of vLLM has them elsewhere."""
+    try:
+        from handler.engine.vllm_api import serving
+    except ImportError as error:
+        logger.warning("plain text only: vLLM's serving classes are not where 0.16 has them (%s)", error)
+        return None
+    return serving
 
 
 class Ticket:

@@ -19,6 +19,7 @@ class PromptRenderer:
     :param tokenizer: a transformers tokenizer that nobody else uses.
     :param template: the chat template; None where the model has none, and chat is refused.
     :param parts: the template wants a content as a list of parts.
+    :param defaults: arguments of the template where a request gives none.
     :param vocab_size: the bound that token-id prompts must keep to: an id past it ends vLLM's engine.
     """
 
@@ -26,6 +27,7 @@ class PromptRenderer:
     template: str | None
     parts: bool
     vocab_size: int
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     # Fast tokenizers encode in Rust under threads; the slow ones are Python with state.
     _slow: threading.Lock = field(default_factory=threading.Lock)
 
@@ -52,7 +54,7 @@ class PromptRenderer:
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=continue_final_message,
-                **dict(template_arguments or {}),
+                **{**self.defaults, **(template_arguments or {})},
             )
         except ClientError:
             raise
@@ -92,6 +94,8 @@ class PromptRenderer:
         content = message.get("content")
         if self.parts and isinstance(content, str):
             return {**message, "content": [{"type": "text", "text": content}]}
+        if not self.parts and isinstance(content, list):  # as vLLM joins them
+            return {**message, "content": "\n".join(part["text"] for part in content)}
         return message
 
 

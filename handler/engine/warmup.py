@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from handler.engine.engine import Engine
 from handler.engine.generation import Generation, Sampling
+from handler.engine.routes import Route
 from handler.errors import EndpointError
 
 GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)
@@ -52,6 +53,8 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     :raises EndpointError: the engine failed a warm-up request.
     :raises TimeoutError: it gave no token in time.
     """
+    if engine.traits.pooling:
+        return _embed(engine, timeout)
     prompt = [min(1, engine.prompts.vocab_size - 1)] * 4
     tokens = 0
     for number, samplings in enumerate(ROUNDS):
@@ -66,3 +69,17 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
                 raise outcome.error
             tokens += outcome.tokens
     return tokens
+
+
+def _embed(engine: Engine, timeout: float) -> int:
+    """The warm-up of an engine that makes embeddings: one of each length that a first request may have."""
+    for length in (1, 4):
+        body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length}
+        prepared = engine.require_serving().request(Route.EMBEDDINGS, body, {})
+        outcome = _Outcome()
+        engine.loop.call(engine.serving_ticket(prepared, outcome, lambda whole: None).begin)
+        if not outcome.done.wait(timeout):
+            raise TimeoutError(f"no embedding within {timeout:g} s")
+        if outcome.error is not None:
+            raise outcome.error
+    return 0

@@ -47,9 +47,12 @@ class Companions:
         return [self._local(item) for item in value] if isinstance(value, list) else value
 
 
-def bring_companions(config: EndpointConfig, progress: Progress = lambda done, total: None) -> Companions:
+def bring_companions(
+    config: EndpointConfig, progress: Progress = lambda done, total: None, *, compiled_in: bool = True
+) -> Companions:
     """Brings what is in S3, by the code that brings the model; and writes the file that names the adapters.
 
+    :param compiled_in: adapters are part of what is compiled; else they are loaded into a running engine, later.
     :param progress: called with bytes done and in all of whichever is fetched now.
     :raises SettingError: one is not there, or is no adapter.
     :raises StartFailed: S3 refused or broke off.
@@ -65,10 +68,10 @@ def bring_companions(config: EndpointConfig, progress: Progress = lambda done, t
         return str(target)
 
     adapters = {}
-    for name, address in config.lora_modules.items():
+    for name, address in config.lora_modules.items() if compiled_in else ():
         setting = config.source("lora_modules").name or "lora_modules"
         adapters[name] = local(address, setting)
-        _require_adapter(name, Path(adapters[name]), setting, hub=not address.startswith((S3, "/", ".")))
+        _require_adapter(name, Path(adapters[name]), setting)
     draft, quantized = config.speculative_model, config.quantized_checkpoints_path
     if draft is not None:
         draft = local(draft, config.source("speculative_model").name or "speculative_model")
@@ -80,9 +83,7 @@ def bring_companions(config: EndpointConfig, progress: Progress = lambda done, t
     return Companions(adapters, draft, quantized, moved)
 
 
-def _require_adapter(name: str, path: Path, setting: str, *, hub: bool) -> None:
-    if hub and not path.exists():  # vLLM on a CPU may fetch it; the lines that cannot were refused by a check
-        return
+def _require_adapter(name: str, path: Path, setting: str) -> None:
     if not (path / "adapter_config.json").is_file():
         why = f"adapter '{name[:60]}' at {path} has no adapter_config.json"
         raise SettingError(setting, why, "Give the directory or s3:// prefix that PEFT saved the adapter to.")

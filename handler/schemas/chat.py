@@ -15,7 +15,7 @@ from handler.engine.generation import Generation
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas.fields import Count, SamplingFields, convert, sampling
 from handler.schemas.models import check_model
-from handler.schemas.reply import DONE, Call, encode, error_event, event_of, usage
+from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # What apply_chat_template takes for itself (transformers).
@@ -52,7 +52,6 @@ class ChatFields(SamplingFields, frozen=True, kw_only=True):
     service_tier: str | None = None
     parallel_tool_calls: bool | None = None
     include_reasoning: bool | None = None
-    request_id: str | None = None
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
@@ -66,9 +65,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     check_model(fields.model, engine.served_names)
     if fields.add_generation_prompt and fields.continue_final_message:
         raise InvalidField("continue_final_message", "it cannot be true while 'add_generation_prompt' is")
-    for name in fields.chat_template_kwargs or ():
-        if name in RESERVED_TEMPLATE_ARGUMENTS:
-            raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
+    check_template_arguments(fields.chat_template_kwargs)
     ids = engine.prompts.chat(
         [message_of(index, message) for index, message in enumerate(fields.messages)],
         add_generation_prompt=fields.add_generation_prompt,
@@ -87,14 +84,22 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
             request_id,
             fields.model or engine.served_names[0],
             len(ids),
-            include_usage=bool(options and options.include_usage),
+            engine.front_end.response_role if fields.add_generation_prompt else fields.messages[-1]["role"],
+            include_usage=bool(options and options.include_usage) or engine.front_end.enable_force_include_usage,
             each_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         ),
     )
 
 
+def check_template_arguments(given: Mapping[str, Any] | None) -> None:
+    """:raises InvalidField: one that the renderer gives itself."""
+    for name in given or ():
+        if name in RESERVED_TEMPLATE_ARGUMENTS:
+            raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
+
+
 def message_of(index: int, message: Mapping[str, Any], param: str = "messages") -> dict[str, Any]:
-    """One message, its content as text. Parts are joined by line ends, as vLLM joins them."""
+    """One message: its content is text, or parts of text, which the template takes or the renderer joins."""
     where = f"{param}[{index}]"
     role = message.get("role")
     if role not in ROLES:
@@ -103,7 +108,9 @@ def message_of(index: int, message: Mapping[str, Any], param: str = "messages") 
         raise UnsupportedField(f"{where}.tool_calls", "send the conversation as text")
     content = message.get("content")
     if isinstance(content, list):
-        content = "\n".join(_part(f"{where}.content[{number}]", part) for number, part in enumerate(content))
+        content = [
+            {"type": "text", "text": _part(f"{where}.content[{number}]", part)} for number, part in enumerate(content)
+        ]
     elif content is None and role == "assistant":
         content = ""
     elif not isinstance(content, str):
@@ -129,11 +136,12 @@ class ChatReply:
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens")
+    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens", "_role")
 
     def __init__(
-        self, request_id: str, model: str, prompt_tokens: int, *, include_usage: bool, each_usage: bool
+        self, request_id: str, model: str, prompt_tokens: int, role: str, *, include_usage: bool, each_usage: bool
     ) -> None:
+        self._role = role
         self._base: dict[str, object] = {"id": request_id, "object": "", "created": int(time.time()), "model": model}
         self._prompt_tokens = prompt_tokens
         self._completion_tokens = 0
@@ -144,19 +152,19 @@ class ChatReply:
     def _chunk(self, choices: list[object]) -> dict[str, object]:
         return {**self._base, "object": "chat.completion.chunk", "choices": choices}
 
-    def _tail(self) -> bytes:
+    def _tail(self, completion_tokens: int) -> bytes:
         if not self._each_usage:
             return b"]}\n\n"
-        return b'],"usage":' + encode(usage(self._prompt_tokens, self._completion_tokens)) + b"}\n\n"
+        return b'],"usage":' + encode(stream_usage(self._prompt_tokens, completion_tokens)) + b"}\n\n"
 
     def opening(self) -> bytes:
         choice = {
             "index": 0,
-            "delta": {"role": "assistant", "content": ""},
+            "delta": {"role": self._role, "content": ""},
             "logprobs": None,
             "finish_reason": None,
         }
-        return self._head + encode(choice) + self._tail().replace(b"]", b'],"prompt_token_ids":null', 1)
+        return self._head + encode(choice) + self._tail(0).replace(b"]", b'],"prompt_token_ids":null', 1)
 
     def event(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -170,7 +178,7 @@ class ChatReply:
                 + b'{"index":0,"delta":{"content":'
                 + encode(text)
                 + b'},"logprobs":null,"finish_reason":null,"token_ids":null}'
-                + self._tail()
+                + self._tail(self._completion_tokens)
             )
         choice = {
             "index": 0,
@@ -180,13 +188,13 @@ class ChatReply:
             "stop_reason": stop_reason,
             "token_ids": None,
         }
-        return self._head + encode(choice) + self._tail()
+        return self._head + encode(choice) + self._tail(self._completion_tokens)
 
     def closing(self) -> bytes:
         if not self._include_usage:
             return DONE
         document = self._chunk([])
-        document["usage"] = usage(self._prompt_tokens, self._completion_tokens)
+        document["usage"] = stream_usage(self._prompt_tokens, self._completion_tokens)
         return event_of(document) + DONE
 
     def broken(self, error: EndpointError) -> bytes:
@@ -196,7 +204,7 @@ class ChatReply:
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
         message: dict[str, object] = {
-            "role": "assistant",
+            "role": self._role,
             "content": text,
             "refusal": None,
             "annotations": None,

@@ -15,7 +15,7 @@ from handler.engine.generation import Generation
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas.fields import SamplingFields, convert, sampling
 from handler.schemas.models import check_model
-from handler.schemas.reply import DONE, Call, encode, error_event, event_of, usage
+from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's own
 
@@ -24,7 +24,6 @@ class CompletionFields(SamplingFields, frozen=True, kw_only=True):
     """A completion body's fields that are served on the short path."""
 
     prompt: str | list[Any]
-    request_id: str | None = None
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
@@ -48,7 +47,7 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
             request_id,
             fields.model or engine.served_names[0],
             len(ids),
-            include_usage=bool(options and options.include_usage),
+            include_usage=bool(options and options.include_usage) or engine.front_end.enable_force_include_usage,
             each_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         ),
     )
@@ -115,7 +114,7 @@ class CompletionReply:
     def closing(self) -> bytes:
         if not self._include_usage:
             return DONE
-        total = usage(self._prompt_tokens, self._completion_tokens)
+        total = stream_usage(self._prompt_tokens, self._completion_tokens)
         return event_of({**self._base, "choices": [], "usage": total}) + DONE
 
     def broken(self, error: EndpointError) -> bytes:

@@ -53,8 +53,9 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 
-# Fields of the OpenAI API and of vLLM 0.16 that are not served yet, each with the values that ask for nothing.
-UNSERVED: Mapping[str, tuple[object, ...]] = {
+# What the short path does not serve, each field with the values that ask for nothing: any other value takes the full
+# path (vLLM's own serving classes).
+FULL: Mapping[str, tuple[object, ...]] = {
     "logprobs": (None, False),
     "top_logprobs": (None, 0),
     "prompt_logprobs": (None,),
@@ -65,15 +66,13 @@ UNSERVED: Mapping[str, tuple[object, ...]] = {
     "guided_regex": (None,),
     "guided_choice": (None,),
     "guided_grammar": (None,),
+    "guided_whitespace_pattern": (None,),
     "tools": (None, []),
     "tool_choice": (None, "none", "auto"),
-    "functions": (None, []),
-    "function_call": (None, "none", "auto"),
     "reasoning_effort": (None,),
     "echo": (None, False),
-    "suffix": (None, ""),
-    "best_of": (None, 1),
     "use_beam_search": (None, False),
+    "length_penalty": (None, 1, 1.0),
     "prompt_embeds": (None,),
     "allowed_token_ids": (None,),
     "bad_words": (None, []),
@@ -81,16 +80,31 @@ UNSERVED: Mapping[str, tuple[object, ...]] = {
     "documents": (None, []),
     "chat_template": (None,),
     "mm_processor_kwargs": (None,),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
     "priority": (None, 0),
-    "logits_processors": (None, []),
     "return_token_ids": (None, False),
     "return_tokens_as_token_ids": (None, False),
     "cache_salt": (None,),
     "kv_transfer_params": (None,),
     "vllm_xargs": (None, {}),
+    "request_id": (None,),
 }
+# Fields of the API that neither path serves: vLLM 0.16 ignores them in silence, or refuses every value.
+REFUSED: Mapping[str, tuple[object, ...]] = {
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "suffix": (None, ""),
+    "best_of": (None, 1),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "logits_processors": (None, []),
+    "guided_decoding_backend": (None,),
+}
+UNSERVED: Mapping[str, tuple[object, ...]] = {**FULL, **REFUSED}
+
+
+def asks_for(name: str, value: object, fields: Mapping[str, tuple[object, ...]]) -> bool:
+    """The field is one of these, and its value asks for something."""
+    return name in fields and not any(value == none and type(value) is type(none) for none in fields[name])
 
 
 # Comparing a name with all known ones costs 0.1 ms: only so many unknown fields are looked at, and only short ones.
@@ -121,8 +135,18 @@ def convert(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
         raise _named(str(error)) from None
 
 
+def check_strangers(document: Mapping[str, Any], names: Collection[str]) -> None:
+    """What `convert` does about unknown fields, for a body that it does not convert.
+
+    :raises UnknownField: a near miss of a known field.
+    """
+    strangers = [name for name in document if name not in names and name not in UNSERVED and len(name) <= MAX_NAME]
+    for name in strangers[:MAX_STRANGERS]:
+        check_near_miss(name, names)
+
+
 def check_unserved(name: str, value: object) -> None:
-    if not any(value == allowed and type(value) is type(allowed) for allowed in UNSERVED[name]):
+    if asks_for(name, value, UNSERVED):
         raise UnsupportedField(name, "leave it out")
 
 
@@ -142,10 +166,7 @@ def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: s
     """The engine's sampling for a body.
 
     :raises InvalidField: an empty stop string, or more minimum than maximum tokens.
-    :raises UnsupportedField: more than one choice.
     """
-    if (fields.n or 1) > 1:
-        raise UnsupportedField("n", "send 1, or one request for each choice")
     if fields.stream_options is not None and not fields.stream:
         raise InvalidField("stream_options", "it goes with 'stream': true only")
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())

@@ -99,9 +99,13 @@ def error_event(error: EndpointError) -> bytes:
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int | None]:
     """OpenAI's usage object, as vLLM writes it."""
+    return {**stream_usage(prompt_tokens, completion_tokens), "prompt_tokens_details": None}
+
+
+def stream_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int | None]:
+    """The same in a stream, where vLLM leaves out what is not set."""
     return {
         "prompt_tokens": prompt_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "completion_tokens": completion_tokens,
-        "prompt_tokens_details": None,
     }

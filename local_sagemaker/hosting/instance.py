@@ -107,10 +107,11 @@ class Instance:
 
     def _start(self) -> None:
         self.launch.logs.mkdir(parents=True, exist_ok=True)
-        # Short, for sockets live in it, and a container's own: instances share no disk.
+        # Stands for the container's /tmp: instances share none. Its path is short, for sockets live in it.
         self._scratch = Path(tempfile.mkdtemp(prefix="sm-"))
         environment = {
             "TMPDIR": str(self._scratch),
+            "ENDPOINT_SCRATCH": str(self._scratch / "neuron-endpoint"),
             **self.launch.environment,
             "SAGEMAKER_BIND_TO_PORT": str(self.address.port),
         }

@@ -18,8 +18,10 @@ from collections.abc import AsyncIterator
 from scripted_tokenizer import scripted_prompts, text_of
 
 from handler.engine.engine import Ticket
+from handler.engine.front_end import FrontEnd
 from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
+from handler.engine.routes import PLAIN
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
 from handler.neuron.sampling_limits import ON_CPU
 
@@ -47,6 +49,8 @@ class ScriptedEngine:
         self.slots = SLOTS
         self.prompts = scripted_prompts()
         self.limits = ON_CPU
+        self.traits = PLAIN
+        self.front_end = FrontEnd()
         self.begun = 0
         self.cancelled = 0
         self.is_dead = False

@@ -53,6 +53,10 @@ def endpoint(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
             "ENDPOINT_MODEL": MODEL_URI,
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
             "SM_VLLM_SERVED_MODEL_NAME": "sample",
+            "SM_VLLM_TOOL_CALL_PARSER": "hermes",
+            "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
+            # Else a grammar for JSON allows white space anywhere, and so small a model likes it.
+            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
         },
     )
     try:

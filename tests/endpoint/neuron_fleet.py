@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,8 @@ from typing import Any
 
 import boto3
 import pytest
-from conftest import CREDENTIALS
 from held_s3 import HeldS3
-from serve_process import ServeProcess
+from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from handler.neuron.installed import installed_versions
@@ -22,6 +22,12 @@ STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"
 QUESTION = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
 ANSWER = by_name("ping").answer
 LEASE_SECONDS = 3
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 NXDI = {
     "NEURON_STAND_IN": "1",
     "ENDPOINT_LINE": "nxdi-0.16",
@@ -30,7 +36,12 @@ NXDI = {
     "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
 }
 NXDI_VLLM = "0.16.0"
-NATIVE = {"NEURON_STAND_IN": "native", "ENDPOINT_LINE": "native-0.24", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+NATIVE = {
+    "NEURON_STAND_IN": "native",
+    "ENDPOINT_LINE": "native-0.24",
+    "ENDPOINT_INSTANCE": "ml.trn2.48xlarge",
+    "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",  # vLLM 0.16 wants 4 GiB of swap space for each rank
+}
 
 
 class Fleet:
@@ -64,7 +75,7 @@ class Fleet:
             self.client.upload_file(str(file), name, f"model/{file.name}")
 
     def serve(self, machine: str, store: str = "store", **environment: str) -> ServeProcess:
-        """Starts `serve` on a machine, whose directories are as its last process has left them."""
+        """Starts `serve` on a machine, whose directories are as its last process left them. An empty `store`: none."""
         directory = self.directory / machine
         return ServeProcess(
             directory,
@@ -75,7 +86,7 @@ class Fleet:
                 "SAGEMAKER_BASE_DIR": str(directory),
                 "ENDPOINT_MODEL": f"s3://{self.bucket}/model",
                 "ENDPOINT_SCRATCH": str(self.scratch(machine)),
-                "ENDPOINT_ARTIFACT_STORE": f"s3://{self.bucket}/{store}",
+                **({"ENDPOINT_ARTIFACT_STORE": f"s3://{self.bucket}/{store}"} if store else {}),
                 "ENDPOINT_ARTIFACT_LEASE": str(LEASE_SECONDS),
                 "ENDPOINT_ENGINE_RESTARTS": "0",
                 "SM_VLLM_MAX_NUM_SEQS": "4",
@@ -83,6 +94,10 @@ class Fleet:
                 **environment,
             },
         )
+
+    def draft(self) -> Path:
+        """A directory with the sample model, as a draft of itself."""
+        return sample_model.path()
 
     def scratch(self, machine: str) -> Path:
         return self.directory / machine / "scratch"
@@ -100,12 +115,12 @@ class Fleet:
         fault = {"FAULT": "hold", "FAULT_AT": at, "FAULT_ONCE": str(mark)}
         held = {f"STAND_IN_{name}": value for name, value in fault.items()}
         served = self.serve(machine, **held, **environment)
-        served.until(mark.exists, 120)
+        served.until(mark.exists, STARTED_WITHIN)
         return self._killed(served, lambda: served.stage() == stage)
 
     def _killed(self, served: ServeProcess, reached: Callable[[], bool]) -> ServeProcess:
         try:
-            served.until(reached, 120)
+            served.until(reached, STARTED_WITHIN)
         finally:
             served.kill_all()
             self.s3.drop()
@@ -124,7 +139,7 @@ class Fleet:
         self.s3.close()
 
 
-def answered(served: ServeProcess, within: float = 120) -> str:
+def answered(served: ServeProcess, within: float = STARTED_WITHIN) -> str:
     """Ready within the seconds given, asked, and ended; what it answered."""
     try:
         served.wait_port()
@@ -134,3 +149,16 @@ def answered(served: ServeProcess, within: float = 120) -> str:
         status = served.terminate()
     assert status == 0, served.log
     return reply
+
+
+def failed(served: ServeProcess) -> str:
+    """The reason that /ping gave, after which the process ended as one that cannot start."""
+    served.wait_port()
+    served.until(lambda: served.ping()[0] == 500, STARTED_WITHIN)
+    body = json.loads(served.ping()[1])
+    assert body["status"] == "failed"
+    assert served.process.wait(20) == 3, served.log
+    served.client.close()
+    reason: str = body["reason"]
+    assert f"failed: {reason}" in served.log
+    return reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 
 import pytest
@@ -41,6 +42,47 @@ def test_each_client_that_leaves_frees_one_slot(endpoint: ServeProcess, stream: 
     stays.close()
     endpoint.until(lambda: running(endpoint) == 0, 3)
     endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 0, 3)
+
+
+# What vLLM's own serving classes answer, and the sequences that each asks for.
+FULL: list[tuple[dict[str, object], int]] = [
+    ({"logprobs": 0}, 1),
+    ({"n": 4, "temperature": 1}, 4),
+    ({"prompt": [LONG["prompt"]] * 3}, 3),
+    ({"structured_outputs": {"regex": "(a|b)+"}}, 1),
+]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "not streamed"])
+@pytest.mark.parametrize(("fields", "sequences"), FULL)
+def test_on_the_full_path_all_of_its_slots(
+    endpoint: ServeProcess, fields: dict[str, object], sequences: int, stream: bool
+) -> None:
+    leaves = connect(endpoint, {**LONG, **fields, "stream": stream})
+    endpoint.until(lambda: running(endpoint) == sequences, 20)
+    if stream:
+        assert leaves.recv(15) == b"HTTP/1.1 200 OK"
+    leaves.close()
+    endpoint.until(lambda: running(endpoint) == 0, 5)
+    endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 0, 3)
+
+
+def test_clients_that_leave_at_any_moment_leave_nothing_behind(endpoint: ServeProcess) -> None:
+    bodies = [{**LONG, **fields, "stream": stream} for fields, _ in FULL for stream in (True, False)]
+    pick = random.Random(6)
+    for _ in range(5):
+        connections = [connect(endpoint, body) for body in bodies]
+        pick.shuffle(connections)
+        for connection in connections:
+            connection.settimeout(pick.choice([0.001, 0.01, 0.05]))
+            try:
+                connection.recv(pick.randint(1, 4000))
+            except TimeoutError:
+                pass
+            connection.close()
+    endpoint.until(lambda: running(endpoint) == 0, 10)
+    endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 0, 3)
+    assert endpoint.ping() == (200, "")
 
 
 def test_half_open_connections_do_no_harm(endpoint: ServeProcess) -> None:

@@ -56,7 +56,7 @@ EXTREMES: list[dict[str, object]] = [
     {"truncate_prompt_tokens": -5},
     {"structured_outputs": {"grammar": "root ::="}},
     {"structured_outputs": {"regex": "((((a+)+)+)+)+$"}},
-    {"response_format": {"type": "json_schema", "json_schema": {"schema": {"$ref": "#"}}}},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"$ref": "#"}}}},
     {"priority": 2**70},
     {"kv_transfer_params": {"do_remote_prefill": True}},
     {"vllm_xargs": {"kv_transfer_params": 1}},

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet, answered
+from neuron_fleet import ANSWER, NXDI, QUESTION, Fleet, answered, failed
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_next_start_compiles_publishes_and_serves(fleet: Fleet) -> None:
     served = fleet.serve("a")
     try:
         served.wait_port()
-        served.wait_ready(120)
+        served.wait_ready()
         honest = served.client.post("/invocations", json={**QUESTION, "repetition_penalty": 1.3})
         assert honest.status_code == 400
         assert honest.json()["error"]["param"] == "repetition_penalty"
@@ -104,7 +104,7 @@ def test_killed_while_it_serves(fleet: Fleet) -> None:
 
     try:
         served.wait_port()
-        served.wait_ready(120)
+        served.wait_ready()
         body = {"prompt": "a", "max_tokens": 900, "ignore_eos": True, "temperature": 0, "stream": True}
         with served.client.stream("POST", "/invocations", json=body) as reply, pytest.raises(httpx.TransportError):
             kill_at_the_first_token(reply)
@@ -114,10 +114,30 @@ def test_killed_while_it_serves(fleet: Fleet) -> None:
     assert b"[DONE]" not in received
 
 
-def test_the_next_start_restores_and_serves_the_same_tokens(fleet: Fleet) -> None:
+def test_the_next_start_mends_what_the_disk_has_lost_and_serves_the_same_tokens(fleet: Fleet) -> None:
     before = fleet.stored()
+    model = whole_artifacts(fleet, "c")[0] / "model.pt"
+    whole = model.read_bytes()
+    model.write_bytes(whole[: len(whole) // 2])
     served = fleet.serve("c")
     assert answered(served) == ANSWER
     assert "artifact_restored" in served.log
     assert "compile: " not in served.log
-    assert {name for name in fleet.stored() if "/leases/" not in name} == {n for n in before if "/leases/" not in n}
+    assert model.read_bytes() == whole
+    assert {name for name in fleet.stored() if "leases/" not in name} == {n for n in before if "leases/" not in n}
+
+
+def test_artifacts_of_somebody_else_are_refused_when_truncated_and_served_when_whole(fleet: Fleet) -> None:
+    """The plugin would load them without a look, and die of the truncated one."""
+    given = whole_artifacts(fleet, "c")[0]
+    truncated = fleet.directory / "truncated"
+    truncated.mkdir()
+    for file in given.iterdir():
+        if file.is_file():
+            (truncated / file.name).write_bytes(file.read_bytes()[: -100 if file.name == "model.pt" else None])
+    reason = failed(fleet.serve("d", NEURON_COMPILED_ARTIFACTS=str(truncated)))
+    assert "model.pt" in reason
+    assert "NEURON_COMPILED_ARTIFACTS" in reason
+    served = fleet.serve("d", NEURON_COMPILED_ARTIFACTS=str(given))
+    assert answered(served) == ANSWER
+    assert "Recompiling" not in served.log

@@ -80,6 +80,11 @@ def image() -> str:
 
 
 @pytest.fixture
+def bucket() -> str:
+    return "story"
+
+
+@pytest.fixture
 def model_directory() -> Path:
     return Path(__file__).parents[2] / "sample_model" / "weights"
 

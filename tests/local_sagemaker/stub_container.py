@@ -103,6 +103,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_die(self, asked: dict, body: bytes) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def do_deafen(self, asked: dict, body: bytes) -> None:
+        """It lives, and takes no further connection."""
+        self.reply(b"{}")
+        self.server.socket.shutdown(socket.SHUT_RDWR)
+
     def do_flaky(self, asked: dict, body: bytes) -> None:
         """Fails as often as it is asked to; counted in a file, for processes come and go."""
         count = Path(asked["count"])

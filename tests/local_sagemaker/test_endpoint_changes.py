@@ -252,6 +252,16 @@ def test_a_killed_instance_is_replaced_and_the_others_go_on(cloud: Cloud) -> Non
     cloud.delete("killed")
 
 
+def test_an_instance_that_takes_no_connection_is_passed_over_and_replaced(cloud: Cloud) -> None:
+    started(cloud, "passed-over", variant={"InitialInstanceCount": 2})
+    before = {each["pid"] for each in cloud.instances("passed-over")}
+    ask(cloud, "passed-over", "deafen")
+    answered = {ask(cloud, "passed-over")["pid"] for _ in range(12)}
+    assert len(answered & before) == 1
+    until(lambda: len({each["pid"] for each in cloud.instances("passed-over")} & before) == 1)
+    cloud.delete("passed-over")
+
+
 def test_an_instance_that_answers_no_pings_is_replaced(cloud: Cloud) -> None:
     started(cloud, "ill")
     (before,) = cloud.instances("ill")

@@ -115,6 +115,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
         ("hardlink", archive({}, member("a", tarfile.LNKTYPE, "/etc/passwd")), "neither a file nor a directory"),
         ("device", archive({}, member("a", tarfile.CHRTYPE)), "neither a file nor a directory"),
     ],
+    ids=["no archive", "cut", "dots", "absolute", "symlink", "hardlink", "device"],
 )
 def test_an_archive_that_is_unsafe_or_broken_fails_the_endpoint(
     cloud: Cloud, name: str, packed: bytes, said: str

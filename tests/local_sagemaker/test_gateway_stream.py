@@ -205,3 +205,26 @@ def test_64_streams_run_at_once(container: ScriptedContainer, gateway: GatewayPr
     with ThreadPoolExecutor(64) as pool:
         texts = list(pool.map(lambda _: b"".join(parts(stream(gateway))), range(64)))
     assert texts == [b"first, second"] * 64
+
+
+def test_a_slow_reader_gets_everything_and_holds_its_container_back(
+    container: ScriptedContainer, gateway: GatewayProcess
+) -> None:
+    """40 MB for a client that does not read yet: the container must be the one that waits, not the gateway's memory."""
+    begun, ended = threading.Event(), threading.Event()
+    piece = b"0123456789abcdef" * 4096
+
+    def script(exchange: Exchange) -> None:
+        exchange.begin()
+        begun.set()
+        for _ in range(640):
+            exchange.send(piece)
+        exchange.end()
+        ended.set()
+
+    container.script = script
+    reply = gateway.runtime.invoke_endpoint_with_response_stream(EndpointName="sample", Body=b"")
+    assert begun.wait(5)
+    assert not ended.wait(0.5)
+    assert b"".join(event["PayloadPart"]["Bytes"] for event in reply["Body"]) == piece * 640
+    assert ended.wait(5)

@@ -1,7 +1,7 @@
 """A model's whole life on SageMaker, written with boto3 alone.
 
-Against the real service it needs a role, an image, and AWS's own credentials instead of the fixture ``aws``; and
-``kill_an_instance``, for which SageMaker has no operation, would have to do nothing.
+Against the real service this file stays as it is; its fixtures name another role, image and bucket, and AWS's own
+credentials take the place of ``aws``. SageMaker has no operation for what ``kill_an_instance`` does.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def load(endpoint: str, clients: int = 2) -> Iterator[list[str]]:
                 json.loads(reply["Body"].read())
             except ClientError as error:
                 failed.append(error.response["Error"]["Code"])
-                ended.wait(0.2)
             except Exception as error:
                 failed.append(repr(error))
             done[number] += 1
+            ended.wait(0.1)  # Else two cores would have no time to start an engine.
 
     threads = [threading.Thread(target=invoke, args=(number,)) for number in range(clients)]
     for thread in threads:
@@ -77,7 +77,7 @@ def answer_of(reply: bytes) -> str:
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("aws")
 def test_a_models_life(
-    role: str, image: str, model_directory: Path, tmp_path: Path, kill_an_instance: Callable[[str], None]
+    role: str, image: str, bucket: str, model_directory: Path, tmp_path: Path, kill_an_instance: Callable[[str], None]
 ) -> None:
     s3 = boto3.client("s3")
     sagemaker = boto3.client("sagemaker")
@@ -88,15 +88,17 @@ def test_a_models_life(
     with tarfile.open(packed, "w:gz") as archive:
         for file in sorted(model_directory.iterdir()):
             archive.add(file, file.name)
-    s3.create_bucket(Bucket="story")
-    s3.upload_file(str(packed), "story", "models/model.tar.gz")
+    s3.create_bucket(Bucket=bucket)
+    s3.upload_file(str(packed), bucket, "models/model.tar.gz")
 
     # Create.
-    container = {"Image": image, "ModelDataUrl": "s3://story/models/model.tar.gz", "Environment": SETTINGS}
+    container = {"Image": image, "ModelDataUrl": f"s3://{bucket}/models/model.tar.gz", "Environment": SETTINGS}
     sagemaker.create_model(ModelName="story", PrimaryContainer=container, ExecutionRoleArn=role)
     one: dict[str, Any] = {"VariantName": "AllTraffic", "ModelName": "story", "InstanceType": "ml.inf2.xlarge"}
     one["InitialInstanceCount"] = 1
-    asynchronous = {"OutputConfig": {"S3OutputPath": "s3://story/output/", "S3FailurePath": "s3://story/failures/"}}
+    asynchronous = {
+        "OutputConfig": {"S3OutputPath": f"s3://{bucket}/output/", "S3FailurePath": f"s3://{bucket}/failures/"}
+    }
     for name, more in (("story-1", {}), ("story-2", {}), ("story-async", {"AsyncInferenceConfig": asynchronous})):
         sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[one], **more)
     sagemaker.create_endpoint(EndpointName="story", EndpointConfigName="story-1")
@@ -131,11 +133,11 @@ def test_a_models_life(
     # Asynchronous: the endpoint's next configuration.
     sagemaker.update_endpoint(EndpointName="story", EndpointConfigName="story-async")
     sagemaker.get_waiter("endpoint_in_service").wait(EndpointName="story", WaiterConfig=SOON)
-    s3.put_object(Bucket="story", Key="input/1.json", Body=question())
+    s3.put_object(Bucket=bucket, Key="input/1.json", Body=question())
     accepted = runtime.invoke_endpoint_async(
-        EndpointName="story", ContentType="application/json", InputLocation="s3://story/input/1.json"
+        EndpointName="story", ContentType="application/json", InputLocation=f"s3://{bucket}/input/1.json"
     )
-    bucket, _, key = accepted["OutputLocation"].removeprefix("s3://").partition("/")
+    key = accepted["OutputLocation"].removeprefix(f"s3://{bucket}/")
     s3.get_waiter("object_exists").wait(Bucket=bucket, Key=key, WaiterConfig=SOON)
     assert answer_of(s3.get_object(Bucket=bucket, Key=key)["Body"].read()) == expected
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -98,3 +99,15 @@ def test_the_readme_has_the_table_of_the_files() -> None:
     readme = (RECIPES / "README.md").read_text(encoding="utf-8")
     assert table in readme
     assert readme.count("| [") == len(FILES)
+
+
+def test_the_plans_are_those_that_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What vLLM would be started with, by `neuron-endpoint plan --json`. After a change that is meant: `make plans`."""
+    import golden_plans
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert {file.stem for file in golden_plans.PLANS.glob("*.json")} == {path.stem for path in FILES}
+    with golden_plans.published_models():
+        for path in FILES:
+            committed = json.loads((golden_plans.PLANS / f"{path.stem}.json").read_text(encoding="utf-8"))
+            assert json.loads(golden_plans.plan_of(path)) == committed, path.stem

@@ -21,6 +21,21 @@ from handler.json_value import Json
 # Of the lines that have no table: the native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
+# Of vLLM's HTTP server: what its serving classes are told, which run here.
+FRONT_END = (
+    "chat_template",
+    "chat_template_content_format",
+    "default_chat_template_kwargs",
+    "trust_request_chat_template",
+    "response_role",
+    "enable_auto_tool_choice",
+    "exclude_tools_when_tool_choice_none",
+    "tool_call_parser",
+    "tool_parser_plugin",
+    "enable_prompt_tokens_details",
+    "enable_force_include_usage",
+    "return_tokens_as_token_ids",
+)
 MENDS = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
@@ -36,13 +51,15 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
     try:
         if name in OPENED:
             return [] if value is None else _opened(name, value, setting)
+        if name in FRONT_END:
+            return [assign(name, value, setting)]
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
             raise SettingError(setting, problem, MENDS.get(name, "Leave it out."))
         argument = known().get(name)
         if argument is None:
             positive = name.removeprefix("no_")
-            if positive in known() and known()[positive].kind == "bool":
+            if is_flag(positive):
                 return translate(positive, not to_bool(value), setting)
             raise unknown(setting, name, names(), "", "an engine argument of vLLM's")
         if name in fields():
@@ -66,13 +83,16 @@ def is_known(name: str) -> bool:
 
 
 def is_flag(name: str) -> bool:
-    argument = known().get(canonical(name))
+    name = canonical(name)
+    if name in FRONT_END:
+        return fields()[name].kind == "bool"
+    argument = known().get(name)
     return argument is not None and argument.kind == "bool"
 
 
 def names() -> tuple[str, ...]:
     """Every argument that is translated, in vLLM's spelling."""
-    return tuple(sorted({*known(), *OPENED}))
+    return tuple(sorted({*known(), *OPENED, *FRONT_END}))
 
 
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:

@@ -12,13 +12,13 @@ except ImportError:  # 0.13.0
     from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
 
 
-def chat_template(tokenizer: Any, model_config: Any) -> str | None:
-    """The template: the processor's, the tokenizer's, or vLLM's fallback for the model type."""
-    template: str | None = resolve_chat_template(tokenizer, None, None, model_config=model_config)
+def chat_template(tokenizer: Any, model_config: Any, given: str | None = None) -> str | None:
+    """The template: the given one, the processor's, the tokenizer's, or vLLM's fallback for the model type."""
+    template: str | None = resolve_chat_template(tokenizer, given, None, model_config=model_config)
     return template
 
 
-def content_as_parts(tokenizer: Any, template: str | None, model_config: Any) -> bool:
+def content_as_parts(tokenizer: Any, template: str | None, model_config: Any, given: str = "auto") -> bool:
     """True where the template wants a message's content as a list of parts rather than a string."""
-    found = resolve_chat_template_content_format(template, None, "auto", tokenizer, model_config=model_config)
+    found = resolve_chat_template_content_format(template, None, given, tokenizer, model_config=model_config)
     return bool(found == "openai")

@@ -18,6 +18,7 @@ import vllm
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.outputs import CompletionOutput, RequestOutput
+from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -39,6 +40,8 @@ DIRECT = vllm.__version__.startswith("0.16.")
 if DIRECT:
     from handler.engine.vllm_api import token_path
 
+# Mends 0.16's CPU worker.
+GRAMMARS_ON_CPU = "handler.engine.vllm_api.cpu_grammar.GrammarsOnCpu"
 # vLLM's own defaults for the OpenAI routes, where neither request nor generation_config.json says otherwise
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
 SAMPLING_DEFAULTS: Mapping[str, float] = {
@@ -80,7 +83,10 @@ def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncE
             source = config.source(f"engine_args.{name}").name or config.source(name).name or name
             raise SettingError(source, f"vLLM refuses it ({error})", "Give a value that vLLM takes.") from None
         argv += words
-    return AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
+    found = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
+    if DIRECT and current_platform.is_cpu() and not found.worker_extension_cls:
+        found.worker_extension_cls = GRAMMARS_ON_CPU
+    return found
 
 
 def _words(name: str, value: Json, options: Set[str]) -> list[str]:
@@ -130,6 +136,11 @@ def takes_adapters(engine: AsyncLLM) -> bool:
 
 def vocab_size(engine: AsyncLLM) -> int:
     return int(engine.model_config.get_vocab_size())
+
+
+def allowed_media_domains(engine: AsyncLLM) -> tuple[str, ...]:
+    """Hosts that media may be fetched from."""
+    return tuple(engine.model_config.allowed_media_domains or ())
 
 
 def sampling_defaults(engine: AsyncLLM) -> dict[str, float]:
@@ -289,9 +300,9 @@ def own_tokenizer(engine: AsyncLLM) -> Any:
     return copy.deepcopy(engine.tokenizer)
 
 
-def chat_template(engine: AsyncLLM, tokenizer: Any) -> str | None:
-    return chat_templates.chat_template(tokenizer, engine.model_config)
+def chat_template(engine: AsyncLLM, tokenizer: Any, given: str | None = None) -> str | None:
+    return chat_templates.chat_template(tokenizer, engine.model_config, given)
 
 
-def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None) -> bool:
-    return chat_templates.content_as_parts(tokenizer, template, engine.model_config)
+def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None, given: str = "auto") -> bool:
+    return chat_templates.content_as_parts(tokenizer, template, engine.model_config, given)

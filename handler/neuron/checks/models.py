@@ -30,11 +30,11 @@ def eagle_draft(case: Case) -> Iterator[Finding]:
 
 
 def speculative_edge(case: Case) -> Iterator[Finding]:
-    """vLLM wants a further block for the tokens looked ahead, and there is none."""
+    """vLLM wants a further block for the tokens looked ahead, and there is none: see `length_limits`."""
     if case.nxd and case.values.speculates:
         tokens = case.config.num_speculative_tokens or case.values.number("speculation_length")
-        why = f"a sequence that comes within {tokens} tokens of max_model_len may fail: no block is left to look ahead"
-        mend = "Let requests end that much earlier."
+        why = f"sequences end {tokens} tokens before max_model_len, since speculation looks that far ahead"
+        mend = "Raise max_model_len by as much, if requests need it."
         yield info("speculative-edge", case.setting("max_model_len"), why, mend)
 
 

@@ -65,7 +65,7 @@ def bucket_coverage(case: Case) -> Iterator[Finding]:
     for key, (what, limit) in limits.items():
         buckets = case.values.numbers(key)
         if buckets and max(buckets) < limit:
-            why = f"{what} may be {limit} tokens long, but the largest bucket is {max(buckets)}: longer ones fail"
+            why = f"{what} may have {limit} tokens, but the largest bucket has {max(buckets)}: longer ones are refused"
             yield warning("bucket-coverage", case.key(key), why, f"Add {limit} to the buckets, or lower the length.")
 
 

@@ -60,8 +60,11 @@ def test_the_sdks_name_for_the_program_is_honoured_or_missed_by_name(tmp_path: P
     source = find_code(EndpointConfig(), str(tmp_path), {"SAGEMAKER_PROGRAM": "serve_me.py"})
     assert source is not None
     assert source.file.name == "serve_me.py"
+    other = {"SAGEMAKER_PROGRAM": "other.py"}
     with pytest.raises(SettingError, match="SAGEMAKER_PROGRAM"):
-        find_code(EndpointConfig(), str(tmp_path), {"SAGEMAKER_PROGRAM": "other.py"})
+        find_code(EndpointConfig(), str(tmp_path), other)
+    assert find_code(EndpointConfig(custom_code=False), str(tmp_path), other) is None
+    assert find_code(EndpointConfig(), str(tmp_path), {"SAGEMAKER_PROGRAM": ""}) is None
 
 
 def test_both_kinds_are_too_many(tmp_path: Path) -> None:

@@ -265,17 +265,31 @@ def test_a_stream_that_fails_ends_in_its_error(load: Load, ask: Ask, keyword: st
 
 
 @pytest.mark.parametrize("keyword", ["def", "async def"])
+def test_a_stream_that_fails_at_once_is_an_error_with_a_status(load: Load, ask: Ask, keyword: str) -> None:
+    code = load(OWN_MODEL + f"{keyword} predict_fn(data, model):\n    raise ValueError('at once')\n    yield 1\n")
+    stream = ask(code).body
+    assert isinstance(stream, Iterator)
+    with pytest.raises(EndpointError, match="at once"):
+        next(stream)
+
+
+@pytest.mark.parametrize("keyword", ["def", "async def"])
 def test_a_client_that_leaves_ends_the_generator(load: Load, ask: Ask, keyword: str, tmp_path: Any) -> None:
+    """Not by being collected: the code has a hold on it."""
     code = load(
         OWN_MODEL
         + f"""
 import pathlib
-{keyword} predict_fn(data, model):
+kept = []
+{keyword} numbers():
     try:
         while True:
             yield "more"
     finally:
         pathlib.Path(r"{tmp_path}/closed").touch()
+def predict_fn(data, model):
+    kept.append(numbers())
+    return kept[0]
 """
     )
     stream: Any = ask(code).body

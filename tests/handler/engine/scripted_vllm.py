@@ -57,10 +57,10 @@ class ScriptedApi:
     def own_tokenizer(self, llm: ScriptedVllm) -> ScriptedTokenizer:
         return ScriptedTokenizer()
 
-    def chat_template(self, llm: ScriptedVllm, tokenizer: object) -> str:
+    def chat_template(self, llm: ScriptedVllm, tokenizer: object, given: object = None) -> str:
         return PLAIN_TEMPLATE
 
-    def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object) -> bool:
+    def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object, given: str) -> bool:
         return False
 
     def core_pids(self, llm: ScriptedVllm) -> tuple[int, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import boto3
@@ -14,6 +16,7 @@ from published_models import LLAMA_405B, json_files, safetensors
 
 from handler.errors import SettingError, StartFailed
 from handler.neuron.checkpoint import read_facts
+from handler.neuron.checkpoint_files import S3Files
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [1000, 1000], 2)})  # 2 MB of weights
@@ -129,3 +132,36 @@ def test_a_server_that_is_not_there_is_no_setting(monkeypatch: pytest.MonkeyPatc
 def test_an_impossible_uri_is_an_error(uri: str, counter: Counter) -> None:
     with pytest.raises(SettingError, match="ENDPOINT_MODEL"):
         read_facts(uri, client=counter.client)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_body_that_ends_early_is_no_shorter_file(name: str) -> None:
+    """S3 closes the connection in the middle: what came must not pass for the whole."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Short) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        client = boto3.client(
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{server.server_port}",
+            config=Config(retries={"total_max_attempts": 1}),
+            **KEYS,
+        )
+        files = S3Files("s3://bucket/model", client)
+        with pytest.raises(StartFailed, match="bytes"):
+            files.read(name) if name.endswith("json") else files.read_range(name, 0, 100)
+        server.shutdown()
+
+
+class _Short(BaseHTTPRequestHandler):
+    """Says 100 bytes and sends 10."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(206 if self.headers.get("Range") else 200)
+        self.send_header("Content-Length", "100")
+        self.end_headers()
+        self.wfile.write(b"{" + b" " * 8 + b"}")
+        self.close_connection = True
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass

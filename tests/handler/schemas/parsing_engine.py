@@ -3,25 +3,71 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
+from handler.engine.front_end import FrontEnd
+from handler.engine.routes import Route, Traits
+from handler.errors import InvalidField
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
 
 CONTEXT = 100
+MAX_TOKENS = 10**6
 
 
 class ParsingEngine:
     """What `parse` reads of an engine."""
 
     def __init__(
-        self, template: str | None = PLAIN_TEMPLATE, *, parts: bool = False, limits: SamplingLimits = ON_CPU
+        self,
+        template: str | None = PLAIN_TEMPLATE,
+        *,
+        parts: bool = False,
+        limits: SamplingLimits = ON_CPU,
+        multimodal: bool = False,
+        domains: tuple[str, ...] = (),
     ) -> None:
         self.served_names = ("sample", "alias")
         self.max_model_len = CONTEXT
         self.limits = limits
         self.prompts = scripted_prompts(template, parts=parts)
+        self.traits = Traits(multimodal=multimodal)
+        self.front_end = FrontEnd()
+        self.max_sequences = 4
+        self.allowed_media_domains = domains
+        self.serving = ScriptedServing()
+
+    def check_max_tokens(self, tokens: int | None, field: str) -> None:
+        if (tokens or 1) > MAX_TOKENS:
+            raise InvalidField(field, "it is more than this endpoint generates")
+
+    def require_serving(self) -> ScriptedServing:
+        return self.serving
+
+    def check_stop_tokens(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            if token >= self.prompts.vocab_size:
+                raise InvalidField("stop_token_ids", "it is outside the vocabulary")
+
+
+class ScriptedServing:
+    """vLLM's serving classes, as far as a body is checked before they see it.
+
+    :ivar asked: what reached them.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Route, dict[str, Any]]] = []
+
+    def fields(self, route: Route) -> frozenset[str]:
+        return frozenset({"messages", "prompt", "input", "tokens", "max_tokens", "model"})
+
+    def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> SimpleNamespace:
+        self.asked.append((route, dict(document)))
+        return SimpleNamespace(stream=bool(document.get("stream")))
 
 
 def events_of(stream: bytes) -> list[Any]:

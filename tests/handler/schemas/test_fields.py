@@ -125,7 +125,6 @@ def test_null_means_the_default() -> None:
 @pytest.mark.parametrize(
     ("document", "param", "kind"),
     [
-        ({"n": 2}, "n", UnsupportedField),
         ({"stop": ["a", ""]}, "stop", InvalidField),
         ({"stop": ""}, "stop", InvalidField),
         ({"min_tokens": 6}, "min_tokens", InvalidField),

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 NAME = "model.pt"
+# What every TorchScript file has, and what is looked for where nothing is loaded. Nothing here can be run.
+TORCHSCRIPT = {"model/constants.pkl": b"stand-in", "model/data.pkl": b"stand-in", "model/version": b"3\n"}
 SHAPE_KEYS = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
@@ -27,9 +29,10 @@ def body(document: Mapping[str, Any], neffs: Mapping[str, bytes], size: int) -> 
     neuron_config = document["neuron_config"]
     head = {"neuron_config": digest(neuron_config), "shape": model_shape(document), "tp": neuron_config["tp_degree"]}
     filler = hashlib.shake_256(digest(neuron_config).encode()).digest(size)
+    files = {"compiled.json": json.dumps(head).encode(), **TORCHSCRIPT, **neffs, "filler": filler}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in {"compiled.json": json.dumps(head).encode(), **neffs, "filler": filler}.items():
+        for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name), content)  # ZipInfo: without the time of day
     return buffer.getvalue()
 

@@ -1,0 +1,49 @@
+"""What neuron-monitor reports, as Prometheus metrics. Nothing where there is no monitor, or none that reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from container.neuron_monitor import NeuronMonitor
+from handler.neuron.runtime_version import runtime_versions
+
+
+def metrics(monitor: NeuronMonitor) -> Iterator[Metric]:
+    """Gauges of the last report, and totals since this process began."""
+    report, health = monitor.latest(), monitor.health
+    starts = CounterMetricFamily("endpoint_neuron_monitor_starts", "Starts of neuron-monitor; more than one: it ended.")
+    starts.add_metric([], monitor.starts)
+    yield starts
+    yield InfoMetricFamily("endpoint_neuron", "Versions of the Neuron software outside Python.", runtime_versions())
+    for name, text, labels, counts in (
+        ("execution_errors", "Executions that failed, by the runtime's kinds.", ["kind"], health.errors),
+        ("executions", "Executions on the devices, by outcome.", ["outcome"], health.executions),
+    ):
+        family = CounterMetricFamily(f"endpoint_neuron_{name}", text, labels=labels)
+        for label, count in sorted(counts.items()):
+            family.add_metric([label], count)
+        yield family
+    ecc = CounterMetricFamily("endpoint_neuron_ecc_events", "ECC events in a device.", labels=["device", "kind"])
+    for (device, kind), count in sorted(health.ecc.items()):
+        ecc.add_metric([device, kind], count)
+    yield ecc
+    if report is None:
+        return
+    for name, text, value in (
+        ("devices", "Neuron devices of this instance.", report.devices),
+        ("cores", "Logical Neuron cores of this instance.", report.cores),
+        ("device_memory_bytes", "Memory of each Neuron device.", report.device_memory),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"endpoint_neuron_{name}", text, value)
+    used = GaugeMetricFamily("endpoint_neuron_memory_used_bytes", "Memory that the model takes.", labels=["place"])
+    for place, size in sorted(report.memory_used.items()):
+        used.add_metric([place], size)
+    yield used
+    busy = GaugeMetricFamily("endpoint_neuron_core_utilization_ratio", "Share of time in use.", labels=["core"])
+    for core, percent in report.utilization.items():
+        busy.add_metric([core], percent / 100)
+    yield busy

@@ -1,0 +1,66 @@
+"""A streamed response's events speak of the places that a client finds its items and parts at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from handler.engine.vllm_api.response_events import events
+
+
+class Item(BaseModel):
+    type: str
+    output_index: int
+
+
+class Part(Item):
+    content_index: int
+
+
+class Error(BaseModel):
+    error: str
+
+
+# As vLLM 0.16 numbers a reasoning and the message after it.
+WRONG = [
+    Item(type="response.output_item.added", output_index=0),
+    Part(type="response.content_part.added", output_index=0, content_index=0),
+    Part(type="response.reasoning_text.delta", output_index=0, content_index=1),
+    Item(type="response.output_item.done", output_index=0),
+    Item(type="response.output_item.added", output_index=0),
+    Part(type="response.content_part.added", output_index=1, content_index=0),
+    Part(type="response.output_text.delta", output_index=1, content_index=1),
+    Part(type="response.content_part.done", output_index=1, content_index=2),
+]
+
+
+async def made(given: list[BaseModel]) -> AsyncIterator[BaseModel]:
+    for event in given:
+        yield event.model_copy()
+
+
+def streamed(given: list[Any], *, mend: bool) -> list[str]:
+    async def collect() -> list[str]:
+        return [event async for event in events(made(given), mend=mend)]
+
+    return asyncio.run(collect())
+
+
+def places(frames: list[str]) -> list[tuple[int, int | None]]:
+    documents = [json.loads(frame.partition("data: ")[2]) for frame in frames]
+    return [(document["output_index"], document.get("content_index")) for document in documents]
+
+
+def test_items_are_counted_and_each_has_one_part() -> None:
+    frames = streamed(WRONG, mend=True)
+    assert frames[0].startswith("event: response.output_item.added\ndata: {")
+    assert places(frames) == [(0, None), (0, 0), (0, 0), (0, None), (1, None), (1, 0), (1, 0), (1, 0)]
+    assert places(streamed(WRONG, mend=False))[-1] == (1, 2)
+
+
+def test_an_error_is_the_last_frame() -> None:
+    assert streamed([WRONG[0], Error(error="a"), WRONG[1]], mend=True)[1:] == ['data: {"error":"a"}\n\n']

@@ -1,0 +1,115 @@
+"""vLLM's errors as ours: the field's name and the reason, and nothing of what the client sent."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from handler.engine.vllm_api import serving_errors
+from handler.errors import (
+    ContextExceeded,
+    EngineFailed,
+    GenerationFailed,
+    InvalidField,
+    NothingStored,
+    RequestRefused,
+)
+
+SECRET = "correct horse battery staple"
+
+
+class Inner(BaseModel):
+    kind: Literal["a", "b"]
+    text: str
+
+
+class Other(BaseModel):
+    kind: Literal["c"]
+
+
+class Body(BaseModel):
+    number: int = 0
+    parts: list[Inner | Other] = []
+
+
+def validation(document: Any) -> ValidationError:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Body).validate_python(document)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"number": SECRET}, "number"),
+        ({"parts": SECRET}, "parts"),
+        ({"parts": [{"kind": "a", "text": [SECRET]}]}, "parts[0].text"),
+        ({"parts": [{"kind": SECRET}]}, "parts[0].kind"),
+    ],
+)
+def test_the_field_is_named_and_its_value_is_not_quoted(document: dict[str, Any], field: str) -> None:
+    error = serving_errors.from_validation(validation(document))
+    assert isinstance(error, InvalidField)
+    assert error.param == field
+    assert SECRET not in error.message
+
+
+def test_a_message_that_quotes_the_value_is_cut() -> None:
+    text = f"1 validation error\n {validation({'number': SECRET})}"
+    assert SECRET in text
+    error = serving_errors.from_response(SimpleNamespace(message=text, param=None, code=400), dead=False)
+    assert SECRET not in error.message
+    assert "\n" not in error.message
+
+
+def response(message: str, code: int = 400, param: str | None = None, *, dead: bool = False) -> Any:
+    return serving_errors.from_response(SimpleNamespace(message=message, param=param, code=code), dead=dead)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "kind", "param"),
+    [
+        ("n must be 1 when using greedy sampling, got 2.", 400, RequestRefused, "n"),
+        ("Grammar error: Invalid type: foo", 400, RequestRefused, "structured_outputs"),
+        ("This model's maximum context length is 8 tokens. You sent 9", 400, ContextExceeded, "prompt"),
+        ("Response with id 'x' not found.", 404, NothingStored, None),
+        (f"'NoneType' has no attribute {SECRET}", 500, GenerationFailed, None),
+        ("Invalid JSON: EOF while parsing", 400, RequestRefused, "max_tokens"),
+    ],
+)
+def test_what_vllm_answers(message: str, code: int, kind: type[Exception], param: str | None) -> None:
+    error = response(message, code)
+    assert isinstance(error, kind)
+    assert error.param == param
+    assert SECRET not in error.message
+
+
+def test_vllms_own_parameter_and_value_are_taken_off() -> None:
+    error = response(f"out of range (parameter=logit_bias, value=['{SECRET}'])", param="logit_bias")
+    assert error.param == "logit_bias"
+    assert error.message == "The request is refused: out of range."
+
+
+def test_of_a_dead_engine_everything_says_so() -> None:
+    assert isinstance(response("anything", dead=True), EngineFailed)
+    assert isinstance(serving_errors.from_frame("data: {", dead=True), EngineFailed)
+
+
+def test_an_error_in_a_stream() -> None:
+    frame = f"data: {json.dumps({'error': {'message': SECRET, 'code': 500, 'param': None}})}\n\n"
+    error = serving_errors.from_frame(frame, dead=False)
+    assert isinstance(error, GenerationFailed)
+    assert SECRET not in error.message
+    assert isinstance(serving_errors.from_frame("data: nonsense", dead=False), GenerationFailed)
+
+
+def test_an_error_of_ours_that_vllm_wraps_comes_out_again() -> None:
+    wrapped = RuntimeError("wrapped")
+    wrapped.__cause__ = EngineFailed("its process ended")
+    assert isinstance(serving_errors.from_exception(wrapped), EngineFailed)
+    assert serving_errors.from_exception(ValueError("a")) is None
+    assert isinstance(serving_errors.from_exception(NotImplementedError("json_object")), RequestRefused)

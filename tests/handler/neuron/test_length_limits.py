@@ -1,0 +1,53 @@
+"""How long prompts and sequences may get, by plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
+from handler.neuron.plan import EnginePlan
+
+
+def limits(override: dict[str, Any], line: str = "nxdi-0.16", **arguments: Any) -> LengthLimits:
+    additional = {"override_neuron_config": override, **arguments.pop("additional", {})}
+    return length_limits(EnginePlan(line, {"max_model_len": 1024, "additional_config": additional, **arguments}))
+
+
+@pytest.mark.parametrize(
+    ("override", "prompt", "sequence"),
+    [
+        ({}, None, 1024),
+        ({"max_context_length": 512}, 512, 1024),
+        ({"context_encoding_buckets": [128, 256], "max_context_length": 512}, 256, 1024),
+        ({"token_generation_buckets": [256, 768]}, None, 768),
+        ({"context_encoding_buckets": [128], "token_generation_buckets": [256], "enable_bucketing": False}, None, 1024),
+        ({"seq_len": 2048}, None, 1024),
+        ({"text_neuron_config": {"context_encoding_buckets": [256]}}, 256, 1024),
+        ({"speculation_length": 5}, None, 1019),
+        ({"context_encoding_buckets": "many", "token_generation_buckets": [True, 0, "x"]}, None, 1024),
+    ],
+)
+def test_the_shortest_of_what_a_graph_takes(override: dict[str, Any], prompt: int | None, sequence: int) -> None:
+    assert limits(override) == LengthLimits(prompt, sequence)
+
+
+def test_speculation_wants_room_at_the_end() -> None:
+    speculation = {"method": "eagle", "num_speculative_tokens": 6}
+    assert limits({}, speculative_config=speculation) == LengthLimits(None, 1018)
+    assert limits({"token_generation_buckets": [512]}, speculative_config=speculation) == LengthLimits(None, 506)
+
+
+def test_max_prompt_length_counts_without_a_context_length() -> None:
+    assert limits({}, additional={"max_prompt_length": 300}).prompt == 300
+
+
+def test_the_fork_has_its_override_elsewhere() -> None:
+    arguments = {"max_model_len": 1024, "override_neuron_config": {"context_encoding_buckets": [256]}}
+    assert length_limits(EnginePlan("fork-0.9.1", arguments)) == LengthLimits(256, 1024)
+
+
+@pytest.mark.parametrize("line", ["cpu", "native-0.24", "optimum"])
+def test_other_lines_have_vllm_s_own_limit(line: str) -> None:
+    assert limits({"context_encoding_buckets": [1]}, line) == UNLIMITED

@@ -1,0 +1,240 @@
+"""What is checked of a body before vLLM's serving classes see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from parsing_engine import ParsingEngine
+from scripted_tokenizer import VOCAB_SIZE
+
+from handler.engine.routes import Route
+from handler.errors import ClientError, InvalidField, MissingField, ModelNotFound, UnsupportedField
+from handler.neuron.sampling_limits import HONOURED, SamplingLimits
+from handler.schemas import full
+
+HELLO = [{"role": "user", "content": "Hello"}]
+CHAT = {"messages": HELLO}
+TOOLS = [{"type": "function", "function": {"name": "f"}}]
+DEVICE = SamplingLimits(on_device=True, global_topk=64, honoured=HONOURED)
+STATIC = SamplingLimits(on_device=True, global_topk=64, honoured=frozenset())
+
+
+def parsed(document: dict[str, Any], route: Route = Route.CHAT, **engine: Any) -> dict[str, Any]:
+    """What vLLM is asked."""
+    made: Any = ParsingEngine(**engine)
+    full.parse(route, document, made, {})
+    return dict(made.serving.asked[-1][1])
+
+
+def refused(document: dict[str, Any], route: Route = Route.CHAT, **engine: Any) -> ClientError:
+    made: Any = ParsingEngine(**engine)
+    with pytest.raises(ClientError) as caught:
+        full.parse(route, document, made, {})
+    assert made.serving.asked == []
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"logprobs": True}, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 2}, "logprobs"),
+        ({"prompt_logprobs": 0}, "prompt_logprobs"),
+        ({"logit_bias": {"1": 2}}, "logit_bias"),
+        ({"allowed_token_ids": [1]}, "allowed_token_ids"),
+        ({"bad_words": ["a"]}, "bad_words"),
+        ({"structured_outputs": {"choice": ["a"]}}, "structured_outputs"),
+        ({"guided_choice": ["a"]}, "structured_outputs"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"use_beam_search": True, "n": 2}, "use_beam_search"),
+        ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"function": {"name": "f"}}}, "tool_choice"),
+        ({"n": 2, "seed": 1}, "seed"),
+        ({"n": 2, "repetition_penalty": 1.1}, "repetition_penalty"),
+        ({"n": 2, "frequency_penalty": 1}, "frequency_penalty"),
+        ({"n": 2, "min_p": 0.1}, "min_p"),
+        ({"n": 2, "min_tokens": 2}, "min_tokens"),
+        ({"n": 2, "top_k": 65}, "top_k"),
+    ],
+)
+def test_what_the_device_would_ignore_is_refused_on_this_path_too(fields: dict[str, Any], param: str) -> None:
+    error = refused({**CHAT, **fields}, limits=DEVICE)
+    assert error.param == param
+    parsed({**CHAT, **fields})  # sampled on the CPU, all of it counts
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"top_logprobs": 2, "include": ["message.output_text.logprobs"]}, "top_logprobs"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {}}}}, "text.format"),
+        ({"seed": 1}, "seed"),
+        ({"repetition_penalty": 1.5}, "repetition_penalty"),
+        ({"top_k": 65}, "top_k"),
+        ({"tools": [{"type": "function", "name": "f"}], "tool_choice": "required"}, "tool_choice"),
+    ],
+)
+def test_the_same_holds_for_a_response(fields: dict[str, Any], param: str) -> None:
+    assert refused({"input": "a", **fields}, Route.RESPONSES, limits=DEVICE).param == param
+    parsed({"input": "a", **fields}, Route.RESPONSES)
+
+
+def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None:
+    none = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=False)
+    assert refused({**CHAT, "prompt_logprobs": 1}, limits=none).param == "prompt_logprobs"
+    assert refused({"prompt": "a", "echo": True, "logprobs": 0}, Route.COMPLETIONS, limits=none).param == "logprobs"
+    parsed({"prompt": "a", "echo": True}, Route.COMPLETIONS, limits=none)
+    parsed({**CHAT, "logprobs": True}, limits=none)
+
+
+def test_what_the_device_honours_passes() -> None:
+    parsed({**CHAT, "n": 2, "temperature": 0.5, "top_p": 0.9, "top_k": 64, "logprobs": False}, limits=DEVICE)
+    parsed({**CHAT, "tools": TOOLS, "tool_choice": "auto", "response_format": {"type": "text"}}, limits=DEVICE)
+
+
+def test_a_sampler_that_is_fixed_has_one_choice_only() -> None:
+    assert refused({**CHAT, "n": 2}, limits=STATIC).param == "n"
+    assert refused({"input": "a", "temperature": 0.5}, Route.RESPONSES, limits=STATIC).param == "temperature"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "kind"),
+    [
+        ({"n": 5}, "n", InvalidField),
+        ({"n": 0}, "n", InvalidField),
+        ({"temperature": "1"}, "temperature", InvalidField),
+        ({"max_tokens": 0}, "max_tokens", InvalidField),
+        ({"max_tokens": 10**7}, "max_tokens", InvalidField),
+        ({"max_completion_tokens": 10**7}, "max_completion_tokens", InvalidField),
+        ({"stop": ["a", ""]}, "stop", InvalidField),
+        ({"stop_token_ids": [VOCAB_SIZE]}, "stop_token_ids", InvalidField),
+        ({"priority": 2**70}, "priority", InvalidField),
+        ({"vllm_xargs": {"a": 2**64}}, "vllm_xargs.a", InvalidField),
+        ({"priority": 1}, "priority", UnsupportedField),
+        ({"structured_outputs": []}, "structured_outputs", InvalidField),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", InvalidField),
+        ({"guided_choice": ["a"], "structured_outputs": {"regex": "a"}}, "guided_choice", InvalidField),
+        ({"functions": [{}]}, "functions", UnsupportedField),
+        ({"best_of": 2}, "best_of", UnsupportedField),
+        ({"request_id": "a\n"}, "request_id", InvalidField),
+        ({"request_id": "a" * 129}, "request_id", InvalidField),
+        ({"chat_template_kwargs": {"tokenize": True}}, "chat_template_kwargs.tokenize", InvalidField),
+        ({"model": "other"}, "model", ModelNotFound),
+        ({"max_tokenz": 3}, "max_tokenz", ClientError),
+        ({"stream_options": {"include_usage": True}}, "stream_options", InvalidField),
+    ],
+)
+def test_what_is_wrong_on_either_path_is_named(fields: dict[str, Any], param: str, kind: type[ClientError]) -> None:
+    error = refused({**CHAT, "cache_salt": "a", **fields})
+    assert error.param == param
+    assert isinstance(error, kind)
+
+
+@pytest.mark.parametrize(
+    ("route", "document", "param"),
+    [
+        (Route.CHAT, {}, "messages"),
+        (Route.COMPLETIONS, {"prompt": []}, "prompt"),
+        (Route.RESPONSES, {"input": None}, "input"),
+        (Route.EMBEDDINGS, {}, "input"),
+        (Route.DETOKENIZE, {"tokens": []}, "tokens"),
+    ],
+)
+def test_what_a_request_is_about_must_be_there(route: Route, document: dict[str, Any], param: str) -> None:
+    error = refused(document, route)
+    assert isinstance(error, MissingField)
+    assert error.param == param
+
+
+@pytest.mark.parametrize(
+    ("route", "document"),
+    [
+        (Route.COMPLETIONS, {"prompt": [[1], [VOCAB_SIZE]]}),
+        (Route.COMPLETIONS, {"prompt": [-1], "echo": True}),
+        (Route.EMBEDDINGS, {"input": [VOCAB_SIZE]}),
+        (Route.DETOKENIZE, {"tokens": [1, -1]}),
+    ],
+)
+def test_a_token_id_past_the_vocabulary_never_reaches_the_engine(route: Route, document: dict[str, Any]) -> None:
+    assert "outside" in refused(document, route).message
+
+
+def test_the_prompt_alone_may_be_echoed() -> None:
+    body = {"prompt": "a", "echo": True, "max_tokens": 0}
+    assert parsed(body, Route.COMPLETIONS)["max_tokens"] == 0
+    assert refused({**body, "echo": False}, Route.COMPLETIONS).param == "max_tokens"
+
+
+def test_the_older_names_of_structured_output_are_understood() -> None:
+    asked = parsed({**CHAT, "guided_json": {"type": "object"}, "guided_whitespace_pattern": " "})
+    assert asked["structured_outputs"] == {"json": {"type": "object"}, "whitespace_pattern": " "}
+    assert "guided_json" not in asked
+
+
+def test_a_response_has_functions_for_tools_and_no_more_tokens_than_it_may() -> None:
+    parsed({"input": "a", "tools": [{"type": "function", "name": "f"}]}, Route.RESPONSES)
+    for tool in ("web_search", "mcp", "code_interpreter"):
+        assert refused({"input": "a", "tools": [{"type": tool}]}, Route.RESPONSES).param == "tools[0]"
+    assert refused({"input": "a", "max_output_tokens": 10**7}, Route.RESPONSES).param == "max_output_tokens"
+
+
+LONG = "(a|b)" * 1000
+MANY = {"type": "object", "properties": {f"k{number}": {"type": "string"} for number in range(5000)}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"structured_outputs": {"regex": LONG}}, "structured_outputs"),
+        ({"structured_outputs": {"grammar": LONG}}, "structured_outputs"),
+        ({"structured_outputs": {"choice": ["a"] * 20_000}}, "structured_outputs"),
+        ({"guided_regex": LONG}, "structured_outputs"),
+        ({"structured_outputs": {"json": {"type": "string", "pattern": LONG}}}, "structured_outputs"),
+        ({"structured_outputs": {"json": {"patternProperties": {LONG: {}}}}}, "structured_outputs"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": MANY}}}, "response_format"),
+        ({"tools": [{"function": {"name": "f", "parameters": MANY}}], "tool_choice": "required"}, "tools[0]"),
+    ],
+)
+def test_a_grammar_that_would_stop_everything_while_it_is_read_is_refused(fields: dict[str, Any], param: str) -> None:
+    assert refused({**CHAT, **fields}).param == param
+
+
+def test_tools_that_the_model_may_call_are_no_grammar() -> None:
+    parsed({**CHAT, "tools": [{"function": {"name": "f", "parameters": MANY}}]})
+
+
+def part(url: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.org/x.png",
+        "HTTPS://a.org/x.png",
+        "file:///etc/passwd",
+        "ftp://a.org/x",
+        "//a.org/x",
+        " http://a.org/x",
+        "",
+    ],
+)
+def test_media_come_from_nowhere_unless_allowed(url: str) -> None:
+    error = refused(part(url), multimodal=True)
+    assert error.param == "messages[0].content[0].image_url"
+
+
+def test_media_come_from_allowed_hosts_and_inline() -> None:
+    domains = ("a.org",)
+    parsed(part("https://a.org/x.png"), multimodal=True, domains=domains)
+    parsed(part("data:image/png;base64,AAAA"), multimodal=True)
+    for url in ("https://b.org/x.png", "https://a.org.b.org/", "https://a.org@b.org/", "https://[a.org", "file:///x"):
+        assert refused(part(url), multimodal=True, domains=domains).param
+    response = {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "https://b.org/x"}]}]}
+    assert refused(response, Route.RESPONSES, multimodal=True, domains=domains).param == "input[0].content[0].image_url"
+
+
+def test_a_model_for_text_takes_no_media() -> None:
+    assert isinstance(refused(part("data:image/png;base64,AAAA")), UnsupportedField)
