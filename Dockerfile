@@ -6,6 +6,7 @@ ARG BASE_IMAGE=public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:0.16.0-neuro
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE}
 
+# What is served: the models of a multi-model endpoint are LoRA adapters.
 LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
       com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true

@@ -29,8 +29,8 @@ class Service:
     engine: Engine | None = None
     artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
     custom_code: CustomCode | None = None
-    monitor: NeuronMonitor | None = None
     sessions: Sessions | None = None
+    monitor: NeuronMonitor | None = None
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
