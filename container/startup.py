@@ -57,6 +57,7 @@ def start(service: Service) -> None:
         plan = with_given_artifacts(service, companions.rewritten(with_model(plan, model)))
 
         def engine_of(plan: EnginePlan) -> Engine:
+            os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host may not send it elsewhere
             os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")

@@ -131,6 +131,8 @@ class Engine:
         try:
             llm = loop.run(build())
             domains = vllm_api.allowed_media_domains(llm)
+            lengths = length_limits(plan)
+            vllm_api.hold_lengths(llm, lengths.prompt, lengths.sequence)
             serving = None
             if serving_api is not None:
                 starting = serving_api.Serving.start(llm, engine_args, front, config.max_output_tokens)
@@ -139,7 +141,7 @@ class Engine:
             loop.stop()
             raise
         names, limits = engine_args.served_model_name, sampling_limits(plan)
-        engine = cls(llm, loop, names, config.stall, limits, config.max_output_tokens, length_limits(plan), front)
+        engine = cls(llm, loop, names, config.stall, limits, config.max_output_tokens, lengths, front)
         if serving is not None:
             engine.serving, engine.traits = serving, serving.traits
         engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains

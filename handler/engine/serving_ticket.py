@@ -45,15 +45,16 @@ class ServingTicket:
         """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
         if self.ended:
             return
-        model, adapters = self._prepared.model, self._engine.adapters
-        if model and adapters is not None and model not in self._engine.base_names:
+        adapters = self._engine.adapters
+        if adapters is not None:
+            name = self._prepared.model or self._engine.base_names[0]
             try:
-                self._adapter = adapters.begin(model)
+                self._adapter = adapters.begin(name)
             except EndpointError as error:
                 self._tell(error)
                 return
             if self._adapter is not None:
-                self._serving.use_adapter(model, self._adapter.request)
+                self._serving.use_adapter(self._prepared, name, self._adapter.request)
         loop = self._engine.loop.loop
         if seconds is not None and late is not None:
             self._timer = loop.call_later(seconds, self.fail, late)

@@ -134,6 +134,30 @@ def takes_adapters(engine: AsyncLLM) -> bool:
     return engine.vllm_config.lora_config is not None
 
 
+def hold_lengths(engine: AsyncLLM, prompt: int | None, sequence: int | None) -> None:
+    """Makes vLLM's own checks, which its serving classes share, know what the compiled graphs can take.
+
+    This process's copy of the configuration only: the core has its own. Call before the serving classes are made.
+
+    :param prompt: the longest prompt in tokens; None where it is the context.
+    :param sequence: prompt and answer together.
+    """
+    if sequence is not None:
+        engine.model_config.max_model_len = min(sequence, max_model_len(engine))
+    if prompt is None:
+        return
+    process = engine.input_processor.process_inputs
+
+    def checked(*arguments: Any, **named: Any) -> Any:
+        request = process(*arguments, **named)
+        tokens = len(request.prompt_token_ids or ())
+        if tokens > prompt:
+            raise ValueError(f"The prompt has {tokens} tokens, over the context length of {prompt} that was compiled.")
+        return request
+
+    engine.input_processor.process_inputs = checked
+
+
 def vocab_size(engine: AsyncLLM) -> int:
     return int(engine.model_config.get_vocab_size())
 

@@ -169,11 +169,14 @@ class Serving:
         raw = SimpleNamespace(headers=Headers(kept), state=SimpleNamespace())
         return Prepared(route, request, raw, bool(getattr(request, "stream", False)), getattr(request, "model", None))
 
-    def use_adapter(self, name: str, request: Any) -> None:
+    def use_adapter(self, prepared: Prepared, name: str, request: Any) -> None:
         """A request for the model `name` is about to be answered with this adapter. On the loop.
 
+        :param name: the model's own name too, where the bare model's requests bring an adapter of zeros.
         :param request: vLLM's LoRARequest; its own name need not be the one that clients know.
         """
+        if hasattr(prepared.request, "model"):
+            prepared.request.model = name
         models = self._state.openai_serving_models
         old = models.lora_requests.get(name)
         if old is not None:

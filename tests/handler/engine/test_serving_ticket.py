@@ -51,7 +51,7 @@ class Serving:
         self.closed = 0
         self.adapters: list[tuple[str, object]] = []
 
-    def use_adapter(self, name: str, request: object) -> None:
+    def use_adapter(self, prepared: object, name: str, request: object) -> None:
         self.adapters.append((name, request))
 
     async def reply(self, prepared: object) -> Any:
