@@ -9,7 +9,6 @@ from typing import Any
 
 from container import attributes
 from container.answer import ADAPTER_HEADER
-from handler.errors import InvalidField
 from handler.schemas.reply import encode
 from handler.sessions.errors import HEADER as SESSION_HEADER
 
@@ -25,6 +24,7 @@ IDS: Mapping[str, str] = {
     ADAPTER_HEADER: "adapter",
 }
 LONGEST = 256
+LONGEST_HEADER = 1024
 
 
 def began(worker: object, request: Any) -> None:
@@ -52,10 +52,7 @@ def line(environ: Mapping[str, Any], status: str, sent: int, began: float) -> di
         value = environ.get(f"HTTP_{header.upper().replace('-', '_')}")
         if value:
             found[key] = value[:LONGEST]
-    try:
-        pairs = attributes.parse(environ.get(f"HTTP_{attributes.HEADER.upper().replace('-', '_')}"))
-    except InvalidField:
-        pairs = {}
+    pairs = attributes.parse(environ.get(f"HTTP_{attributes.HEADER.upper().replace('-', '_')}", "")[:LONGEST_HEADER])
     if pairs:
         found["custom_attributes"] = dict(pairs)
     return found

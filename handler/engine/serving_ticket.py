@@ -52,7 +52,8 @@ class ServingTicket:
             except EndpointError as error:
                 self._tell(error)
                 return
-            self._serving.use_adapter(model, self._adapter.request)
+            if self._adapter is not None:
+                self._serving.use_adapter(model, self._adapter.request)
         loop = self._engine.loop.loop
         if seconds is not None and late is not None:
             self._timer = loop.call_later(seconds, self.fail, late)

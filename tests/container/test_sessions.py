@@ -57,7 +57,9 @@ def test_the_first_question_may_begin_it(client: FlaskClient, stream: bool) -> N
 
 def test_a_question_that_is_refused_begins_none(client: FlaskClient) -> None:
     for _ in range(3):
-        reply = client.post("/invocations", json={"prompt": "a", "n": 0}, headers={SESSION: "NEW_SESSION"})
+        reply = client.post(
+            "/invocations", json={"prompt": "a", "temperature": "hot"}, headers={SESSION: "NEW_SESSION"}
+        )
         assert reply.status_code == 400
         assert NEW not in reply.headers
     assert len(client.application.config["service"].sessions) == 0

@@ -97,7 +97,7 @@ def test_messages_that_wait_are_answered_in_their_order(server: Server, client: 
         (b"\xff\xfe", "invalid_body"),
         ("{", "invalid_body"),
         ("[]", "invalid_body"),
-        ('{"prompt": "a", "n": 0}', "invalid_value"),
+        ('{"prompt": "a", "temperature": "hot"}', "invalid_value"),
         ('{"prompt": "<fail>"}', "generation_failed"),
         ('{"prompt": "<refuse>", "stream": true}', "invalid_value"),
     ],
