@@ -58,6 +58,18 @@ def test_longer_ones_are_refused_before_anything_is_sent(served: ServeProcess, t
     assert ask(served, tokens, stream=stream)[0] == 400
 
 
+def test_what_vllms_serving_classes_serve_has_the_same_limits(served: ServeProcess) -> None:
+    """Several prompts are one of the things that go their way."""
+    body = {"prompt": [[5] * PROMPT, [5] * 3], "max_tokens": 2, "ignore_eos": True}
+    assert served.client.post("/v1/completions", json=body).status_code == 200
+    body["prompt"] = [[5] * 3, [5] * (PROMPT + 1)]
+    reply = served.client.post("/v1/completions", json=body)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
+    body = {"prompt": [[5] * 200, [5] * 3], "max_tokens": SEQUENCE - 199, "ignore_eos": True}
+    assert served.client.post("/v1/completions", json=body).status_code == 400
+    assert served.ping()[0] == 200, served.log[-2000:]
+
+
 def test_prompt_and_answer_may_fill_the_largest_bucket_less_what_is_speculated(served: ServeProcess) -> None:
     status, body = ask(served, 200, max_tokens=SEQUENCE - 200)
     assert status == 200
