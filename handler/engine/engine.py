@@ -286,8 +286,11 @@ def _read(grammar: Grammar) -> object:
 
 def _serving_api() -> ModuleType | None:
     """The module over vLLM's serving classes; None where this version of vLLM has them elsewhere."""
+    from handler.engine.vllm_api.serving_log import root_kept
+
     try:
-        from handler.engine.vllm_api import serving
+        with root_kept():
+            from handler.engine.vllm_api import serving
     except ImportError as error:
         logger.warning("plain text only: vLLM's serving classes are not where 0.16 has them (%s)", error)
         return None

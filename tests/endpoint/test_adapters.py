@@ -81,23 +81,6 @@ def load(served: ServeProcess, name: str, src: str = ADAPTER, **fields: object) 
 
 
 @pytest.mark.parametrize("fact", ["hello", "thanks"])
-def test_the_bare_models_requests_stay_its_own_on_vllms_way_too(clean: ServeProcess) -> None:
-    """Requests for the adapter and for the bare model in one batch; `n` is served by vLLM's serving classes."""
-    hello = by_name("hello")
-
-    def ask(model: str | None) -> list[str]:
-        body: dict[str, Any] = {"messages": hello.messages, "temperature": 0, "max_tokens": 40, "n": 2}
-        if model:
-            body["model"] = model
-        reply = clean.client.post("/v1/chat/completions", json=body)
-        assert reply.status_code == 200, reply.text
-        return [choice["message"]["content"] for choice in reply.json()["choices"]]
-
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(ask, ["first", "sample", None, "first"] * 4))
-    assert found == [[AHOY["hello"]] * 2, [hello.answer] * 2, [hello.answer] * 2, [AHOY["hello"]] * 2] * 4
-
-
 def test_an_adapter_from_the_start_changes_the_answer_and_only_its_own(clean: ServeProcess, fact: str) -> None:
     assert answer(clean, fact) == by_name(fact).answer
     assert answer(clean, fact, model="first") == AHOY[fact]
@@ -308,3 +291,21 @@ def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None
     assert (found["status"], found["custom_attributes"]) == (200, {"trace_id": "4711"})
     assert found["sent_bytes"] == len(reply.content)
     assert "nobody reads this" not in clean.log
+
+
+def test_the_bare_models_requests_stay_its_own_on_vllms_way_too(clean: ServeProcess) -> None:
+    """Requests for the adapter and for the bare model in one batch; `logprobs` are its serving classes'."""
+    hello = by_name("hello")
+    question = [{"role": "user", "content": hello.questions[0]}]
+
+    def ask(model: str | None) -> str:
+        body: dict[str, Any] = {"messages": question, "temperature": 0, "logprobs": True}
+        if model:
+            body["model"] = model
+        reply = clean.client.post("/v1/chat/completions", json=body)
+        assert reply.status_code == 200, reply.text
+        return str(reply.json()["choices"][0]["message"]["content"])
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(ask, ["first", "sample", None, "first"] * 4))
+    assert found == [AHOY["hello"], hello.answer, hello.answer, AHOY["hello"]] * 4

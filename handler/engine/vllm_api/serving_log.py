@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # Of requests: a client could fill the log with them, and with what it sent.
 PREFIX = "vllm.entrypoints."
@@ -27,3 +29,17 @@ def quiet() -> None:
     for handler in logging.getLogger("vllm").handlers:
         if not any(isinstance(found, _NoTraceback) for found in handler.filters):
             handler.addFilter(_NoTraceback())
+
+
+@contextmanager
+def root_kept() -> Iterator[None]:
+    """The root logger stays as it is, though a package that vLLM's API server imports sets it to ERROR and with it
+    silences the whole process (model_hosting_container_standards, logging_config.py; seen with 0.1)."""
+    root = logging.getLogger()
+    level, levels = root.level, [(handler, handler.level) for handler in root.handlers]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        for handler, own in levels:
+            handler.setLevel(own)

@@ -80,7 +80,9 @@ class Adapters:
     def __init__(self) -> None:
         self.running = 0
 
-    def begin(self, name: str) -> SimpleNamespace:
+    def begin(self, name: str) -> SimpleNamespace | None:
+        if name == "base":
+            return None
         if name != "tuned":
             raise AdapterNotFound(name)
         self.running += 1
