@@ -37,7 +37,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help serve s3 gateway test test-neuron plans lint bench bench-restore bench-fleet lock clean
+.PHONY: help serve s3 gateway test test-neuron plans docs notebooks lint bench bench-restore bench-fleet lock clean
 
 help:
 	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
@@ -47,6 +47,8 @@ help:
 	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
 	echo "make lint                                            ruff and mypy"
 	echo "make plans                                           the recipes' plans, for tests/recipes"
+	echo "make docs                                            docs/configuration.md, from the code"
+	echo "make notebooks                                       run the notebooks again, and keep what they show"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
 	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
 
@@ -95,6 +97,13 @@ test-neuron:
 # The plan of each recipe, as tests/recipes compares it.
 plans: $(READY)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
+
+# What a test compares with the code.
+docs: $(READY)
+	@$(BIN)/python -m handler.config.reference
+
+notebooks: $(READY)
+	@$(BIN)/python -m notebooks
 
 lint: $(READY)
 	@$(BIN)/ruff check .
