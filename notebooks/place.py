@@ -10,10 +10,11 @@ import tempfile
 from pathlib import Path
 
 
-def use(image: str | None, bucket: str, instance: str) -> Path:
+def use(image: str | None, bucket: str, instance: str, eager_here: bool = False) -> Path:
     """Sets BUCKET, INSTANCE, WHERE, TO and WORK for the cells in bash; makes the bucket on this machine.
 
     :param image: the container's image in ECR, or None: the SageMaker that `neuron-endpoint local up` started here.
+    :param eager_here: on this machine, endpoints do without torch.compile: they start sooner, and are slower.
     :return: WORK, an empty directory, which goes with the kernel.
     :raises click.ClickException: image is None, and none was started.
     """
@@ -29,7 +30,7 @@ def use(image: str | None, bucket: str, instance: str) -> Path:
         os.environ["TO"] = f"--image {image} --instance {instance}"
         return work
     os.environ["WHERE"] = "--local"
-    os.environ["TO"] = "--local --poll 0.5"
+    os.environ["TO"] = "--local --poll 0.5" + (" --set SM_VLLM_ENFORCE_EAGER=true" if eager_here else "")
     import boto3
 
     from model_packaging.local import use_local
