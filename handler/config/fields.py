@@ -109,7 +109,7 @@ class FieldKind:
             if value == UNDECIDED.get(self.name):
                 return None
         converted = KINDS[self.kind](value)
-        bounds = self._bounds()
+        bounds = self.bounds()
         if bounds and isinstance(converted, (int, float)) and not bounds[0] <= converted <= bounds[1]:
             raise BadValue(f"{shown(value)} is out of range", "Give another")
         if self.name == "safe_port_range":
@@ -119,11 +119,11 @@ class FieldKind:
             raise BadValue(f"{shown(value)} is none of its values", "Give another")
         return converted
 
-    def _bounds(self) -> tuple[float, float] | None:
+    def bounds(self) -> tuple[float, float] | None:
         return BOUNDS.get(self.name, INT_BOUNDS if self.kind == "int" else None)
 
     def _expected(self) -> str:
-        bounds, choices = self._bounds(), CHOICES.get(self.name)
+        bounds, choices = self.bounds(), CHOICES.get(self.name)
         if choices:
             return f"Give {', '.join(choices[:-1])} or {choices[-1]}"
         if bounds:

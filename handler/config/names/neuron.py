@@ -81,12 +81,15 @@ def _to(field: str) -> Callable[[str, str], list[Assignment]]:
     return lambda name, value: [assign(field, value, name)]
 
 
+FIELDS: Mapping[str, str] = {
+    "NEURON_COMPILED_ARTIFACTS": "compiled_artifacts",
+    "NEURON_CONTEXT_LENGTH_BUCKETS": "context_encoding_buckets",
+    "NEURON_TOKEN_GEN_BUCKETS": "token_generation_buckets",
+    "NEURON_QUANT_DTYPE": "quantization",
+    "NEURON_LOGICAL_NC_CONFIG": "logical_nc_config",
+}
 TRANSLATED: Mapping[str, Callable[[str, str], list[Assignment]]] = {
-    "NEURON_COMPILED_ARTIFACTS": _to("compiled_artifacts"),
-    "NEURON_CONTEXT_LENGTH_BUCKETS": _to("context_encoding_buckets"),
-    "NEURON_TOKEN_GEN_BUCKETS": _to("token_generation_buckets"),
-    "NEURON_QUANT_DTYPE": _to("quantization"),
-    "NEURON_LOGICAL_NC_CONFIG": _to("logical_nc_config"),
+    **{name: _to(field) for name, field in FIELDS.items()},
     "NEURON_ON_DEVICE_SAMPLING_DISABLED": _switch("on_device_sampling", False),
     "DISABLE_NEURON_CUSTOM_SCHEDULER": _switch("enable_chunked_prefill", True),
     "VLLM_NEURON_FRAMEWORK": _framework,

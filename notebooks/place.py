@@ -1,0 +1,40 @@
+"""Where a notebook's cells run: this machine, or AWS. Sets what the shell cells read, and where boto3 looks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+
+def use(image: str | None, bucket: str, instance: str, eager_here: bool = False) -> Path:
+    """Sets BUCKET, INSTANCE, WHERE, TO and WORK for the cells in bash; makes the bucket on this machine.
+
+    :param image: the container's image in ECR, or None: the SageMaker that `neuron-endpoint local up` started here.
+    :param eager_here: on this machine, endpoints do without torch.compile: they start sooner, and are slower.
+    :return: WORK, an empty directory, which goes with the kernel.
+    :raises click.ClickException: image is None, and none was started.
+    """
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    work = Path(tempfile.mkdtemp(prefix="notebook-"))
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
+    os.environ.update(BUCKET=bucket, INSTANCE=instance, WORK=str(work), COLUMNS="110", TERM="dumb")
+    # The kernel asks for colours and moving bars; an output that is kept has no use for them.
+    for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):
+        os.environ.pop(name, None)
+    if image is not None:
+        os.environ["WHERE"] = ""
+        os.environ["TO"] = f"--image {image} --instance {instance}"
+        return work
+    os.environ["WHERE"] = "--local"
+    os.environ["TO"] = "--local --poll 0.5" + (" --set SM_VLLM_ENFORCE_EAGER=true" if eager_here else "")
+    import boto3
+
+    from model_packaging.local import use_local
+
+    use_local()
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    return work

@@ -1,0 +1,60 @@
+"""The notebooks, run top to bottom as their reader runs them: real engines behind a SageMaker on this machine.
+
+What is checked in was seen: a new run shows the same, but for times and pictures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from notebooks import local
+from notebooks.execution import executed, notebooks
+
+# What differs from run to run: times, rates, and how often a wait looked.
+WAITS = re.compile(r"^\[ *\d+ s\] endpoint .*(Creating|Updating|Deleting)\b.*\n", re.MULTILINE)
+TIMES = re.compile(r"\[ *\d+ s\]|\b\d+(\.\d+)? (ms|s|minutes)\b|\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?|\b[\d.]+ tokens/s")
+TABLE = re.compile(r"[━┃┏┓┗┛┡┩┳┻╇─│├┤┼└┘┴ ]+")
+NAMES = [path.stem for path in notebooks()]
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """One SageMaker for all of them."""
+    with local.up(tmp_path_factory.mktemp("notebooks")) as environ:
+        yield environ
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=NAMES)
+def test_a_new_run_shows_the_same(path: Path, environ: dict[str, str]) -> None:
+    kept = nbformat.read(path, as_version=4)
+    again = executed(path, environ)
+    for cell, new in zip(kept.cells, again.cells, strict=True):
+        assert shown(new) == shown(cell), cell.source
+
+
+@pytest.mark.parametrize("path", notebooks(), ids=NAMES)
+def test_two_variables_lead_to_aws(path: Path) -> None:
+    """The first cells say so, and no other cell names this machine."""
+    words, place, *rest = nbformat.read(path, as_version=4).cells
+    assert "two variables" in words.source
+    assert re.findall(r"^([A-Z]+) = .*# AWS: ", place.source, re.MULTILINE) == ["IMAGE", "BUCKET"]
+    assert not [cell.source for cell in rest if re.search(r"--local|127\.0\.0\.1|localhost", cell.source)]
+
+
+def shown(cell: Any) -> list[str]:
+    """A cell's outputs as text, without what differs."""
+    return [_text(output) for output in cell.get("outputs", ())]
+
+
+def _text(output: Any) -> str:
+    if output.output_type == "stream":
+        text = TIMES.sub("TIME", WAITS.sub("", output.text))
+        return f"{output.name}: {TABLE.sub(' ', text)}"
+    assert output.output_type in {"execute_result", "display_data"}, output
+    return ", ".join(sorted(output.data))
