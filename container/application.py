@@ -6,6 +6,7 @@ from flask import Flask
 
 from container import errors
 from container.limits import max_body
+from container.observer import observe
 from container.routes import adapters, bidirectional, health, inference, metrics, models, multi_model, transform
 from container.service import Service
 
@@ -17,4 +18,5 @@ def create_app(service: Service) -> Flask:
     errors.register(app, max_body(service.config))
     for routes in (health, inference, metrics, models, transform, adapters, multi_model, bidirectional):
         app.register_blueprint(routes.blueprint(service))
+    observe(app, service.observer)
     return app
