@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from handler.config.endpoint import EndpointConfig
     from handler.json_value import Json
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("container.serve")  # also where this is the main module
 EXIT_SETTING = 2
 # Quiet unless asked: what vLLM says at INFO drowns the stages. And nobody's endpoint phones home.
 DEFAULTS = {
