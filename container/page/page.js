@@ -96,12 +96,13 @@ function say(role, text) {
 
 // The documents of a stream of server-sent events, however its bytes were cut.
 async function* documents(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const events = (rest + value).split("\n\n");
+    const events = (rest + decoder.decode(value, { stream: true })).split("\n\n");
     rest = events.pop();
     for (const event of events) {
       const data = event.replace(/^data: /, "");
@@ -136,7 +137,9 @@ async function ask(text) {
       }
     }
   } catch (error) {
-    if (error.name !== "AbortError") say("error", String(error.message ?? error));
+    // A stream that fails is closed without its end; a browser may drop the last event, which says why.
+    const broken = error instanceof TypeError ? "The reply was broken off. The container's log says why." : null;
+    if (error.name !== "AbortError") say("error", broken ?? String(error.message ?? error));
   }
   if (running !== mine) return; // a new chat was begun meanwhile
   if (answer) messages.push({ role: "assistant", content: answer });
