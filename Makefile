@@ -67,6 +67,7 @@ setup: $(READY)
 serve: $(READY)
 	@mkdir -p $(BASE_DIR)/model
 	export SAGEMAKER_BIND_TO_PORT=$(PORT) SAGEMAKER_BASE_DIR=$(BASE_DIR)
+	export ENDPOINT_PAGE=$${ENDPOINT_PAGE:-true}
 	export SM_VLLM_MAX_MODEL_LEN=$${SM_VLLM_MAX_MODEL_LEN:-1024} SM_VLLM_ENFORCE_EAGER=$${SM_VLLM_ENFORCE_EAGER:-true}
 	if [ -d '$(MODEL)' ]; then
 		find $(BASE_DIR)/model -mindepth 1 -delete

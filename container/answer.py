@@ -12,6 +12,7 @@ from container import attributes
 from container.body import read_json
 from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
 from container.lines_response import KINDS, LinesResponse
+from container.record import record_of
 from container.service import Service
 from container.sessions import enter, manage
 from container.token_response import TokenResponse
@@ -45,8 +46,10 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         parse = for_model(parse, model or request.headers.get(ADAPTER_HEADER))
         body = read_json(request, max_body(config), service.deadlines, also=KINDS)
         asked = request.headers.get(TIMEOUT_HEADER)
+        record = record_of(request.environ)
         if request.mimetype in KINDS:
             until = deadline(config, asked, began, stream=False)
+            service.observer.started(record, body)
             return LinesResponse(engine, parse, lines_of(body), service.admission, until)
         document = decode(body)
         session = request.headers.get(SESSION_HEADER)
@@ -56,6 +59,8 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
             return managed
         call = parse(document, engine)
         until = deadline(config, asked, began, stream=call.stream)
+        record.called(call)
+        service.observer.started(record, body)
         response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))
         return response

@@ -6,7 +6,8 @@ from flask import Flask
 
 from container import errors
 from container.limits import max_body
-from container.routes import adapters, bidirectional, health, inference, metrics, models, multi_model, transform
+from container.observer import observe
+from container.routes import adapters, bidirectional, health, inference, metrics, models, multi_model, page, transform
 from container.service import Service
 
 
@@ -15,6 +16,7 @@ def create_app(service: Service) -> Flask:
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
     errors.register(app, max_body(service.config))
-    for routes in (health, inference, metrics, models, transform, adapters, multi_model, bidirectional):
+    for routes in (health, inference, metrics, models, transform, adapters, multi_model, bidirectional, page):
         app.register_blueprint(routes.blueprint(service))
+    observe(app, service.observer)
     return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 HEADER = "X-Amzn-SageMaker-Custom-Attributes"
+ENVIRON = "HTTP_X_AMZN_SAGEMAKER_CUSTOM_ATTRIBUTES"
 
 
 def parse(header: str | None) -> dict[str, str]:

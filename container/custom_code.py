@@ -15,6 +15,7 @@ from flask import Request, Response
 
 from container.body import read_body
 from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
+from container.record import record_of
 from container.service import Service
 from handler.custom_code import requirements
 from handler.custom_code.exchange import CodeRequest, CustomCode, Outcome
@@ -70,6 +71,7 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
     try:
         body = read_body(request, max_body(config), service.deadlines)
         late = partial(deadline, config, request.headers.get(TIMEOUT_HEADER), began)
+        service.observer.started(record_of(request.environ), body)
         late(stream=False)  # a header that asks for a time that is none is refused before the code runs
         UNTIL.set(lambda stream: ((until := late(stream=stream)).left(), until.error()))
         accept = request.headers.get("Accept", "")

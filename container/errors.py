@@ -10,6 +10,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, RequestEntityTooLarge
 
 from container.connection import GunicornConnection
+from container.record import record_of
 from handler.errors import (
     BodyTooLarge,
     EndpointError,
@@ -56,20 +57,21 @@ def register(app: Flask, max_body: int) -> None:
     """Every error that a view can raise ends as an error object."""
 
     def known(error: EndpointError) -> Response:
+        record_of(request.environ).failed(error)
         return error_response(error)
 
     def http(error: HTTPException) -> Response:
         if isinstance(error, NotFound):
-            return error_response(RouteNotFound(request.method, request.path))
+            return known(RouteNotFound(request.method, request.path))
         if isinstance(error, MethodNotAllowed):
             allowed = tuple(sorted(set(error.valid_methods or ()) - {"HEAD", "OPTIONS"}))
-            return error_response(WrongMethod(request.method, request.path, allowed))
+            return known(WrongMethod(request.method, request.path, allowed))
         if isinstance(error, RequestEntityTooLarge):
-            return error_response(BodyTooLarge(max_body))
-        return error_response(InvalidBody(error.description or error.name))
+            return known(BodyTooLarge(max_body))
+        return known(InvalidBody(error.description or error.name))
 
     def unknown(error: Exception) -> Response:
-        return error_response(unexpected(error))
+        return known(unexpected(error))
 
     app.register_error_handler(EndpointError, known)
     app.register_error_handler(HTTPException, http)

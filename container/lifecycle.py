@@ -47,9 +47,10 @@ class Lifecycle:
     :param became_ready: is told once.
     :param failed: is told the reason, once.
     :ivar served: it has been ready.
+    :ivar stages: the finished stages of the start, in order, each with its seconds.
     """
 
-    __slots__ = ("_became_ready", "_failed", "_lock", "_prefix", "_stage_ended", "_status", "began", "served")
+    __slots__ = ("_became_ready", "_failed", "_lock", "_prefix", "_stage_ended", "_status", "began", "served", "stages")
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Lifecycle:
         self._lock = threading.Lock()
         self.began = time.monotonic()
         self.served = False
+        self.stages: tuple[tuple[str, float], ...] = ()
         self._prefix = ""
         self._status = Status(State.STARTING, "bind port", self.began)
 
@@ -77,6 +79,7 @@ class Lifecycle:
                 return
             before, now = self._status, time.monotonic()
             self._status = Status(State.STARTING, f"{self._prefix}{name}", now)
+            self.stages += ((before.stage, now - before.since),)
         self._stage_ended(before.stage, now - before.since)
 
     def label(self, prefix: str) -> None:
@@ -93,6 +96,7 @@ class Lifecycle:
                 return
             before, now = self._status, time.monotonic()
             self._status = Status(State.READY, "ready", now)
+            self.stages += ((before.stage, now - before.since),)
             self.served = True
         self._stage_ended(before.stage, now - before.since)
         self._became_ready()

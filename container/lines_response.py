@@ -12,6 +12,7 @@ from container.admission import Admission
 from container.connection import GunicornConnection
 from container.errors import error_response, unexpected
 from container.limits import Deadline
+from container.record import record_of
 from container.writer import SocketWriter
 from handler.batch import Batch
 from handler.engine.engine import Engine
@@ -40,6 +41,7 @@ class LinesResponse(Response):
         try:
             replies = self._run(connection)
         except EndpointError as error:
+            record_of(environ).failed(error)
             return error_response(error)(environ, start_response)
         except Exception as error:  # Flask's handlers are behind us here
             return error_response(unexpected(error))(environ, start_response)
@@ -47,6 +49,7 @@ class LinesResponse(Response):
             self._admission.leave()
         if replies is None:
             assert connection is not None, "only a watched client leaves"
+            record_of(environ).left = "the client closed the connection"
             connection.finished("200 OK", [], 0, whole=False)
             return ()
         self.set_data(b"\n".join(replies) + b"\n")

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from handler.config.endpoint import EndpointConfig
+    from handler.json_value import Json
 
+logger = logging.getLogger("container.serve")  # also where this is the main module
 EXIT_SETTING = 2
 # Quiet unless asked: what vLLM says at INFO drowns the stages. And nobody's endpoint phones home.
 DEFAULTS = {
@@ -31,6 +33,7 @@ def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
+    from container import event_log
     from container.lifecycle import Lifecycle
     from container.server import Server
     from container.service import Service
@@ -45,7 +48,8 @@ def main() -> None:
             print(f"serve: {one.message}", file=sys.stderr, flush=True)
         sys.exit(EXIT_SETTING)
     prepare(os.environ, config)
-    timeline = Timeline(process_start())
+    event_log.use(config)
+    timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
 
     def make_service() -> Service:
         return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed))
@@ -77,35 +81,40 @@ def process_start() -> float:
 
 
 class Timeline:
-    """Prints one line a stage, with its time and the time since the process began.
+    """Prints one line a stage, with its time and the time since the process began; or logs each as an event.
 
     :param began: seconds since boot.
     """
 
-    def __init__(self, began: float) -> None:
+    def __init__(self, began: float, *, as_json: bool = False) -> None:
         self.began = began
         self.port = 0
+        self._as_json = as_json
 
-    def _line(self, text: str) -> None:
-        print(f"[{time.clock_gettime(time.CLOCK_BOOTTIME) - self.began:6.1f} s] {text}", flush=True)
+    def _line(self, text: str, event: str, **fields: Json) -> None:
+        since = time.clock_gettime(time.CLOCK_BOOTTIME) - self.began
+        if self._as_json:
+            extra = {"event": event, "fields": {**fields, "since_start_seconds": round(since, 2)}}
+            logger.log(logging.ERROR if event == "failed" else logging.INFO, "%s", text, extra=extra)
+        else:
+            print(f"[{since:6.1f} s] {text}", flush=True)
 
     def bound(self, port: int) -> None:
         self.port = port
-        self._line(f"listening on port {port}; GET /ping tells the stage")
+        self._line(f"listening on port {port}; GET /ping tells the stage", "listening", port=port)
 
     def stage_ended(self, stage: str, seconds: float) -> None:
-        self._line(f"{stage}: {seconds:.1f} s")
+        self._line(f"{stage}: {seconds:.1f} s", "stage", stage=stage, seconds=round(seconds, 3))
 
     def failed(self, reason: str) -> None:
-        self._line(f"failed: {reason}")
+        self._line(f"failed: {reason}", "failed", reason=reason)
 
     def ready(self) -> None:
-        self._line("ready. Try:")
-        print(
+        curl = (
             f"curl -s http://127.0.0.1:{self.port}/invocations -H 'Content-Type: application/json' "
-            """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}], "temperature": 0}'""",
-            flush=True,
+            """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}], "temperature": 0}'"""
         )
+        self._line(f"ready. Try:\n{curl}", "ready", port=self.port)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
-from container import request_log
 from container.application import create_app
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
@@ -62,8 +61,6 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108  gunicorn's heartbeat
             "control_socket_disable": True,
         }
-        if self.config.log_requests:
-            settings |= {"pre_request": request_log.began, "post_request": request_log.ended}
         for name, value in settings.items():
             if name in self.cfg.settings:
                 self.cfg.set(name, value)

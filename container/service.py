@@ -10,6 +10,7 @@ from container.artifact_figures import ArtifactFigures
 from container.deadlines import ReadDeadlines
 from container.lifecycle import Lifecycle
 from container.neuron_monitor import NeuronMonitor
+from container.observer import Observer
 from handler.config.endpoint import EndpointConfig
 from handler.custom_code.errors import NoEngine
 from handler.custom_code.exchange import CustomCode
@@ -26,6 +27,7 @@ class Service:
     lifecycle: Lifecycle
     admission: Admission
     deadlines: ReadDeadlines
+    observer: Observer
     engine: Engine | None = None
     artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
     custom_code: CustomCode | None = None
@@ -34,7 +36,9 @@ class Service:
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
-        service = cls(config, lifecycle or Lifecycle(), Admission(config.max_concurrent), ReadDeadlines())
+        admission = Admission(config.max_concurrent)
+        observer = Observer(config, lambda: admission.count)
+        service = cls(config, lifecycle or Lifecycle(), admission, ReadDeadlines(), observer)
         if config.enable_sessions:
             service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
         return service

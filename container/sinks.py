@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
@@ -52,18 +53,31 @@ class Answer:
 
 
 class _Stream:
-    """What both kinds of stream share: a reply's bytes, its opening in front of the first of them."""
+    """What both kinds of stream share: a reply's bytes, its opening in front of the first of them.
 
-    __slots__ = ("_opened", "reply")
+    :ivar tokens: made so far.
+    :ivar first_token, last_token: monotonic seconds; the last one's is set at the end.
+    """
+
+    __slots__ = ("_opened", "finish", "first_token", "last_token", "reply", "tokens")
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
         self._opened = False
+        self.tokens = 0
+        self.first_token: float | None = None
+        self.last_token: float | None = None
+        self.finish: str | None = None
 
     def event(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
+        self.tokens += len(token_ids)
         event = self.reply.event(text, token_ids, finish_reason, stop_reason)
+        if self.first_token is None or finish_reason is not None:
+            self.last_token = time.monotonic()
+            self.first_token = self.first_token or self.last_token
+            self.finish = finish_reason
         if not self._opened and (event or finish_reason is not None):
             self._opened = True
             event = self.reply.opening() + event
@@ -76,7 +90,7 @@ class DirectStream(_Stream):
     :ivar whole: the reply ended as it should and the client took all of it.
     """
 
-    __slots__ = ("done", "error", "ticket", "whole", "writer")
+    __slots__ = ("done", "error", "gone", "ticket", "whole", "writer")
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
@@ -84,12 +98,14 @@ class DirectStream(_Stream):
         self.ticket: Running | None = None
         self.error: EndpointError | None = None
         self.whole = False
+        self.gone: str | None = None
         self.done = threading.Event()
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
         if self._opened and finish_reason is None:
+            self.tokens += len(token_ids)
             self.writer.write(self.reply.event(text, token_ids, None, None))
             return
         event = self.event(text, token_ids, finish_reason, stop_reason)
@@ -108,6 +124,7 @@ class DirectStream(_Stream):
 
     def left(self, reason: str) -> None:
         self.whole = False
+        self.gone = reason
         if self.ticket is not None:
             self.ticket.cancel()
 
@@ -115,17 +132,17 @@ class DirectStream(_Stream):
 class CollectedStream(Answer):
     """A stream's events as one body: what is sent with its length, and with an error's own status if it fails."""
 
-    __slots__ = ("_events", "_stream")
+    __slots__ = ("_events", "stream")
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
-        self._stream = _Stream(reply)
+        self.stream = _Stream(reply)
         self._events: list[bytes] = []
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
-        self._events.append(self._stream.event(text, token_ids, finish_reason, stop_reason))
+        self._events.append(self.stream.event(text, token_ids, finish_reason, stop_reason))
         if finish_reason is not None:
             self._events.append(self.reply.closing())
             self.release()

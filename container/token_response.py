@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from flask import Response
@@ -11,11 +12,12 @@ from container.admission import Admission
 from container.connection import GunicornConnection
 from container.errors import error_response, unexpected
 from container.limits import Deadline
+from container.record import RequestRecord, record_of
 from container.sinks import Answer, CollectedStream, DirectStream, QueuedStream
 from container.writer import SocketWriter
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
-from handler.schemas.reply import AnyCall, Running
+from handler.schemas.reply import AnyCall, Call, Running
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -90,6 +92,7 @@ class TokenResponse(Response):
         self._begin(writer, ticket)
         stream.done.wait()
         connection.take_back()
+        streamed(record_of(environ), self._call, stream, stream.error, stream.gone)
         if stream.error is not None and not writer.started:
             return _refuse(stream.error, environ, start_response)
         connection.finished(OK, headers, writer.sent, whole=stream.whole)
@@ -107,6 +110,7 @@ class TokenResponse(Response):
             answer.release = writer.abandon
             self._begin(writer, ticket)
         answer.done.wait()
+        answered(record_of(environ), self._call, answer)
         if connection is not None:
             connection.take_back()
             if answer.gone:
@@ -141,10 +145,12 @@ class TokenResponse(Response):
         if isinstance(first, EndpointError):
             return _refuse(first, environ, start_response)
         start_response(OK, [*self.headers.items()])
-        return IteratedStream(first, stream, self._engine, ticket, self._admission)
+        ended = partial(streamed, record_of(environ), self._call, stream)
+        return IteratedStream(first, stream, self._engine, ticket, self._admission, ended)
 
 
 def _refuse(error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    record_of(environ).failed(error)
     return error_response(error)(environ, start_response)
 
 
@@ -152,18 +158,27 @@ class IteratedStream:
     """The WSGI body over a `QueuedStream`; closing it early frees the engine's slot."""
 
     def __init__(
-        self, first: bytes | None, stream: QueuedStream, engine: Engine, ticket: Running, admission: Admission
+        self,
+        first: bytes | None,
+        stream: QueuedStream,
+        engine: Engine,
+        ticket: Running,
+        admission: Admission,
+        ended: Callable[[EndpointError | None, str | None], None],
     ) -> None:
         self._first = first
         self._stream = stream
         self._engine = engine
         self._ticket = ticket
         self._admission: Admission | None = admission
+        self._ended = ended
+        self._error: EndpointError | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         event: bytes | EndpointError | None = self._first
         while event is not None:
             if isinstance(event, EndpointError):
+                self._error = event
                 yield self._stream.reply.broken(event)
                 return
             yield event
@@ -174,3 +189,35 @@ class IteratedStream:
             self._admission.leave()
             self._admission = None
             self._engine.loop.call(self._ticket.cancel)
+            left = None if self._error or self._stream.finish else "the reply was closed before its end"
+            self._ended(self._error, left)
+
+
+def streamed(
+    record: RequestRecord,
+    call: AnyCall,
+    stream: DirectStream | QueuedStream,
+    error: EndpointError | None,
+    left: str | None,
+) -> None:
+    """Notes down what became of a stream."""
+    record.first_token, record.last_token = stream.first_token, stream.last_token
+    if isinstance(call, Call):
+        record.output_tokens = stream.tokens
+    record.end, record.left = stream.finish, left
+    if error is not None:
+        record.failed(error)
+
+
+def answered(record: RequestRecord, call: AnyCall, answer: Answer) -> None:
+    """Notes down what became of a whole reply."""
+    if answer.error is not None:
+        record.failed(answer.error)
+    elif isinstance(answer, CollectedStream):
+        record.end = answer.stream.finish
+        record.output_tokens = answer.stream.tokens if isinstance(call, Call) else None
+    elif answer.output is not None:
+        record.end = answer.output[2]
+        record.output_tokens = len(answer.output[1]) if isinstance(call, Call) else None
+    if answer.gone:
+        record.left = "the client closed the connection"

@@ -80,6 +80,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def run(self) -> None:
         monitor = self.service.monitor = watched_devices(self.service.config.neuron_monitor)
+        if self.service.observer.emf is not None:
+            self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
         threading.Thread(target=watch, args=(self.service, self.end), name="watch", daemon=True).start()
         try:

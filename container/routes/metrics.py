@@ -26,6 +26,17 @@ class ServiceCollector:
         )
         unfinished = service.engine.unfinished() if service.engine is not None else 0
         yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
+        waiting = max(0, unfinished - service.engine.slots) if service.engine is not None else 0
+        yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", waiting)
+        stages = GaugeMetricFamily(
+            "endpoint_start_stage_seconds", "Seconds that each finished stage of the start took.", labels=["stage"]
+        )
+        spent: dict[str, float] = {}
+        for stage, seconds in service.lifecycle.stages:
+            spent[stage] = spent.get(stage, 0.0) + seconds
+        for stage, seconds in spent.items():
+            stages.add_metric([stage], seconds)
+        yield stages
         ready = service.lifecycle.status.state is State.READY
         yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
         if service.config.artifact_store:
@@ -41,6 +52,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        return Response(generate_latest(ours) + generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
+        own = generate_latest(ours) + generate_latest(service.observer.registry)
+        return Response(own + generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
 
     return routes

@@ -58,7 +58,15 @@ class EndpointConfig:
     stall: float = field(default=6.0, metadata=doc("silence of the engine after which /ping says 500"))
     engine_restarts: int = field(default=3, metadata=doc("failed engines replaced within an hour"))
     neuron_monitor: bool = field(default=True, metadata=doc("run neuron-monitor, where it is installed, for /metrics"))
-    log_requests: bool = field(default=False, metadata=doc("log each request, without its prompt"))
+    log_format: str | None = field(
+        default=None, metadata=doc("json or text; default: text in a terminal and with SAGEMAKER_BASE_DIR, else json")
+    )
+    log_requests: bool | None = field(
+        default=None, metadata=doc("log each request, without its prompt; default: where the log is JSON")
+    )
+    log_prompts: bool = field(default=False, metadata=doc("requests are logged with their bodies, up to 16 KiB"))
+    emf: bool = field(default=False, metadata=doc("write CloudWatch metrics into the log (Embedded Metric Format)"))
+    page: bool = field(default=False, metadata=doc("a page for people at /: state, settings, charts and a chat"))
     inputs_schema: str = field(default="lmi", metadata=doc("whose `inputs` bodies are: lmi or tgi"))
     output_formatter: str | None = field(
         default=None, metadata=doc("LMI's: json, jsonlines or sse; default: the request decides")

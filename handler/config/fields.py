@@ -47,6 +47,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("vllm", "none"),
     "inputs_schema": ("lmi", "tgi"),
     "output_formatter": ("json", "jsonlines", "sse"),
+    "log_format": ("json", "text"),
     "on_miss": ("compile", "fail", "wait"),
     "batch_strategy": ("SingleRecord", "MultiRecord"),
     "chat_template_content_format": ("auto", "string", "openai"),

@@ -50,6 +50,7 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         limits: dict[str, Any] = {"max_concurrent": PLACES, "max_body": MAX_BODY}
         if "--deadlines" in sys.argv:
             limits |= {"deadline": REPLY_SECONDS, "stream_deadline": STREAM_SECONDS}
+        limits["page"] = "--page" in sys.argv
         self.service = Service.of(EndpointConfig(model="scripted", **limits))
         return self.service
 

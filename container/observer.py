@@ -1,0 +1,121 @@
+"""Hears of each request: when it is taken, and when its reply's last byte is out. Log, /metrics and EMF are told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flask import Flask, request
+from prometheus_client import CollectorRegistry
+from werkzeug.wsgi import ClosingIterator
+
+from container.emf import EmbeddedMetrics
+from container.event_log import event, logs_requests
+from container.record import KEY, RequestRecord, record_of
+from container.request_figures import RequestFigures, end_of
+from handler.config.endpoint import EndpointConfig
+from handler.json_value import Json
+
+logger = logging.getLogger(__name__)
+LONGEST_BODY = 16 * 1024
+# Asked for every few seconds by others than clients.
+QUIET = frozenset(("/ping", "/metrics", "/page/state"))
+
+
+class Observer:
+    """One for each serving process. Thread-safe; nothing of it runs on the engine's loop.
+
+    :ivar registry: our own figures of requests.
+    """
+
+    def __init__(self, config: EndpointConfig, in_flight: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        self._figures = RequestFigures(self.registry)
+        self._logs = logs_requests(config)
+        self._prompts = config.log_prompts
+        self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
+
+    def started(self, record: RequestRecord, body: bytes) -> None:
+        """A request was taken. Its body is logged only where the settings ask for that."""
+        record.named()
+        if not self._logs:
+            return
+        fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
+        if self._prompts:
+            fields["body"] = body[:LONGEST_BODY].decode("utf-8", "replace")
+        event(logger, "request_start", f"{record.request_id} {record.route}", fields)
+
+    def ended(self, record: RequestRecord) -> None:
+        seconds = time.monotonic() - record.began
+        self._figures.observe(record, seconds)
+        if self.emf is not None and record.method == "POST":
+            self.emf.observe(record, seconds)
+        if not self._logs or record.route in QUIET:
+            return
+        end, first = end_of(record), record.first_token_seconds
+        fields: dict[str, Json] = {
+            **_ids(record),
+            "status": record.status,
+            "stream": record.stream,
+            "prompt_tokens": record.prompt_tokens,
+            "output_tokens": record.output_tokens,
+            "first_token_seconds": None if first is None else round(first, 4),
+            "between_tokens_seconds": None if record.between_tokens is None else round(record.between_tokens, 5),
+            "seconds": round(seconds, 4),
+            "end": end,
+            "error_code": record.error,
+            "left": record.left,
+        }
+        tokens = "" if record.output_tokens is None else f", {record.output_tokens} tokens"
+        name = record.request_id or "(no id)"
+        event(logger, "request_end", f"{name} {record.route} {record.status} {end}, {seconds:.3f} s{tokens}", fields)
+
+
+class Observed:
+    """The WSGI application, with a record for each request that is told of when the server closes the reply."""
+
+    def __init__(self, application: Callable[..., Iterable[bytes]], observer: Observer) -> None:
+        self._application = application
+        self._observer = observer
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        record = environ[KEY] = RequestRecord(environ)
+        gunicorn = getattr(start_response, "__self__", None)
+
+        def noted(status: str, headers: Any, exc_info: Any = None) -> Any:
+            record.status = int(status[:3])
+            return start_response(status, headers, exc_info)
+
+        def ended() -> None:
+            if gunicorn is not None:
+                record.status = int(getattr(gunicorn, "status_code", None) or record.status)
+            self._observer.ended(record)
+
+        # gunicorn's is handed on as it is: the connection is found by it.
+        body = self._application(environ, noted if gunicorn is None else start_response)
+        return ClosingIterator(body, ended)
+
+
+def observe(app: Flask, observer: Observer) -> None:
+    """Puts the observer around an application."""
+
+    def route() -> None:
+        rule = request.url_rule
+        record_of(request.environ).route = rule.rule if rule is not None else "(none)"
+
+    app.before_request(route)
+    app.wsgi_app = Observed(app.wsgi_app, observer)  # type: ignore[method-assign]
+
+
+def _ids(record: RequestRecord) -> dict[str, Json]:
+    return {
+        "request_id": record.request_id or None,
+        "trace_id": record.trace_id,
+        "inference_id": record.inference_id,
+        "method": record.method,
+        "route": record.route,
+        **record.headers,
+        "custom_attributes": {**record.attributes} or None,
+    }

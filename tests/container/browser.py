@@ -1,0 +1,125 @@
+"""A real Chromium, headless, driven over its DevTools protocol (chromedevtools.github.io/devtools-protocol)."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import shutil
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+from waiting import eventually
+from websockets.sync.client import connect
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--remote-debugging-port=0",
+    "--window-size=1200,900",
+)
+STARTED_WITHIN = 60.0
+
+
+def installed() -> str | None:
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+class Browser:
+    """One page in one browser.
+
+    :ivar trouble: what the page's console and the browser have complained about, failed requests aside.
+    :ivar requested: the addresses that the page asked for.
+    """
+
+    def __init__(self, program: str, directory: Path) -> None:
+        self.trouble: list[str] = []
+        self.requested: list[str] = []
+        self._numbers = itertools.count(1)
+        profile = directory / "profile"
+        arguments = [program, *ARGUMENTS, f"--user-data-dir={profile}", "about:blank"]
+        with (directory / "browser.log").open("wb") as log:
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
+        port_file = profile / "DevToolsActivePort"
+        try:
+            eventually(lambda: port_file.exists() and "\n" in port_file.read_text(), STARTED_WITHIN)
+            port = port_file.read_text().split("\n")[0]
+            pages = httpx.get(f"http://127.0.0.1:{port}/json/list", trust_env=False).json()
+            address = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+            self._stack = ExitStack()
+            self._socket = self._stack.enter_context(connect(address, max_size=None, proxy=None))
+        except BaseException:
+            self.process.kill()
+            raise
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: object) -> dict[str, Any]:
+        number = next(self._numbers)
+        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self._socket.recv(timeout=30))
+            if message.get("id") == number:
+                assert "error" not in message, message
+                result: dict[str, Any] = message["result"]
+                return result
+            self._heard(message)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        given = message.get("params", {})
+        match message.get("method"):
+            case "Runtime.exceptionThrown":
+                self.trouble.append(str(given["exceptionDetails"]))
+            case "Log.entryAdded" if given["entry"]["source"] != "network":
+                self.trouble.append(given["entry"]["text"])
+            case "Runtime.consoleAPICalled" if given["type"] in {"warning", "error"}:
+                self.trouble.append(str(given["args"]))
+            case "Network.requestWillBeSent":
+                self.requested.append(given["request"]["url"])
+
+    def open(self, url: str) -> None:
+        self.call("Page.navigate", url=url)
+        eventually(lambda: self.run("document.readyState") == "complete" and self.run("location.href") == url)
+
+    def run(self, script: str) -> Any:
+        """An expression's value, as JSON can hold it."""
+        reply = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
+
+    def text(self, selector: str) -> str:
+        return str(self.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? ''"))
+
+    def write(self, selector: str, text: str) -> None:
+        self.run(f"document.querySelector({json.dumps(selector)}).focus()")
+        self.call("Input.insertText", text=text)
+
+    def click(self, selector: str) -> None:
+        """With the mouse, where the element is."""
+        script = f"""(() => {{ const element = document.querySelector({json.dumps(selector)});
+            element.scrollIntoView({{block: "center"}}); const box = element.getBoundingClientRect();
+            return [box.x + box.width / 2, box.y + box.height / 2]; }})()"""
+        x, y = self.run(script)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+    def close(self) -> None:
+        try:
+            self.call("Browser.close")
+            self._stack.close()
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.wait(10)

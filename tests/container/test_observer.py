@@ -1,0 +1,254 @@
+"""What the log, /metrics and EMF tell of requests, by real requests through the routes to the scripted engine."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from prometheus_client.parser import text_string_to_metric_families
+from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+
+from container import event_log
+from container.application import create_app
+from container.emf import MOST, EmbeddedMetrics, document
+from container.record import RequestRecord
+from container.serve import Timeline
+from container.service import Service
+from handler.config.endpoint import EndpointConfig
+
+CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
+HEADERS = {
+    "X-Amzn-SageMaker-Custom-Attributes": "trace_id=abc-1;other=x",
+    "X-Amzn-SageMaker-Inference-Id": "inf-7",
+    "X-Amzn-SageMaker-Target-Variant": "blue",
+}
+
+
+def service_of(engine: ScriptedEngine, **settings: Any) -> Service:
+    service = Service.of(EndpointConfig(model="scripted", max_concurrent=PLACES, max_body=MAX_BODY, **settings))
+    service.engine = engine  # type: ignore[assignment]  # a stand-in
+    service.lifecycle.stage("warm up")
+    service.lifecycle.ready()
+    return service
+
+
+class Lines(logging.Handler):
+    """What a JSON log would hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(event_log.JsonFormatter())
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [line for line in map(json.loads, self.lines) if line["event"] == name]
+
+
+@pytest.fixture
+def log() -> Iterator[Lines]:
+    lines, root = Lines(), logging.getLogger()
+    level = root.level
+    root.addHandler(lines)
+    root.setLevel(logging.INFO)
+    yield lines
+    root.removeHandler(lines)
+    root.setLevel(level)
+
+
+@pytest.fixture
+def client(engine: ScriptedEngine) -> FlaskClient:
+    return create_app(service_of(engine, log_format="json")).test_client()
+
+
+def post(client: FlaskClient, path: str, body: dict[str, Any]) -> Any:
+    return client.post(path, json=body, headers=HEADERS, buffered=True)
+
+
+def figures(client: FlaskClient) -> dict[tuple[str, ...], float]:
+    text = client.get("/metrics").get_data(as_text=True)
+    return {
+        (sample.name, *(value for key, value in sorted(sample.labels.items()) if key != "le")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
+    }
+
+
+def test_a_whole_reply_is_two_events_without_its_prompt(client: FlaskClient, log: Lines) -> None:
+    reply = post(client, "/v1/chat/completions", CHAT)
+    (start,), (end,) = log.events("request_start"), log.events("request_end")
+    assert start["request_id"] == end["request_id"] == reply.json["id"]
+    for line in (start, end):
+        assert (line["trace_id"], line["inference_id"]) == ("abc-1", "inf-7")
+        assert line["custom_attributes"] == {"trace_id": "abc-1", "other": "x"}
+        assert line["target_variant"] == "blue"
+        assert line["route"] == "/v1/chat/completions"
+        assert line["prompt_tokens"] == reply.json["usage"]["prompt_tokens"]
+    assert (end["status"], end["end"], end["stream"]) == (200, "stop", False)
+    assert end["output_tokens"] == reply.json["usage"]["completion_tokens"]
+    assert end["seconds"] > 0
+    assert "secret" not in "".join(log.lines)
+
+
+def test_a_stream_tells_its_first_token_and_those_after_it(client: FlaskClient, log: Lines) -> None:
+    post(client, "/invocations", {**CHAT, "stream": True})
+    (end,) = log.events("request_end")
+    assert end["output_tokens"] == 4  # three pieces and the end
+    assert 0 <= end["first_token_seconds"] <= end["seconds"]
+    assert end["between_tokens_seconds"] >= 0
+    seen = figures(client)
+    assert seen["endpoint_requests_total", "/invocations", "200"] == 1
+    assert seen["endpoint_first_token_seconds_count", "/invocations"] == 1
+    assert seen["endpoint_between_tokens_seconds_count", "/invocations"] == 1
+    assert seen["endpoint_output_tokens_total", "/invocations"] == 4
+    assert seen["endpoint_start_stage_seconds", "warm up"] >= 0
+    assert seen["endpoint_request_ends_total", "stop", "/invocations"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "route", "status", "end"),
+    [
+        ("/invocations", {**CHAT, "temperature": "hot"}, "/invocations", 400, "InvalidField"),
+        ("/v1/completions", {"prompt": "a|<fail>"}, "/v1/completions", 500, "GenerationFailed"),
+        ("/v1/completions", {"prompt": "a|<length>"}, "/v1/completions", 200, "length"),
+        ("/v1/completions", {"prompt": "a|<fail>", "stream": True}, "/v1/completions", 200, "GenerationFailed"),
+        ("/secret/path", CHAT, "(none)", 404, "RouteNotFound"),
+    ],
+)
+def test_how_it_ended(
+    client: FlaskClient, log: Lines, path: str, body: dict[str, Any], route: str, status: int, end: str
+) -> None:
+    assert post(client, path, body).status_code == status
+    (line,) = log.events("request_end")
+    assert (line["route"], line["status"], line["end"]) == (route, status, end)
+    assert figures(client)["endpoint_requests_total", route, str(status)] == 1
+
+
+def test_a_reply_that_is_closed_early_says_so(client: FlaskClient, log: Lines, engine: ScriptedEngine) -> None:
+    reply = client.post("/v1/completions", json={"prompt": "a|<hold>", "stream": True})
+    next(iter(reply.response))
+    assert not log.events("request_end")
+    reply.close()
+    (line,) = log.events("request_end")
+    assert line["end"] == "client_left"
+
+
+def test_prompts_are_logged_where_that_is_asked_for(engine: ScriptedEngine, log: Lines) -> None:
+    client = create_app(service_of(engine, log_requests=True, log_prompts=True)).test_client()
+    post(client, "/invocations", CHAT)
+    (start,) = log.events("request_start")
+    assert json.loads(start["body"]) == CHAT
+
+
+def test_nothing_is_logged_of_requests_where_that_is_off(engine: ScriptedEngine, log: Lines) -> None:
+    client = create_app(service_of(engine, log_format="json", log_requests=False)).test_client()
+    post(client, "/invocations", CHAT)
+    assert not log.lines
+
+
+def test_an_id_from_a_client_stays_on_one_line_and_short(client: FlaskClient, log: Lines) -> None:
+    headers = {"X-Amzn-SageMaker-Custom-Attributes": 'trace_id="x","level":"error' + "y" * 900}
+    client.post("/invocations", json=CHAT, headers=headers, buffered=True)
+    (end,) = log.events("request_end")
+    assert end["level"] == "info"
+    assert len(end["trace_id"]) == 256
+
+
+@pytest.mark.parametrize(
+    ("asked", "environ", "terminal", "as_json"),
+    [
+        (None, {}, False, True),
+        (None, {}, True, False),
+        (None, {"SAGEMAKER_BASE_DIR": "build"}, False, False),
+        ("json", {"SAGEMAKER_BASE_DIR": "build"}, True, True),
+        ("text", {}, False, False),
+    ],
+)
+def test_the_format(asked: str | None, environ: dict[str, str], terminal: bool, as_json: bool) -> None:
+    assert event_log.json_wanted(EndpointConfig(log_format=asked), environ, terminal) == as_json
+
+
+def test_the_start_is_events_too(log: Lines) -> None:
+    timeline = Timeline(0.0, as_json=True)
+    timeline.bound(8080)
+    timeline.stage_ended("fetch model", 1.5)
+    timeline.ready()
+    timeline.failed("no memory")
+    (stage,) = log.events("stage")
+    assert (stage["stage"], stage["seconds"]) == ("fetch model", 1.5)
+    assert stage["message"] == "fetch model: 1.5 s"
+    assert [line["port"] for line in log.events("listening") + log.events("ready")] == [8080, 8080]
+    assert log.events("failed")[0]["level"] == "error"
+
+
+def test_a_traceback_is_within_its_line(log: Lines) -> None:
+    try:
+        raise ValueError("broken\nin two")
+    except ValueError:
+        logging.getLogger("x").exception("it failed")
+    (line,) = log.events("log")
+    assert "\n" not in log.lines[0]
+    assert "ValueError: broken\nin two" in line["traceback"]
+
+
+def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
+    service, written = service_of(engine, emf=True), []
+    emf = service.observer.emf = EmbeddedMetrics("sample", lambda: 3, written.append)
+    client = create_app(service).test_client()
+    post(client, "/invocations", {**CHAT, "stream": True})
+    post(client, "/invocations", {**CHAT, "temperature": "hot"})
+    client.get("/ping")
+    emf.flush()
+    (line,) = written
+    found = json.loads(line)
+    (about,) = found["_aws"]["CloudWatchMetrics"]
+    assert about["Namespace"] == "NeuronEndpoint"
+    assert about["Dimensions"] == [["Model"], []]
+    assert found["Model"] == "sample"
+    assert (found["Requests"], found["ClientErrors"], found["OutputTokens"]) == (2, 1, 4)
+    assert found["RequestsInFlight"] == 3
+    assert len(found["RequestTime"]) == 2
+    assert len(found["TimeToFirstToken"]) == 1
+    assert {metric["Name"] for metric in about["Metrics"]} == set(found) - {"_aws", "Model"}
+
+
+def test_emf_never_has_more_values_than_a_document_may() -> None:
+    written: list[str] = []
+    emf = EmbeddedMetrics("m", lambda: 0, written.append)
+    for _ in range(2 * MOST + 1):
+        emf.observe(RequestRecord({"REQUEST_METHOD": "POST"}), 0.1)
+    emf.flush()
+    assert [json.loads(line)["Requests"] for line in written] == [MOST, MOST, 1]
+
+
+def test_a_minute_without_requests_is_zeros() -> None:
+    found = json.loads(document([], "m", 0, 1700000000.0))
+    assert found["_aws"]["Timestamp"] == 1700000000000
+    assert found["Requests"] == 0
+    assert "RequestTime" not in found
+
+
+def test_other_software_that_quiets_the_root_logger_does_not_quiet_ours(
+    log: Lines, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As model_hosting_container_standards does when vLLM imports it."""
+    for name in event_log.OURS:  # put back as they were
+        for key in ("handlers", "propagate", "level"):
+            monkeypatch.setattr(logging.getLogger(name), key, getattr(logging.getLogger(name), key))
+    event_log.use(EndpointConfig(log_format="json"))
+    root = logging.getLogger()
+    root.setLevel(logging.ERROR)
+    for handler in root.handlers:
+        monkeypatch.setattr(handler, "level", logging.ERROR)
+    Timeline(0.0, as_json=True).stage_ended("import vLLM", 2.0)
+    logging.getLogger("handler.x").info("heard")
+    seen = [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()]
+    assert seen == ["import vLLM: 2.0 s", "heard"]
+    logging.getLogger("container").manager._clear_cache()  # type: ignore[attr-defined]
