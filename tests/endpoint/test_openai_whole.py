@@ -11,7 +11,7 @@ from serve_process import ServeProcess
 
 from sample_model.facts import by_name
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
 
 QUESTION = "What does /ping mean?"
 MESSAGES: Any = [{"role": "user", "content": QUESTION}]
