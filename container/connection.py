@@ -39,6 +39,11 @@ class GunicornConnection:
         """HTTP/1.1: the body is framed in chunks. HTTP/1.0 ends it by closing."""
         return bool(self._response.req.version > (1, 0))
 
+    @property
+    def status(self) -> int:
+        """The reply's status; 0 where none was sent."""
+        return int(getattr(self._response, "status_code", None) or 0)
+
     def head(self, status: str, headers: HeaderList) -> bytes:
         """Status line and headers as gunicorn would send them, without telling gunicorn yet."""
         scratch = type(self._response)(self._response.req, self._response.sock, self._response.cfg)

@@ -17,7 +17,6 @@ from handler.json_value import Json
 
 TEXT = "%(levelname)s %(name)s: %(message)s"
 LONGEST = 32 * 1024
-OURS = ("container", "handler")
 
 
 class JsonFormatter(logging.Formatter):
@@ -59,18 +58,7 @@ def logs_requests(config: EndpointConfig) -> bool:
 
 
 def use(config: EndpointConfig) -> None:
-    """Sets what the process's log looks like, before anything but the settings has been read.
-
-    Our loggers have a handler and a level of their own: vLLM imports AWS's model_hosting_container_standards where that
-    is installed, which sets the root logger and its handlers to SAGEMAKER_CONTAINER_LOG_LEVEL, by default ERROR.
-    """
+    """Sets what the process's log looks like, before anything but the settings has been read."""
     formatter = JsonFormatter() if json_wanted(config) else logging.Formatter(TEXT)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(formatter)
-    ours = logging.StreamHandler(sys.stderr)
-    ours.setFormatter(formatter)
-    for name in OURS:
-        logger = logging.getLogger(name)
-        logger.handlers = [ours]
-        logger.propagate = False
-        logger.setLevel(logging.INFO)

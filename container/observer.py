@@ -11,6 +11,7 @@ from flask import Flask, request
 from prometheus_client import CollectorRegistry
 from werkzeug.wsgi import ClosingIterator
 
+from container.connection import GunicornConnection
 from container.emf import EmbeddedMetrics
 from container.event_log import event, logs_requests
 from container.record import KEY, RequestRecord, record_of
@@ -82,7 +83,7 @@ class Observed:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         record = environ[KEY] = RequestRecord(environ)
-        gunicorn = getattr(start_response, "__self__", None)
+        gunicorn = GunicornConnection.of(environ, start_response)
 
         def noted(status: str, headers: Any, exc_info: Any = None) -> Any:
             record.status = int(status[:3])
@@ -90,7 +91,7 @@ class Observed:
 
         def ended() -> None:
             if gunicorn is not None:
-                record.status = int(getattr(gunicorn, "status_code", None) or record.status)
+                record.status = gunicorn.status
             self._observer.ended(record)
 
         # gunicorn's is handed on as it is: the connection is found by it.

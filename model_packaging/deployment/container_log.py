@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class ContainerLog:
         for event in self._events():
             if event["eventId"] not in self._seen:
                 self._seen.add(event["eventId"])
-                lines.append(Line(event["timestamp"], event["logStreamName"], event["message"].rstrip()))
+                lines.append(Line(event["timestamp"], event["logStreamName"], as_text(event["message"].rstrip())))
         if lines:
             # Some seconds are read again each time, for what arrives late.
             self._start = max(self._start, max(line.time for line in lines) - LATE)
@@ -78,6 +79,20 @@ class ContainerLog:
             if not page.get("nextToken"):
                 return
             token = {"nextToken": page["nextToken"]}
+
+
+def as_text(line: str) -> str:
+    """A line of the container's JSON log (docs/observability.md) as the text log has it; any other line as it is."""
+    if not line.startswith('{"time"'):
+        return line
+    try:
+        event = json.loads(line)
+        message = str(event["message"])
+        if "since_start_seconds" in event:
+            return f"[{float(event['since_start_seconds']):6.1f} s] {message.partition(chr(10))[0]}"
+        return f"{str(event['level']).upper()} {event['logger']}: {message}"
+    except (ValueError, KeyError, TypeError):
+        return line
 
 
 def stage_of(lines: list[Line]) -> str:

@@ -233,22 +233,3 @@ def test_a_minute_without_requests_is_zeros() -> None:
     assert found["_aws"]["Timestamp"] == 1700000000000
     assert found["Requests"] == 0
     assert "RequestTime" not in found
-
-
-def test_other_software_that_quiets_the_root_logger_does_not_quiet_ours(
-    log: Lines, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As model_hosting_container_standards does when vLLM imports it."""
-    for name in event_log.OURS:  # put back as they were
-        for key in ("handlers", "propagate", "level"):
-            monkeypatch.setattr(logging.getLogger(name), key, getattr(logging.getLogger(name), key))
-    event_log.use(EndpointConfig(log_format="json"))
-    root = logging.getLogger()
-    root.setLevel(logging.ERROR)
-    for handler in root.handlers:
-        monkeypatch.setattr(handler, "level", logging.ERROR)
-    Timeline(0.0, as_json=True).stage_ended("import vLLM", 2.0)
-    logging.getLogger("handler.x").info("heard")
-    seen = [json.loads(line)["message"] for line in capfd.readouterr().err.splitlines()]
-    assert seen == ["import vLLM: 2.0 s", "heard"]
-    logging.getLogger("container").manager._clear_cache()  # type: ignore[attr-defined]

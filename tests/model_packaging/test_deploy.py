@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from fake_aws import FakeAws, Switchboard
 
+from container.event_log import JsonFormatter
 from handler.errors import SettingError
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
@@ -207,13 +209,31 @@ def test_what_somebody_else_made_is_not_touched(fake: FakeAws, aws: Aws) -> None
     assert all(not line.startswith("endpoint ") for line in Removal(aws, "chat").owned().endpoints)
 
 
-def test_a_failure_is_explained_by_the_containers_own_words(fake: FakeAws, aws: Aws) -> None:
+TEXT_LOG = (
+    "[   0.4 s] listening on port 8080; GET /ping tells the stage",
+    "INFO something",
+    "[  61.0 s] failed: The model needs 40 GiB of each core and 16 are there. Raise tensor_parallel_size.",
+)
+
+
+def json_log() -> list[str]:
+    """The same by the container's own formatter."""
+    written: list[str] = []
+    logger = logging.Logger("container.serve")
+    handler = logging.Handler()
+    handler.emit = lambda record: written.append(JsonFormatter().format(record))  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    for line in TEXT_LOG:
+        since, bracket, text = line.removeprefix("[").partition(" s] ")
+        fields = {"since_start_seconds": float(since)} if bracket else {}
+        logger.info("%s", text or line, extra={"event": "stage", "fields": fields})
+    return written
+
+
+@pytest.mark.parametrize("log", [list(TEXT_LOG), json_log()], ids=["text", "json"])
+def test_a_failure_is_explained_by_the_containers_own_words(fake: FakeAws, aws: Aws, log: list[str]) -> None:
     fake.fails = "The primary container for production variant AllTraffic did not pass the ping health check."
-    fake.log = [
-        "[   0.4 s] listening on port 8080; GET /ping tells the stage",
-        "INFO something",
-        "[  61.0 s] failed: The model needs 40 GiB of each core and 16 are there. Raise tensor_parallel_size.",
-    ]
+    fake.log = log
     with pytest.raises(DeploymentFailed) as caught:
         deploy(aws, wanted("plain"))
     assert caught.value.diagnosis is not None
