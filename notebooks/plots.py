@@ -44,13 +44,12 @@ def arrivals(streams: Mapping[str, Sequence[float]]) -> Figure:
 def stages(log: str) -> dict[str, tuple[float, float]]:
     """A start's stages out of its container's log: name -> (began, lasted), seconds since the process began."""
     found = (STAGE.search(line) for line in log.splitlines())
-    return {
-        match[2]: (float(match[1]) - float(match[3]), float(match[3])) for match in found if match and float(match[3])
-    }
+    return {match[2]: (float(match[1]) - float(match[3]), float(match[3])) for match in found if match}
 
 
 def timeline(starts: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
-    """The stages of each start, side by side in time."""
+    """The stages of each start, side by side in time; without those that took none."""
+    starts = {start: {name: span for name, span in found.items() if span[1]} for start, found in starts.items()}
     figure, axes = pyplot.subplots(figsize=(8, 1.5 + 0.5 * len(starts)), layout="constrained")
     names = list(dict.fromkeys(name for start in starts.values() for name in start))
     colours = dict(zip(names, pyplot.get_cmap("tab20").colors, strict=False))
