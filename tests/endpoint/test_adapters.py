@@ -41,7 +41,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "SAGEMAKER_SAFE_PORT_RANGE": "23100-23199",
             "ENDPOINT_NETWORK_ISOLATION": "true",
             "ENDPOINT_ENABLE_SESSIONS": "true",
-            "ENDPOINT_LOG_REQUESTS": "true",
+            "ENDPOINT_LOG_FORMAT": "json",
         },
     )
     try:
@@ -285,11 +285,15 @@ def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None
     body = {"prompt": "nobody reads this in the log", "max_tokens": 3, "stream": True}
     reply = clean.client.post("/invocations", json=body, headers=headers)
     assert reply.headers[attributes] == "trace_id=4711"
-    clean.until(lambda: "inference-12" in clean.log, 5)
-    (line,) = [line for line in clean.log.splitlines() if "inference-12" in line]
-    found = json.loads(line[line.index("{") :])
-    assert (found["status"], found["custom_attributes"]) == (200, {"trace_id": "4711"})
-    assert found["sent_bytes"] == len(reply.content)
+
+    def told() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in clean.log.splitlines() if line.startswith("{") and "inference-12" in line]
+
+    clean.until(lambda: len(told()) == 2, 5)
+    began, ended = told()
+    assert began["inference_id"] == ended["inference_id"] == "inference-12"
+    assert began["trace_id"] == ended["trace_id"] == "4711"
+    assert (ended["status"], ended["output_tokens"]) == (200, 3)
     assert "nobody reads this" not in clean.log
 
 
