@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     left_out = {
         "nxdi_stand_in": (NXDI_VLLM, f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only"),
-        "serving_classes": (SERVING_VLLM, f"beyond plain text vLLM {SERVING_VLLM} serves, and others refuse by name"),
+        "serving_classes": (SERVING_VLLM, f"what goes through vLLM's serving classes is tested on {SERVING_VLLM} only"),
     }
     for marker, (wanted, reason) in left_out.items():
         if version == wanted:

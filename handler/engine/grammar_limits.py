@@ -1,4 +1,4 @@
-"""How large a grammar may be: reading one holds the interpreter, and with it every stream and /ping.
+"""How large a grammar may be, and that it is one: reading one holds the interpreter, and with it all streams and /ping.
 
 Measured with xgrammar 0.1.29 (what vLLM 0.16 reads them with): a regular expression of 4 KB takes up to 0.14 s, of
 16 KB 2.6 s, of 64 KB 79 s; a JSON schema of 64 KB 0.2 s, of 256 KB 1.9 s; an EBNF of 240 KB 136 s.
@@ -31,10 +31,14 @@ def check(given: object, field: str) -> None:
 def check_document(document: Mapping[str, Any]) -> None:
     """All that becomes a grammar in a body of OpenAI's API.
 
-    :raises InvalidField: as `check`.
+    :raises InvalidField: as `check`; or a schema that says nothing but "as this schema says", which vLLM 0.16 answers
+        with an empty text and 0.24 with an internal error.
     """
     for field in ("structured_outputs", "response_format", "text"):
-        check(document.get(field), field)
+        given = document.get(field)
+        check(given, field)
+        if _is_endless(_schema_of(given)):
+            raise InvalidField(field, "its schema refers to itself and to nothing else")
     choice = document.get("tool_choice")
     if choice == "required" or isinstance(choice, dict):
         tools = document.get("tools")
@@ -43,6 +47,28 @@ def check_document(document: Mapping[str, Any]) -> None:
             check(about.get("parameters") if isinstance(about, dict) else None, f"tools[{index}]")
         if isinstance(tools, list) and len(json.dumps(tools)) > WHOLE:
             raise InvalidField("tools", f"of tools that must be called there may be {WHOLE} characters as JSON")
+
+
+def _schema_of(given: object) -> object:
+    """The schema in `structured_outputs` or `response_format`, if there is one."""
+    if not isinstance(given, dict):
+        return None
+    about = given.get("json_schema")
+    return about.get("schema") if isinstance(about, dict) else given.get("json")
+
+
+def _is_endless(schema: object) -> bool:
+    """Its references lead in a circle before anything is said."""
+    seen: set[str] = set()
+    node = schema
+    while isinstance(node, dict) and isinstance(to := node.get("$ref"), str) and to.startswith("#"):
+        if to in seen:
+            return True
+        seen.add(to)
+        node = schema
+        for key in to.removeprefix("#").split("/")[1:]:
+            node = node.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    return False
 
 
 def _texts(value: object) -> Iterator[str]:
