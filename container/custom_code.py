@@ -6,10 +6,10 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator
+from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
-from itertools import chain
 
 from flask import Request, Response
 
@@ -73,15 +73,17 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
         late = partial(deadline, config, request.headers.get(TIMEOUT_HEADER), began)
         service.observer.started(record_of(request.environ), body)
         late(stream=False)  # a header that asks for a time that is none is refused before the code runs
-        UNTIL.set(lambda stream: ((until := late(stream=stream)).left(), until.error()))
+        context = copy_context()  # a thread serves many requests, and a deadline is one request's
+        context.run(UNTIL.set, lambda stream: ((until := late(stream=stream)).left(), until.error()))
         accept = request.headers.get("Accept", "")
-        outcome = code.invoke(CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex))
+        asked = CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex)
+        outcome = context.run(code.invoke, asked)
         if outcome is None:
             request.environ["wsgi.input"] = BytesIO(body)
             return None
         if whole_only(config) and not isinstance(outcome.body, bytes):
-            outcome = replace(outcome, body=b"".join(outcome.body))
-        response = reply_of(outcome)
+            outcome = replace(outcome, body=context.run(b"".join, outcome.body))
+        response = reply_of(outcome, context)
         response.call_on_close(service.admission.leave)
         return response
     finally:
@@ -89,12 +91,15 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
             service.admission.leave()
 
 
-def reply_of(outcome: Outcome) -> Response:
-    """A stream's first piece is waited for: what fails before it has a status of its own."""
+def reply_of(outcome: Outcome, context: Context) -> Response:
+    """A stream's first piece is waited for: what fails before it has a status of its own.
+
+    :param context: the request's, in which the code makes every piece.
+    """
     if isinstance(outcome.body, bytes):
         response = Response(outcome.body, outcome.status, content_type=outcome.content_type)
     else:
-        pieces = Pieces(outcome.body)
+        pieces = Pieces(outcome.body, context)
         response = Response(pieces, outcome.status, content_type=outcome.content_type)
         response.headers["Cache-Control"] = "no-cache"
         response.headers["X-Accel-Buffering"] = "no"
@@ -106,15 +111,18 @@ def reply_of(outcome: Outcome) -> Response:
 class Pieces:
     """A WSGI body whose first piece is here already. Closing it ends the code behind it."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
+    def __init__(self, pieces: Iterator[bytes], context: Context) -> None:
         self._source = pieces
-        first = [piece for piece in (next(pieces, None),) if piece is not None]
-        self._pieces = chain(first, pieces)
+        self._context = context
+        self._first = context.run(next, pieces, None)
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._pieces
+        piece, self._first = self._first, None
+        while piece is not None:
+            yield piece
+            piece = self._context.run(next, self._source, None)
 
     def close(self) -> None:
         close = getattr(self._source, "close", None)
         if close is not None:
-            close()
+            self._context.run(close)

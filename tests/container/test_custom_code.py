@@ -182,3 +182,17 @@ def test_the_deadline_is_the_requests(code: Callable[..., FlaskClient], service:
     header = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
     assert client.post("/invocations", json={}, buffered=True, headers={header: "9"}).data == b"9 9"
     assert client.post("/invocations", json={}, buffered=True, headers={header: "x"}).status_code == 400
+    assert UNTIL.get() is None  # the thread's next request is another's
+
+
+def test_the_deadline_holds_for_the_last_piece_too(code: Callable[..., FlaskClient]) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(2):
+            until = UNTIL.get()
+            assert until is not None
+            yield f"{until(True)[0]:.0f} ".encode()
+
+    client = code(lambda request: Outcome(pieces(), "text/plain"))
+    headers = {"X-Amzn-SageMaker-InvocationTimeoutSeconds": "9"}
+    assert client.post("/invocations", json={}, headers=headers, buffered=True).data == b"9 9 "
+    assert UNTIL.get() is None

@@ -125,7 +125,16 @@ def merged(chunks: list[dict[str, Any]]) -> dict[str, Any]:
         if shape not in by_kind[kind]:
             by_kind[kind].append(shape)
     kinds = {usage if isinstance(usage, str | None) else tuple(usage) for usage in usages}
-    return {"text": text, **by_kind, "first usage": usages[0], "last usage": usages[-1], "kinds": kinds}
+    return {"text": text, **by_kind, "first usage": uncounted(usages[0]), "last usage": usages[-1], "kinds": kinds}
+
+
+def uncounted(usage: Any) -> Any:
+    """Without how many tokens there were by then, which is the accident."""
+    if not isinstance(usage, dict):
+        return usage
+    made = usage["completion_tokens"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + made
+    return {**usage, "completion_tokens": min(made, 1), "total_tokens": 0}
 
 
 def alike(short: Any, full: Any) -> bool:
