@@ -1,8 +1,12 @@
-"""What every test of this tree shares: which of them the installed vLLM leaves out, and why."""
+"""What every test of this tree shares: an S3 server, and which tests the installed vLLM leaves out, and why."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,3 +31,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"{reason}, and {version} is installed"))
+
+
+@pytest.fixture(scope="session")
+def s3_url() -> Iterator[str]:
+    """A real S3 server (moto's) on loopback, one for the session: a test makes buckets of its own."""
+    from moto.server import ThreadedMotoServer  # not there on a Neuron machine, where tests/on_neuron runs
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Credentials that no service but ours takes, and none of this machine's own secrets."""
+    settings = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "NO_PROXY": "127.0.0.1",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def s3(s3_url: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of the server that our code finds, too."""
+    import boto3
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
+    return boto3.client("s3")

@@ -10,7 +10,6 @@ from pathlib import Path
 import boto3
 import pytest
 from botocore.config import Config
-from moto.server import ThreadedMotoServer
 from serve_process import ServeProcess, free_port
 
 import sample_model
@@ -25,20 +24,15 @@ MODEL_URI = "s3://models/sample/v1"
 
 
 @pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
+def s3_endpoint(s3_url: str) -> str:
     """An S3 server on loopback with the sample model in it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
     client = boto3.client(
-        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+        "s3", endpoint_url=s3_url, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
     client.create_bucket(Bucket="models")
     for file in sample_model.path().iterdir():
         client.upload_file(str(file), "models", f"sample/v1/{file.name}")
-    yield url
-    server.stop()
+    return s3_url
 
 
 @pytest.fixture(scope="session")

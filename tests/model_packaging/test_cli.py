@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
 from click.testing import CliRunner, Result
-from moto.server import ThreadedMotoServer
 
 import sample_model
 from model_packaging.cli import main
@@ -211,22 +209,17 @@ def test_a_token_is_nowhere(command: list[str], tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def s3_model() -> Iterator[tuple[str, dict[str, str]]]:
+def s3_model(s3_url: str) -> tuple[str, dict[str, str]]:
     """The sample model and its settings on a real S3 server, and the environment that finds it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
     client = boto3.client(
-        "s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+        "s3", endpoint_url=s3_url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
     )
     client.create_bucket(Bucket="cli")
     for file in sample_model.path().iterdir():
         client.upload_file(str(file), "cli", f"m/{file.name}")
     client.put_object(Bucket="cli", Key="m/endpoint.yaml", Body=b"max_num_seqs: 4\n")
     credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-    yield "s3://cli/m", {"AWS_ENDPOINT_URL": url, **credentials}
-    server.stop()
+    return "s3://cli/m", {"AWS_ENDPOINT_URL": s3_url, **credentials}
 
 
 def test_check_of_a_model_on_s3_with_its_own_settings(s3_model: tuple[str, dict[str, str]]) -> None:

@@ -169,7 +169,7 @@ def test_parts_stay_within_s3s_limits() -> None:
         assert -(-size // part) <= multipart.MOST_PARTS
 
 
-def test_ctrl_c_ends_a_push_cleanly_and_the_next_goes_on(s3: Any, bucket: str, model: Path, moto_url: str) -> None:
+def test_ctrl_c_ends_a_push_cleanly_and_the_next_goes_on(s3: Any, bucket: str, model: Path, s3_url: str) -> None:
     (model / "model.safetensors").write_bytes(os.urandom(200 * MIB))
     command = [sys.executable, "-m", "model_packaging", "push", str(model), f"s3://{bucket}/models/one", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

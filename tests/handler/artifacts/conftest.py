@@ -3,54 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from handler.artifacts.directory_objects import DirectoryObjects
 from handler.artifacts.object_store import ObjectStore
 from handler.artifacts.s3_objects import S3Objects
 
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def s3_url() -> Iterator[str]:
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Credentials that no service but ours takes, and none of this machine's own."""
-    settings = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
-        "NO_PROXY": "127.0.0.1",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-
-
-@pytest.fixture
-def s3(s3_url: str, aws: None, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of the server that our code finds, too."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
-    return boto3.client("s3")
 
 
 @pytest.fixture

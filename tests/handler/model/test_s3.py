@@ -3,7 +3,6 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import namedtuple
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import boto3
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
@@ -29,37 +27,9 @@ MODEL = {
 }
 
 
-@pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture(autouse=True)
-def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Credentials that no service but ours takes, and none of this machine's own."""
-    settings = {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": str(tmp_path / "none"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
-        "NO_PROXY": "127.0.0.1",
-    }
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-
-
-@pytest.fixture
-def s3(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of the server that `download_prefix` will find."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_url)
-    return boto3.client("s3")
+def own_credentials(aws: None) -> None:
+    """For every test."""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from moto.server import ThreadedMotoServer
 from published_models import LLAMA_405B, json_files, safetensors
 
 from handler.errors import SettingError, StartFailed
@@ -41,15 +39,6 @@ class Counter:
 
     def _got(self, parsed: dict[str, Any], **_: object) -> None:
         self.fetched += parsed.get("ContentLength", 0)
-
-
-@pytest.fixture(scope="module")
-def s3_url() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture
