@@ -90,7 +90,8 @@ def body(number: int) -> bytes:
 def service(cut_parts: str) -> Iterator[tuple[Side, Side]]:
     """A fresh local SageMaker with one instance of the sample model: the way through it, and the direct one."""
     with tempfile.TemporaryDirectory(prefix="bench-") as state:
-        told = local("up", "--state", state, "--cut-parts", cut_parts, "--env", "HF_HUB_OFFLINE=1")
+        own = ("--with-process", str(os.getpid()))
+        told = local("up", "--state", state, "--cut-parts", cut_parts, "--env", "HF_HUB_OFFLINE=1", *own)
         try:
             exports = dict(line.removeprefix("export ").split("=", 1) for line in told.splitlines())
             create(exports)

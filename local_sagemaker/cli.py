@@ -54,8 +54,11 @@ def local() -> None:
 @click.option("--regular-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a regular response.")
 @click.option("--stream-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a streamed response.")
 @click.option("--region", help="us-east-1 at first.")
-def up(directory: Path | None, temporary: bool, **given: Any) -> None:
+@click.option("--with-process", type=int, metavar="PID", help="Ends when this process does; $$ is your shell.")
+def up(directory: Path | None, temporary: bool, with_process: int | None, **given: Any) -> None:
     """Start in the background, and print the exports to paste. What is not given stays as it was the last time."""
+    if with_process is not None and not exists(with_process):
+        raise click.UsageError(f"there is no process {with_process}")
     if temporary:
         import tempfile
 
@@ -66,7 +69,7 @@ def up(directory: Path | None, temporary: bool, **given: Any) -> None:
         raise click.ClickException(f"it is up already, at {running.url} (process {running.pid})")
     settings = merged(state.settings(), given)
     state.keep_settings(settings)
-    running = start(state)
+    running = start(state, with_process)
     click.echo(exports(state, settings, running))
 
 
@@ -203,13 +206,14 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     return settings
 
 
-def start(state: StateDirectory) -> Running:
+def start(state: StateDirectory, with_process: int | None = None) -> Running:
     """:raises click.ClickException: it ended, or did not say in time that it runs."""
     state.say_ended()
     log = state.path / "service.log"
+    more = [] if with_process is None else [str(with_process)]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "local_sagemaker.service", str(state.path)],
+            [sys.executable, "-m", "local_sagemaker.service", str(state.path), *more],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -12,8 +13,11 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
+from local_sagemaker.parent import end_with_parent
+
 THREADS = 160
 SHUT_DOWN = "SHUT_DOWN"
+KILL = "KILL"
 
 
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
@@ -28,7 +32,21 @@ class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
 
 class ServiceWorker(GatewayWorker):
-    """Ends the containers first; meanwhile its main thread goes on."""
+    """Ends the containers first; meanwhile its main thread goes on. If its parent is killed, they are, too."""
+
+    def init_process(self) -> None:
+        end_with_parent(signal.SIGUSR2, self.ppid)
+        super().init_process()
+
+    def init_signals(self) -> None:
+        super().init_signals()
+        signal.signal(signal.SIGUSR2, self.handle_orphaned)
+
+    def handle_orphaned(self, sig: int, frame: FrameType | None) -> None:
+        try:
+            self.wsgi.config[KILL]()
+        finally:
+            os._exit(1)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         def end() -> None:

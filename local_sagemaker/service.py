@@ -1,6 +1,6 @@
 """Both halves of SageMaker on one port: the control plane at ``/``, the runtime at ``/endpoints/``.
 
-``python -m local_sagemaker.service DIRECTORY`` is what `neuron-endpoint local up` starts in the background.
+``python -m local_sagemaker.service DIRECTORY [PID]`` is what `neuron-endpoint local up` starts in the background.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
 from dataclasses import replace
@@ -33,12 +34,14 @@ from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway import Gateway, mount
 from local_sagemaker.hosted_routes import HostedRoutes
 from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.instance import end_left_over
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.settings import HostSettings, Images, Timing, image_environment
 from local_sagemaker.openai_path import OpenAIPath
+from local_sagemaker.parent import when_ended
 from local_sagemaker.parts import parse_cut
 from local_sagemaker.s3_server import S3Server
-from local_sagemaker.server import SHUT_DOWN, GatewayServer, ServiceWorker
+from local_sagemaker.server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker
 from local_sagemaker.settings import Limits
 from local_sagemaker.signature import Keys, SignatureError
 from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory, StateInUse
@@ -89,6 +92,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
         host.shut_down()
 
     app.config[SHUT_DOWN] = shut_down
+    app.config[KILL] = lambda: end_left_over(host.pids)
     jobs.restore()
     endpoints.restore()
     components.restore()
@@ -131,7 +135,8 @@ def listen(port: int) -> socket.socket:
         raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
 
 
-def main(directory: str) -> None:
+def main(directory: str, with_process: int | None) -> None:
+    """:param with_process: whose end is this one's, as by `local down`."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     state = StateDirectory(Path(directory).absolute())
     try:
@@ -147,25 +152,23 @@ def main(directory: str) -> None:
     state.keep_settings(settings)
     token = secrets.token_urlsafe(24)
     url = f"http://127.0.0.1:{settings.port}"
-    s3 = S3Server(settings.s3_port, settings.region, state.path / "s3", state.path / "s3.log")
+    s3 = S3Server(settings.s3_port, state.path / "s3", state.path / "s3.log")
 
     def ended(_arbiter: object) -> None:
-        try:
-            s3.save()
-        finally:
-            s3.stop()
-            state.say_ended()
-            lock.close()
+        s3.stop()
+        state.say_ended()
+        lock.close()
 
     try:
         s3.wait_started()
-        s3.load()
     except RuntimeError as error:
         s3.stop()
         sys.exit(str(error))
     except BaseException:
         s3.stop()
         raise
+    if with_process is not None:
+        when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
     GatewayServer(
         lambda: create_app(state, settings, s3.url, token),
         listener,
@@ -178,6 +181,6 @@ def main(directory: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m local_sagemaker.service DIRECTORY")
-    main(sys.argv[1])
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: python -m local_sagemaker.service DIRECTORY [PID]")
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) == 3 else None)

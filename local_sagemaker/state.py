@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +13,7 @@ from typing import IO, Any
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 COMMANDS = "/_local/"
 TOKEN = "X-Local-Token"
+ENDING_SECONDS = 3.0
 
 
 class StateInUse(Exception):
@@ -70,15 +72,19 @@ class StateDirectory:
     def lock(self) -> IO[str]:
         """Held as long as the returned file is open.
 
-        :raises StateInUse: by another service.
+        :raises StateInUse: by another service, and not only by what is still ending of one that was killed.
         """
         file = (self.path / "lock").open("w")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            raise StateInUse(f"{self.path} is in use by another local SageMaker") from None
-        return file
+        deadline = time.monotonic() + ENDING_SECONDS
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return file
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.close()
+                    raise StateInUse(f"{self.path} is in use by another local SageMaker") from None
+                time.sleep(0.05)
 
     def settings(self) -> Settings:
         if not self.settings_file.exists():

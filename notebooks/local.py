@@ -19,7 +19,11 @@ def up(state: Path) -> Iterator[dict[str, str]]:
     environ.update(LOCAL_SAGEMAKER_STATE=str(state), PYTHONPATH=str(ROOT))
     command = [sys.executable, "-m", "model_packaging", "local"]
     subprocess.run(
-        [*command, "up", "--ping-every", "0.5"], env=environ, cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+        [*command, "up", "--ping-every", "0.5", "--with-process", str(os.getpid())],
+        env=environ,
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     try:
         yield environ

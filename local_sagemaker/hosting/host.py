@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from local_sagemaker.hosting.deployment import Fleets
@@ -24,11 +25,15 @@ class Host:
         self._endpoints: dict[str, LiveEndpoint] = {}
         self._lock = threading.Lock()
 
+    @property
+    def pids(self) -> Path:
+        """A file for each container's process."""
+        return self.settings.directory / "pids"
+
     def clean_up(self) -> None:
         """Ends and removes what a service that was killed has left; before the first endpoint."""
-        pids = self.settings.directory / "pids"
-        pids.mkdir(parents=True, exist_ok=True)
-        end_left_over(pids)
+        self.pids.mkdir(parents=True, exist_ok=True)
+        end_left_over(self.pids)
         remove(self.settings.directory / "instances")
 
     def find(self, name: str) -> LiveEndpoint | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 from botocore.config import Config
 
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
@@ -35,7 +37,8 @@ class LocalService:
         self.up(*options)
 
     def up(self, *options: str) -> None:
-        started = self.command("up", *options)
+        """It ends with the tests, should they be killed."""
+        started = self.command("up", "--with-process", str(os.getpid()), *options)
         assert started.returncode == 0, started.stderr
         lines = [line.removeprefix("export ").partition("=") for line in started.stdout.splitlines()]
         self.exports = {name: value for name, _, value in lines}
@@ -118,6 +121,11 @@ def until(holds: Callable[[], bool], within: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < deadline, "not in time"
         time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    """It runs no more; nobody may have reaped it, if its parent was killed."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def archive(files: dict[str, bytes], *more: tarfile.TarInfo) -> bytes:

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psutil
 import pytest
 from botocore.exceptions import ClientError
-from local_service import QUICK, Cloud, LocalService, until
+from local_service import Cloud, gone, until
 from test_endpoint_start import ask, started
 
 
@@ -52,11 +51,6 @@ def load(cloud: Cloud, endpoint: str, clients: int = 4) -> Iterator[Counter[str]
         ended.set()
         for thread in threads:
             thread.join()
-
-
-def gone(pid: int) -> bool:
-    """It runs no more; nobody may have reaped it, if its parent was killed."""
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def errors(seen: Counter[str]) -> dict[str, int]:
@@ -277,10 +271,12 @@ def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_repla
     with pytest.raises(ClientError) as caught:
         ask(cloud, "single", "die")
     assert caught.value.response["Error"]["Code"] == "ModelError"
-    with pytest.raises(ClientError) as caught:
-        ask(cloud, "single")
-    assert caught.value.response["Error"]["Code"] == "ServiceUnavailable"
-    assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+    code = "ModelError"
+    while code == "ModelError":  # A process that is being killed may still take a connection.
+        with pytest.raises(ClientError) as caught:
+            ask(cloud, "single")
+        code = caught.value.response["Error"]["Code"]
+    assert (code, caught.value.response["ResponseMetadata"]["HTTPStatusCode"]) == ("ServiceUnavailable", 503)
     until(lambda: [each["state"] for each in cloud.instances("single")] == ["Healthy"])
     assert ask(cloud, "single")["path"] == "/invocations"
     cloud.delete("single")
@@ -315,32 +311,3 @@ def test_a_container_that_ignores_sigterm_is_killed(cloud: Cloud) -> None:
     os.kill(instance["pid"], 0)
     until(lambda: not cloud.exists("stubborn"))
     assert gone(instance["pid"])
-
-
-def test_state_survives_a_restart_and_a_kill(tmp_path_factory: pytest.TempPathFactory) -> None:
-    service = LocalService(tmp_path_factory.mktemp("restart"), *QUICK)
-    cloud = Cloud(service)
-    cloud.s3.put_object(Bucket="models", Key="kept", Body=b"still there", Metadata={"a": "b"}, ContentType="text/x")
-    started(cloud, "kept", STUB_VERSION="v1")
-    cloud.sagemaker.delete_model(ModelName="kept")
-    (before,) = cloud.instances("kept")
-    service.down()
-    assert gone(before["pid"])
-    exports = service.exports
-    service.up()
-    try:
-        assert service.exports == exports
-        found = cloud.s3.get_object(Bucket="models", Key="kept")
-        assert (found["Body"].read(), found["Metadata"], found["ContentType"]) == (b"still there", {"a": "b"}, "text/x")
-        assert cloud.settled("kept")["EndpointStatus"] == "InService"
-        assert ask(cloud, "kept")["version"] == "v1"
-        (left,) = cloud.instances("kept")
-        status = json.loads(service.command("status", "--json").stdout)
-        for pid in (status["pid"], *(child.pid for child in psutil.Process(status["pid"]).children())):
-            os.kill(pid, 9)
-        until(lambda: service.command("status").returncode == 1)
-        service.up()
-        assert cloud.settled("kept")["EndpointStatus"] == "InService"
-        assert gone(left["pid"])
-    finally:
-        service.down()

@@ -47,7 +47,7 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
 
 def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:
     started = subprocess.run(
-        [COMMAND, "local", "up", "--temporary"],
+        [COMMAND, "local", "up", "--temporary", "--with-process", str(os.getpid())],
         capture_output=True,
         text=True,
         check=True,

@@ -45,7 +45,8 @@ class Shell:
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell = Shell(tmp_path_factory.mktemp("local"))
     shell.run("invoke", "--local", "chat", "x", status=3)  # before anything is up
-    exports = shell.run("local", "up", "--image", f"local={CONTAINER}", "--ping-every", "0.2", "--speed", "20").stdout
+    quick = ("--ping-every", "0.2", "--speed", "20", "--with-process", str(os.getpid()))
+    exports = shell.run("local", "up", "--image", f"local={CONTAINER}", *quick).stdout
     url = next(line.partition("=")[2] for line in exports.splitlines() if "AWS_ENDPOINT_URL_S3" in line)
     keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
     boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket="models")
