@@ -13,6 +13,7 @@ from local_sagemaker.control.protocol import reply
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instance import Instance
+from local_sagemaker.planned_errors import PlannedErrors
 from local_sagemaker.state import COMMANDS, TOKEN
 
 
@@ -21,8 +22,9 @@ class Refused(Exception):
 
 
 class Administration:
-    def __init__(self, host: Host, token: str) -> None:
+    def __init__(self, host: Host, planned: PlannedErrors, token: str) -> None:
         self._host = host
+        self._planned = planned
         self._token = token
 
     def mount(self, app: Flask) -> None:
@@ -37,6 +39,7 @@ class Administration:
             "refuse-pings": self.refuse_pings,
             "slow": self.slow,
             "throttle": self.throttle,
+            "error": self.error,
         }
         if command not in commands:
             return reply({"message": f"There is no command {command}."}, 404)
@@ -66,6 +69,16 @@ class Administration:
     def throttle(self, asked: dict[str, Any]) -> dict[str, Any]:
         self._endpoint(asked).chaos.throttle(float(asked["share"]), float(asked["seconds"]))
         return {}
+
+    def error(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The next calls fail with a documented error."""
+        if asked["endpoint"] is not None:
+            self._endpoint(asked)
+        try:
+            operations = self._planned.plan(asked["code"], asked["operation"], asked["endpoint"], int(asked["times"]))
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        return {"operations": operations}
 
     def _endpoint(self, asked: dict[str, Any]) -> LiveEndpoint:
         live = self._host.find(asked["endpoint"])

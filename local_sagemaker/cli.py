@@ -175,6 +175,20 @@ def throttle(directory: Path | None, endpoint: str, seconds: float, share: float
     click.echo(f"{share:.0%} of the invocations of {endpoint} are throttled for {seconds:g} s.")
 
 
+@chaos.command()
+@state_option
+@click.argument("code")
+@click.option("--times", type=click.IntRange(min=0), default=1, show_default=True, help="0: not any more.")
+@click.option("--operation", help="InvokeEndpoint, CreateEndpoint, ...; else the invocations, if they may fail so.")
+@click.option("--endpoint", help="Only invocations of this one.")
+def error(directory: Path | None, code: str, times: int, operation: str | None, endpoint: str | None) -> None:
+    """The next calls fail with a documented error: ModelNotReadyException, ResourceLimitExceeded, ..."""
+    state = state_directory(directory)
+    planned = ask(state, "error", code=code, times=times, operation=operation, endpoint=endpoint)
+    names = ", ".join(planned["operations"])
+    click.echo(f"The next {times} of these fail with {code}: {names}." if times else f"No more {code} of {names}.")
+
+
 def state_directory(given: Path | None) -> StateDirectory:
     if given is None:
         home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

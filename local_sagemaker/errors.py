@@ -7,7 +7,6 @@ say, where that is public. Once a stream runs, there are only `faults`.
 from __future__ import annotations
 
 import json
-from typing import ClassVar
 
 from werkzeug.wrappers import Response
 
@@ -19,8 +18,8 @@ LONGEST_MESSAGE = 2048
 class GatewayError(Exception):
     """A whole reply: status, ``x-amzn-errortype`` and a JSON body."""
 
-    status: ClassVar[int]
-    code: ClassVar[str]
+    status: int
+    code: str
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -46,3 +46,21 @@ class InternalStreamFailure(StreamFault):
 
     def __init__(self) -> None:
         super().__init__("The gateway failed; its own log has the reason.")
+
+
+class PlannedFault(StreamFault):
+    """On request."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
+class PlannedModelStreamError(PlannedFault):
+    kind = "ModelStreamError"
+
+    def fields(self) -> dict[str, object]:
+        return {"Message": str(self), "ErrorCode": "StreamBroken"}
+
+
+class PlannedInternalStreamFailure(PlannedFault):
+    kind = "InternalStreamFailure"

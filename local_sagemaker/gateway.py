@@ -49,7 +49,7 @@ class Gateway:
         with ExitStack() as stack:
             way = stack.enter_context(self._way(name, self._limits.stream_seconds))
             head = self._post(way, passed, body)
-            frames = self._frames(way, writable_client())
+            frames = self._frames(way, writable_client(), g.get("stream_fault"))
             response = Response(frames, content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that was never begun runs no `finally`.
             response.call_on_close(stack.pop_all().close)
@@ -87,14 +87,18 @@ class Gateway:
     def _encode(self, arrived: bytes) -> bytes:
         return b"".join(map(eventstream.payload_part, self._cut(arrived)))
 
-    def _frames(self, way: Way, client: socket.socket | None) -> Iterator[bytes]:
+    def _frames(self, way: Way, client: socket.socket | None, planned: faults.StreamFault | None) -> Iterator[bytes]:
         """The reply as an event stream, whose last frame says so if it is not whole.
 
         :param client: what the pump may write to; without one, the frames are the iterator's.
+        :param planned: what it is to end with after its first part.
         """
         yield b""  # Sends the head now: the first token may be a while.
         try:
-            if client is not None:
+            if planned is not None:
+                yield self._encode(next(way.connection.parts(), b""))
+                yield planned.frame()
+            elif client is not None:
                 self._pump.carry(way.connection, client, self._encode)
             else:
                 yield from map(self._encode, way.connection.parts())

@@ -40,6 +40,7 @@ from local_sagemaker.hosting.settings import HostSettings, Images, Timing, image
 from local_sagemaker.openai_path import OpenAIPath
 from local_sagemaker.parent import when_ended
 from local_sagemaker.parts import parse_cut
+from local_sagemaker.planned_errors import PlannedErrors
 from local_sagemaker.s3_server import S3Server
 from local_sagemaker.server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker
 from local_sagemaker.settings import Limits
@@ -81,11 +82,15 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
     asynchronous = Asynchronous(host, routes, limits, state.path / "asynchronous")
     app.add_url_rule("/endpoints/<name>/async-invocations", "asynchronous", asynchronous.invoke, methods=["POST"])
+    scaling = Scaling(registry).operations()
+    planned = PlannedErrors({"sagemaker": operations, "application-autoscaling": scaling})
+    planned.mount(app, settings.region, settings.account, limits.body_bytes)
     control = Protocol(
-        Service("sagemaker", operations), Service("application-autoscaling", Scaling(registry).operations())
+        Service("sagemaker", operations, planned.check),
+        Service("application-autoscaling", scaling, planned.check),
     )
     app.add_url_rule("/", "control", control.answer, methods=["POST"])
-    Administration(host, token).mount(app)
+    Administration(host, planned, token).mount(app)
 
     def shut_down() -> None:
         jobs.shut_down(settings.kill_after)

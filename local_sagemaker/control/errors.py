@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class ControlError(Exception):
     """A reply of the JSON protocol: ``__type`` names the code that boto3 makes an exception of."""
 
-    code: ClassVar[str]
-    status: ClassVar[int] = 400
+    code: str
+    status: int = 400
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -46,6 +44,12 @@ class ObjectNotFoundException(ControlError):
     """Application Auto Scaling's word for a target or policy that is not registered."""
 
     code = "ObjectNotFoundException"
+
+
+class LimitExceededException(ControlError):
+    """Application Auto Scaling's word for a quota."""
+
+    code = "LimitExceededException"
 
 
 class InvalidNextTokenException(ControlError):

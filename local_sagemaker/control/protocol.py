@@ -36,11 +36,15 @@ class Service:
 
     :param name: botocore's name of it, ``sagemaker``.
     :param operations: by the model's names, ``CreateModel``. A name that is no operation is a mistake at the start.
+    :param check: raises a ControlError where a call is to fail.
     """
 
-    def __init__(self, name: str, operations: Mapping[str, Operation]) -> None:
+    def __init__(
+        self, name: str, operations: Mapping[str, Operation], check: Callable[[str], None] = lambda _operation: None
+    ) -> None:
         self._model: ServiceModel = botocore.session.get_session().get_service_model(name)
         self._operations = operations
+        self._check = check
         unknown = operations.keys() - set(self._model.operation_names)
         if unknown:
             raise ValueError(f"{name} has no {', '.join(sorted(unknown))}")
@@ -52,6 +56,7 @@ class Service:
             known = operation in self._model.operation_names
             reason = "is not one that this machine's SageMaker has" if known else "is no operation of SageMaker"
             raise UnknownOperationException(f"The operation {operation} {reason}.")
+        self._check(operation)
         model = self._model.operation_model(operation)
         try:
             asked = json.loads(body or b"{}")

@@ -8,6 +8,7 @@ import uuid
 from local_sagemaker.control.errors import (
     ControlError,
     InvalidNextTokenException,
+    LimitExceededException,
     ObjectNotFoundException,
     ValidationException,
 )
@@ -24,6 +25,7 @@ CONFIGURATIONS = {
     "StepScaling": "StepScalingPolicyConfiguration",
     "PredictiveScaling": "PredictiveScalingPolicyConfiguration",
 }
+MOST_POLICIES = 50  # Source: Application Auto Scaling's user guide, "Quotas".
 ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling"
 
 
@@ -89,6 +91,7 @@ class Scaling:
     def put(self, asked: Document) -> Document:
         """:raises ObjectNotFoundException: the target is not registered.
         :raises ValidationException: the policy's type and its configuration do not go together.
+        :raises LimitExceededException: the target has as many policies as it may have.
         """
         with self._registry.lock:
             key = self._registered(asked)
@@ -98,6 +101,8 @@ class Scaling:
             given = [member for member in CONFIGURATIONS.values() if asked.get(member)]
             if given != [CONFIGURATIONS[kind]]:
                 raise ValidationException(f"A policy of type {kind} needs {CONFIGURATIONS[kind]}, and no other.")
+            if not before and sum(_key(policy) == key for policy in policies.values()) >= MOST_POLICIES:
+                raise LimitExceededException(f"A scalable target has at most {MOST_POLICIES} scaling policies.")
             name = f"scalingPolicy:{uuid.uuid4()}:resource/sagemaker/{asked['ResourceId']}"
             arn = before.get("PolicyARN") or self._arn(f"{name}:policyName/{asked['PolicyName']}")
             policies[f"{key}|{asked['PolicyName']}"] = {

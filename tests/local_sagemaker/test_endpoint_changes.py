@@ -12,9 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EventStreamError
+from click import ClickException
 from local_service import Cloud, gone, until
 from test_endpoint_start import ask, started
+
+from local_sagemaker.cli import ask as tell
+from local_sagemaker.state import StateDirectory
 
 
 @contextmanager
@@ -299,6 +303,55 @@ def test_the_network_can_be_slow_and_calls_throttled(cloud: Cloud) -> None:
     refused = cloud.service.command("chaos", "kill", "chaos", "--instance", "i-0")
     assert refused.stderr == "Error: Endpoint chaos has no instance i-0.\n"
     cloud.delete("chaos")
+
+
+def test_the_next_calls_fail_with_a_named_error(cloud: Cloud) -> None:
+    started(cloud, "rehearsed")
+
+    def code(endpoint: str = "rehearsed") -> str:
+        try:
+            ask(cloud, endpoint)
+        except ClientError as error:
+            return str(error.response["Error"]["Code"])
+        return "none"
+
+    def rehearse(code: str, times: int = 1, operation: str | None = None, endpoint: str | None = None) -> None:
+        """As the command does; a process for each would take half a second."""
+        told = {"code": code, "times": times, "operation": operation, "endpoint": endpoint}
+        tell(StateDirectory(cloud.service.state), "error", **told)
+
+    done = cloud.service.command("chaos", "error", "ModelNotReadyException", "--times", "2")
+    assert done.stdout == "The next 2 of these fail with ModelNotReadyException: InvokeEndpoint.\n"
+    assert [code() for _ in range(3)] == ["ModelNotReadyException", "ModelNotReadyException", "none"]
+    rehearse("ServiceUnavailable", endpoint="rehearsed", times=9)
+    assert code("never") == "ValidationError"
+    assert code() == "ServiceUnavailable"
+    rehearse("ServiceUnavailable", endpoint="rehearsed", times=0)
+    assert code() == "none"
+    rehearse("ThrottlingException", operation="DescribeEndpoint")
+    with pytest.raises(ClientError, match="rehearsed") as caught:
+        cloud.sagemaker.describe_endpoint(EndpointName="rehearsed")
+    assert caught.value.response["Error"]["Code"] == "ThrottlingException"
+    assert cloud.settled("rehearsed")["EndpointStatus"] == "InService"
+
+    rehearse("ModelStreamError")
+    body = json.dumps({"do": "stream", "count": 5, "pause": 0.1}).encode()
+    reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName="rehearsed", Body=body)
+    arrived: list[bytes] = []
+    with pytest.raises(EventStreamError, match="ModelStreamError"):
+        arrived.extend(event["PayloadPart"]["Bytes"] for event in reply["Body"])
+    assert 0 < b"".join(arrived).count(b"data:") < 5
+
+    refused = cloud.service.command("chaos", "error", "Nonsense")
+    assert (refused.returncode, refused.stderr.partition(";")[0]) == (1, "Error: The service documents no Nonsense")
+    for wrong, said in (
+        ({"code": "ResourceInUse", "operation": "InvokeEndpoint"}, "InvokeEndpoint documents no ResourceInUse; "),
+        ({"code": "ResourceInUse", "operation": "CreateHub"}, "There is no operation CreateHub here"),
+        ({"code": "ModelError", "endpoint": "never"}, "There is no endpoint never"),
+    ):
+        with pytest.raises(ClickException, match=said):
+            rehearse(**wrong)
+    cloud.delete("rehearsed")
 
 
 def test_a_container_that_ignores_sigterm_is_killed(cloud: Cloud) -> None:
