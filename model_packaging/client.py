@@ -4,7 +4,7 @@
     client.invoke({"messages": [{"role": "user", "content": "Hello"}]})          # the reply, as a dict
     for text in client.text({"messages": [...], "max_tokens": 100}):             # as it is generated
         print(text, end="", flush=True)
-    client.invoke_async("s3://bucket/in/1.json")                                 # where the answer will be
+    client.invoke_async("s3://bucket/in/1.json")                # where the answer will be; `answer.py` waits for it
 
 A streamed reply arrives in payload parts that SageMaker cuts wherever it likes: within an event, a JSON string, a
 UTF-8 character. Here a part is only bytes, and an event is what an empty line ends ("Server-sent events", WHATWG HTML).
@@ -171,6 +171,15 @@ def text_of(event: Mapping[str, Any]) -> str:
     return str(event.get("generated_text") or "")
 
 
+def failure_of(body: str, status: int | None = None, log: str = "") -> InvocationFailed:
+    """Out of the body that the container refused with: its error object, or the words as they are."""
+    try:
+        found = json.loads(body).get("error")
+    except (ValueError, AttributeError):
+        found = None
+    return InvocationFailed(found if isinstance(found, Mapping) else {"message": body}, status, log)
+
+
 def _of_event(event: Mapping[str, Any]) -> InvocationFailed:
     error = event["error"]
     return InvocationFailed(error if isinstance(error, Mapping) else {"message": str(error)})
@@ -182,12 +191,7 @@ def _of_model(error: Any) -> Exception:
     if reply.get("Error", {}).get("Code") != "ModelError":
         return error if isinstance(error, Exception) else InvocationFailed({"message": str(error)})
     original = str(reply.get("OriginalMessage") or reply["Error"].get("Message") or "")
-    try:
-        found = json.loads(original).get("error")
-    except (ValueError, AttributeError):
-        found = None
-    about = found if isinstance(found, Mapping) else {"message": original}
-    return InvocationFailed(about, reply.get("OriginalStatusCode"), str(reply.get("LogStreamArn") or ""))
+    return failure_of(original, reply.get("OriginalStatusCode"), str(reply.get("LogStreamArn") or ""))
 
 
 def _runtime(region: str | None, connections: int) -> SageMakerRuntimeClient:

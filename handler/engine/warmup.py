@@ -1,7 +1,8 @@
 """The first tokens, before anyone may ask for them.
 
-On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM compiles its sampler then; on Neuron the
-first request loads graphs. So a warm-up decodes greedily and samples, alone and in a batch, before /ping says 200.
+On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM compiles its sampler then (where it is not
+eager: `handler/neuron/lines/cpu.py`); on Neuron the first request loads graphs. So a warm-up decodes greedily and
+samples, alone and in a batch, before /ping says 200.
 """
 
 from __future__ import annotations

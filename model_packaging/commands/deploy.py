@@ -134,6 +134,8 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     instance = find(instance_name, "--instance")
     variables = {**environ_of(given["env_file"], None, False), **_pairs(given["variables"], "--set")}
     variables = environment(variables, given["document"], None if local else f"ml.{instance.name}")
+    if given["async_output"]:
+        variables.setdefault("ENDPOINT_ASYNCHRONOUS", "true")
     if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or given["document"]):
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
     if not given["no_check"]:

@@ -29,7 +29,14 @@ ANSWERED = 4
 @click.option("--temperature", type=float)
 @click.option("--component", help="The inference component.")
 @click.option("--no-stream", "whole", is_flag=True, help="Wait for the whole reply (SageMaker allows 60 s).")
-@click.option("--async", "location", metavar="s3://...", help="Asynchronous: where the request's body is in S3.")
+@click.option(
+    "--async",
+    "location",
+    metavar="s3://...",
+    help="Asynchronous: the request's object in S3; PROMPT is put there.",
+)
+@click.option("--wait", is_flag=True, help="With --async: wait for the answer, and print it.")
+@click.option("--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Seconds of --wait.")
 @region_option
 @json_option
 @local_only_option
@@ -43,6 +50,8 @@ def command(
     component: str | None,
     whole: bool,
     location: str | None,
+    wait: bool,
+    longest: float,
     region: str | None,
     as_json: bool,
 ) -> None:
@@ -52,13 +61,19 @@ def command(
     """
     from model_packaging.client import EndpointClient, InvocationFailed
 
+    if location and (component or whole):
+        raise click.UsageError("--async goes without --component and --no-stream.")
+    if wait and not location:
+        raise click.UsageError("--wait goes with --async.")
     client = EndpointClient(endpoint, component=component, region=region)
-    if location:
-        print_json({**client.invoke_async(location)})
-        return
-    request = _request(prompt, body, system, max_tokens, temperature)
+    given = prompt is not None or body is not None
+    request = _request(prompt, body, system, max_tokens, temperature) if given or not location else None
     try:
-        _ask(client, request, whole, as_json)
+        if location:
+            _queue(client, location, request, longest if wait else None, region, as_json)
+        else:
+            assert request is not None
+            _ask(client, request, whole, as_json)
     except InvocationFailed as error:
         sys.stdout.flush()
         _tell(error, as_json)
@@ -79,6 +94,35 @@ def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: 
             click.echo(text_of(event), nl=False)
     if not as_json:
         click.echo()
+
+
+def _queue(
+    client: EndpointClient,
+    location: str,
+    request: dict[str, Any] | None,
+    seconds: float | None,
+    region: str | None,
+    as_json: bool,
+) -> None:
+    """Asks asynchronously; what is said of where the answer will be goes to standard error when it is waited for."""
+    from model_packaging.answer import put_request, wait_for_answer
+    from model_packaging.client import text_of
+
+    if request is not None:
+        try:
+            put_request(location, request, region=region)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--async") from None
+    places = client.invoke_async(location)
+    if seconds is None:
+        print_json({**places})
+        return
+    click.echo(f"Waiting for {places['output']}", err=True)
+    answer = wait_for_answer(places, seconds, region=region)
+    if as_json:
+        click.echo(json.dumps(answer, ensure_ascii=False))
+    else:
+        click.echo(answer if isinstance(answer, str) else text_of(answer))
 
 
 def _request(

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 Command = Callable[..., Any]
+POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done; create nothing.")
@@ -41,8 +42,19 @@ local_only_option = click.option(
     callback=_use_local,
     help="On this machine, with what `neuron-endpoint local up` started.",
 )
+
+
+def _poll(context: click.Context, parameter: click.Parameter, value: float | None) -> float:
+    if value is not None:
+        return value
+    return LOCAL_POLL_SECONDS if context.params.get("local") else POLL_SECONDS
+
+
 poll_option = click.option(
-    "--poll", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between two looks."
+    "--poll",
+    type=click.FloatRange(min=0.1),
+    callback=_poll,
+    help=f"Seconds between two looks; default: {POLL_SECONDS:g}, with --local {LOCAL_POLL_SECONDS:g}.",
 )
 
 

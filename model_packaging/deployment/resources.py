@@ -114,7 +114,9 @@ def _config(wanted: Deployment, model: str) -> Members:
     if wanted.kms_key:
         members["KmsKeyId"] = wanted.kms_key
     if wanted.async_output:
-        members["AsyncInferenceConfig"] = {"OutputConfig": {"S3OutputPath": wanted.async_output}}
+        # Without a place for failures, nobody who waits for an answer would learn that there is none.
+        output = {"S3OutputPath": wanted.async_output, "S3FailurePath": wanted.async_output}
+        members["AsyncInferenceConfig"] = {"OutputConfig": output}
     return members
 
 

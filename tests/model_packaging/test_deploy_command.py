@@ -95,6 +95,16 @@ def test_a_dry_run_creates_nothing_and_shows_no_secret(fake: FakeAws, package: s
     assert fake.state() == FakeAws().state()
 
 
+def test_an_asynchronous_endpoint_is_told_that_it_is_one(fake: FakeAws, package: str) -> None:
+    words = ("deploy", "chat", package, *BASE, "--async-output", "s3://models/out/", "--dry-run")
+    told = json.loads(run(*words).stdout)
+    assert told["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_ASYNCHRONOUS"] == "true"  # replies within an hour
+    output = told["endpoint_config"]["AsyncInferenceConfig"]["OutputConfig"]
+    assert output == {"S3OutputPath": "s3://models/out/", "S3FailurePath": "s3://models/out/"}
+    kept = json.loads(run(*words, "--set", "ENDPOINT_ASYNCHRONOUS=false").stdout)
+    assert kept["model"]["PrimaryContainer"]["Environment"]["ENDPOINT_ASYNCHRONOUS"] == "false"
+
+
 def test_what_would_not_start_is_not_deployed(fake: FakeAws, package: str) -> None:
     result = run("deploy", "chat", package, *BASE, "--set", "SM_VLLM_PORT=1", "--json")
     assert result.exit_code == 1

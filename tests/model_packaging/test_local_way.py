@@ -87,3 +87,28 @@ def test_a_bench_with_failures_exits_4(shell: Shell) -> None:
     bench = json.loads(shell.run("bench", "--local", "nowhere", "--requests", "2", "--json", status=4).stdout)
     assert bench["failed"] == 2
     assert bench["errors"] == {"ValidationError": 2}
+
+
+def test_an_asynchronous_answer_is_waited_for(shell: Shell) -> None:
+    output = ("--async-output", "s3://models/answers/")
+    shell.run("deploy", "--local", "later", PACKAGE, *SETTINGS, *output)
+    asked = ("invoke", "--local", "later", "--async", "s3://models/questions/1.json")
+    assert shell.run(*asked, "What?", "--wait").stdout == f"{ANSWER}\n"
+    again = shell.run(*asked, "--wait", "--json")  # the object that the first one made
+    assert json.loads(again.stdout)["choices"][0]["message"]["content"] == ANSWER
+    assert "Waiting for s3://models/answers/" in again.stderr
+    refused = shell.run(*asked, "What?", "--max-tokens", "5000", "--wait", status=4)
+    assert "error (400): max_tokens is above 1000. Lower it." in refused.stderr
+    missing = shell.run("invoke", "--local", "later", "--async", "s3://models/no.json", "--wait", status=4)
+    assert "s3://models/no.json can't be read" in missing.stderr
+    places = json.loads(shell.run(*asked, "What?").stdout)
+    assert places["output"].startswith("s3://models/answers/")
+    shell.run("delete", "--local", "later", "--yes")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("x", "--wait"), ("--async", "models/1.json", "x"), ("--async", "s3://models/1", "--no-stream")],
+)
+def test_half_an_asynchronous_request_is_refused(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.run("invoke", "--local", "later", *words, status=2)

@@ -59,6 +59,10 @@ def spell(draft: Draft) -> None:
     spell_lora_vllm(draft)
     if draft.additional:
         draft.args["additional_config"] = dict(draft.additional)
+    if draft.args.get("enforce_eager") and not config.artifact_store:
+        # vLLM's sampler is decorated for torch.compile even then, which takes most of an eager start (vllm/v1/sample/
+        # ops/topk_topp_sampler.py). With a store it is kept there.
+        draft.env.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 
 CPU = Line("cpu", FEATURES, Keys.NONE, (), (0, 0), spell)

@@ -1,0 +1,26 @@
+"""What the CPU's line adds to vLLM's own arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.planner import make_plan
+
+
+@pytest.mark.parametrize(
+    ("settings", "disabled"),
+    [
+        ({"engine_args": {"enforce_eager": True}}, "1"),
+        ({"engine_args": {"enforce_eager": False}}, None),
+        ({}, None),
+        # What the sampler compiles is kept there, and the next start has it.
+        ({"engine_args": {"enforce_eager": True}, "artifact_store": "s3://bucket/store"}, None),
+    ],
+)
+def test_eager_is_without_torch_compile_for_the_sampler_too(settings: dict[str, Any], disabled: str | None) -> None:
+    plan = make_plan(EndpointConfig(model="/m", **settings), None, None, line="cpu", installed={"vllm": "0.16.0"}).plan
+    assert plan is not None
+    assert plan.env.get("TORCHDYNAMO_DISABLE") == disabled
