@@ -124,7 +124,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     from model_packaging.deployment.role import role_arn
     from model_packaging.deployment.sizing import sizes_of
 
-    local, scaling = given["local"], _scaling(given)
+    local, scaling = given["local"], scaling_of(given)
     instance_name = given["instance"] or ("ml.inf2.xlarge" if local else None)
     image = given["image"] or ("local" if local else None)
     if not instance_name or not image:
@@ -132,7 +132,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     if package and not package.startswith("s3://"):
         raise SettingError("PACKAGE", f"'{package}' is not in S3", "Push it first: `neuron-endpoint push`.")
     instance = find(instance_name, "--instance")
-    variables = {**environ_of(given["env_file"], None, False), **_pairs(given["variables"], "--set")}
+    variables = {**environ_of(given["env_file"], None, False), **pairs(given["variables"], "--set")}
     variables = environment(variables, given["document"], None if local else f"ml.{instance.name}")
     if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or given["document"]):
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
@@ -160,11 +160,11 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
         kms_key=given["kms_key"],
         alarm_topic=given["alarm_topic"],
         alarms=not given["no_alarms"],
-        tags=_pairs(given["tags"], "--tag"),
+        tags=pairs(given["tags"], "--tag"),
     )
 
 
-def _scaling(given: Mapping[str, Any]) -> Any:
+def scaling_of(given: Mapping[str, Any]) -> Any:
     from model_packaging.deployment.request import Scaling
 
     if given["maximum"] is None:
@@ -199,7 +199,7 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     raise click.exceptions.Exit(1)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
     for name, equals, _ in pairs:
         if not name or not equals:
