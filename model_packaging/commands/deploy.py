@@ -37,6 +37,11 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--min", "minimum", type=click.IntRange(min=0), help="Scale: no fewer copies than these.")
 @click.option("--max", "maximum", type=click.IntRange(min=1), help="Scale: no more copies than these.")
 @click.option("--concurrency", type=float, help="Scale: requests in flight a copy should have.")
+@click.option(
+    "--routing", default="least-outstanding", show_default=True, help="To which instance: or random, or prefix."
+)
+@click.option("--prefix-bytes", default=4096, show_default=True, help="With prefix: how much of a body is compared.")
+@click.option("--prefix-threshold", type=int, help="With prefix: requests in flight; default: the plan's max_num_seqs.")
 @click.option("--async-output", metavar="s3://", help="An asynchronous endpoint, with its answers there.")
 @click.option("--subnet", "subnets", multiple=True, help="Of a VPC; may be repeated.")
 @click.option("--security-group", "groups", multiple=True, help="With --subnet; may be repeated.")
@@ -124,7 +129,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     from model_packaging.deployment.role import role_arn
     from model_packaging.deployment.sizing import sizes_of
 
-    local, scaling = given["local"], _scaling(given)
+    local, scaling = given["local"], scaling_of(given)
     instance_name = given["instance"] or ("ml.inf2.xlarge" if local else None)
     image = given["image"] or ("local" if local else None)
     if not instance_name or not image:
@@ -132,14 +137,15 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     if package and not package.startswith("s3://"):
         raise SettingError("PACKAGE", f"'{package}' is not in S3", "Push it first: `neuron-endpoint push`.")
     instance = find(instance_name, "--instance")
-    variables = {**environ_of(given["env_file"], None, False), **_pairs(given["variables"], "--set")}
+    variables = {**environ_of(given["env_file"], None, False), **pairs(given["variables"], "--set")}
     variables = environment(variables, given["document"], None if local else f"ml.{instance.name}")
     if given["async_output"]:
         variables.setdefault("ENDPOINT_ASYNCHRONOUS", "true")
     if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or given["document"]):
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
+    plan = None
     if not given["no_check"]:
-        _check(variables, package, None if local else f"ml.{instance.name}", given["as_json"])
+        plan = _check(variables, package, None if local else f"ml.{instance.name}", given["as_json"])
     sizes = sizes_of(package, variables, "cpu" if local else instance.platform)
     limits = compute(
         sizes, instance, download=given["download_seconds"], startup=given["startup_seconds"], volume=given["volume"]
@@ -157,16 +163,17 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
         ami=None if given["ami"] == "none" else given["ami"],
         component=given["component"],
         scaling=scaling,
+        routing=_routing(given, plan),
         network=Network(given["subnets"], given["groups"], given["isolated"]),
         async_output=given["async_output"],
         kms_key=given["kms_key"],
         alarm_topic=given["alarm_topic"],
         alarms=not given["no_alarms"],
-        tags=_pairs(given["tags"], "--tag"),
+        tags=pairs(given["tags"], "--tag"),
     )
 
 
-def _scaling(given: Mapping[str, Any]) -> Any:
+def scaling_of(given: Mapping[str, Any]) -> Any:
     from model_packaging.deployment.request import Scaling
 
     if given["maximum"] is None:
@@ -179,19 +186,31 @@ def _scaling(given: Mapping[str, Any]) -> Any:
     return Scaling(minimum, given["maximum"], given["concurrency"])
 
 
-def _check(variables: Mapping[str, str], package: str | None, instance: str | None, as_json: bool) -> None:
-    """What would not start is not deployed: it costs an hour to find out there."""
+def _routing(given: Mapping[str, Any], plan: Any) -> Any:
+    """With the plan's own number of sequences as the threshold."""
+    from model_packaging.deployment.routing import PREFIX, Routing
+
+    arguments = plan.engine_args if plan is not None else {}
+    threshold = given["prefix_threshold"] or arguments.get("max_num_seqs")
+    if given["routing"] == PREFIX and arguments.get("enable_prefix_caching") is False:
+        told = "No prefix is kept on an instance (enable_prefix_caching is off), so there is nothing to be routed to."
+        click.echo(f"Warning: {told}", err=True)
+    return Routing(given["routing"], given["prefix_bytes"], threshold)
+
+
+def _check(variables: Mapping[str, str], package: str | None, instance: str | None, as_json: bool) -> Any:
+    """The plan, where there is one. What would not start is not deployed: it costs an hour to find out there."""
     if package and package.endswith((".tar.gz", ".tgz")):
         click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
-        return
+        return None
     from model_packaging.examination import examine
 
     model = package or variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL")
     if not model:
-        return  # named in a document, which the container reads
+        return None  # named in a document, which the container reads
     found = examine(variables, model, instance=instance, line=None)
     if not found.failed:
-        return
+        return found.plan
     if as_json:
         print_json(found.document())
     else:
@@ -201,7 +220,7 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     raise click.exceptions.Exit(1)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
     for name, equals, _ in pairs:
         if not name or not equals:

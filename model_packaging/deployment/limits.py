@@ -80,8 +80,8 @@ def compute(
         if sizes.archive:
             mend = "Push a prefix instead of an archive: it needs no unpacking."
         raise SettingError("MODEL", f"{sizes.packed / 1e9:.0f} GB may take SageMaker longer than an hour", mend)
-    start = FIXED + SAFETY * (sizes.weights / LOAD_RATE + sizes.fetched / DISK_RATE)
-    compiling = sizes.weights / COMPILE_RATE if sizes.compiles else 0.0
+    compiling = _compile_seconds(sizes)
+    start = start_seconds(sizes) - SAFETY * compiling
     if startup is None and start + compiling > MOST:
         what = "to compile and start" if compiling else "to start"
         mend = (
@@ -99,10 +99,20 @@ def compute(
     )
     return Limits(
         download=_within(download if download is not None else needed),
-        startup=_within(startup if startup is not None else start + SAFETY * compiling),
+        startup=_within(startup if startup is not None else start_seconds(sizes)),
         volume=None if instance.platform in WITH_NVME else volume or _volume(sizes),
         reasons=why,
     )
+
+
+def start_seconds(sizes: Sizes) -> float:
+    """How long a start may take, whoever waits for it: twice what the slowest known rates make of it."""
+    loading = sizes.weights / LOAD_RATE + sizes.fetched / DISK_RATE
+    return FIXED + SAFETY * (loading + _compile_seconds(sizes))
+
+
+def _compile_seconds(sizes: Sizes) -> float:
+    return sizes.weights / COMPILE_RATE if sizes.compiles else 0.0
 
 
 def _volume(sizes: Sizes) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from handler.errors import SettingError
 from model_packaging.deployment.limits import Limits
+from model_packaging.deployment.routing import Routing
 
 # CreateEndpoint's pattern is 63 letters, digits and hyphens; the resources' own names add a digest to it.
 NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,47}")
@@ -62,6 +63,7 @@ class Deployment:
     ami: str | None = None
     component: bool = False
     scaling: Scaling | None = None
+    routing: Routing = field(default_factory=Routing)
     network: Network = field(default_factory=Network)
     async_output: str | None = None
     kms_key: str | None = None

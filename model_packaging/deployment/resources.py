@@ -94,7 +94,7 @@ def _config(wanted: Deployment, model: str) -> Members:
         "VariantName": VARIANT,
         "InstanceType": wanted.instance,
         "InitialInstanceCount": wanted.instances,
-        "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
+        "RoutingConfig": wanted.routing.members(),
     }
     if wanted.ami:
         variant["InferenceAmiVersion"] = wanted.ami

@@ -24,6 +24,7 @@ from model_packaging.deployment.removal import Removal
 from model_packaging.deployment.request import Deployment, Network, Scaling
 from model_packaging.deployment.resources import TAG, resources
 from model_packaging.deployment.role import role_arn
+from model_packaging.deployment.routing import STRATEGIES, Routing
 from model_packaging.deployment.watch import Pace
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -43,7 +44,12 @@ PLAIN: dict[str, Any] = {
 # name -> what differs from PLAIN. Together they make every call that a deployment can make.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "scaled": {"instances": 2, "scaling": Scaling(2, 6, 8.0), "alarm_topic": "arn:aws:sns:us-east-1:123456789012:x"},
+    "scaled": {
+        "instances": 2,
+        "scaling": Scaling(2, 6, 8.0),
+        "routing": Routing("prefix", 8192, 16),
+        "alarm_topic": "arn:aws:sns:us-east-1:123456789012:x",
+    },
     "component": {
         "component": True,
         "instance": "ml.trn2.48xlarge",
@@ -322,6 +328,30 @@ def test_what_cannot_be_deployed_is_refused(change: dict[str, Any], setting: str
     with pytest.raises(SettingError) as caught:
         wanted("plain", **change)
     assert caught.value.param == setting
+
+
+def test_routing_is_within_what_the_service_takes() -> None:
+    import botocore.session
+
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    assert set(STRATEGIES.values()) == set(model.shape_for("RoutingStrategy").enum) - {"KV_AWARE"}
+    limits = model.shape_for("PrefixAwareRoutingConfig").members
+    for member, option, more in (
+        ("PrefixLength", "prefix_bytes", {"threshold": 1}),
+        ("ConcurrencyThreshold", "threshold", {}),
+    ):
+        least, most = (limits[member].metadata[end] for end in ("min", "max"))
+        for value in (least, most):
+            chosen = Routing("prefix", **{**more, option: value}).members()["PrefixAwareRoutingConfig"]
+            assert isinstance(chosen, dict)
+            assert chosen[member] == value
+        for value in (least - 1, most + 1):
+            with pytest.raises(SettingError):
+                Routing("prefix", **{**more, option: value})
+    with pytest.raises(SettingError, match="--prefix-threshold"):
+        Routing("prefix")
+    with pytest.raises(SettingError, match="tells its cache"):
+        Routing("kv-aware")
 
 
 def test_scaling_that_somebody_else_registered_stays(fake: FakeAws, aws: Aws) -> None:

@@ -129,12 +129,24 @@ def test_half_a_request_is_refused(fake: FakeAws, words: tuple[str, ...], status
     assert fake.state() == FakeAws().state()
 
 
+def test_prefix_routing_takes_its_threshold_from_the_plan(fake: FakeAws, package: str) -> None:
+    words = ("deploy", "chat", package, *BASE, "--routing", "prefix", "--dry-run")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    chosen = json.loads(result.stdout)["endpoint_config"]["ProductionVariants"][0]["RoutingConfig"]
+    config = {"PrefixLength": 4096, "ConcurrencyThreshold": 4}
+    assert chosen == {"RoutingStrategy": "PREFIX_AWARE", "PrefixAwareRoutingConfig": config}
+    assert "enable_prefix_caching is off" in result.stderr
+    cached = run(*words, "--set", "SM_VLLM_ENABLE_PREFIX_CACHING=true", "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1")
+    assert (cached.exit_code, cached.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not CFN_LINT.exists(), reason="needs cfn-lint, which moto brings")
 def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str, tmp_path: Path) -> None:
     scaled = ("--min", "0", "--max", "2", "--concurrency", "4")
     network = ("--subnet", "subnet-01234567", "--security-group", "sg-01234567")
     variants = (
-        ("--instances", "2", *network),
+        ("--instances", "2", "--routing", "random", *network),
         ("--component", *scaled),
         ("--async-output", "s3://bucket/out", *scaled),
     )

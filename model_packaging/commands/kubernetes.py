@@ -1,0 +1,150 @@
+"""`neuron-endpoint kubernetes`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from model_packaging.commands.options import environ_of
+
+if TYPE_CHECKING:
+    from model_packaging.deployment.limits import Sizes
+    from model_packaging.kubernetes.workload import Workload
+
+
+@click.command("kubernetes")
+@click.argument("name")
+@click.argument("model", metavar="[s3://BUCKET/PREFIX/ | HUB ID]", required=False)
+@click.option("--image", required=True, help="The container's image, with its registry.")
+@click.option("--instance", help="The nodes' type, trn2.48xlarge for one.")
+@click.option("--cpu", is_flag=True, help="The image with the CPU engine, instead of --instance.")
+@click.option("--env-file", metavar="FILE", help="The container's environment.")
+@click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="One variable of it; may be repeated.")
+@click.option("--config", "document", metavar="FILE", help="The endpoint's settings: a file, or s3://.")
+@click.option("--namespace")
+@click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--min", "minimum", type=click.IntRange(min=1), help="Scale: no fewer replicas than these.")
+@click.option("--max", "maximum", type=click.IntRange(min=1), help="Scale: no more replicas than these.")
+@click.option("--concurrency", type=float, help="Scale: requests in flight a replica should have.")
+@click.option("--role", metavar="ARN", help="The pods' IAM role (IRSA); without it, the cluster's Pod Identity.")
+@click.option("--kserve", is_flag=True, help="An InferenceService instead of Deployment and Service.")
+@click.option("--prometheus", metavar="URL", help="With --kserve and --max: where KEDA asks for the metric.")
+@click.option("--compiled/--compiles", "compiled", default=None, help="The graphs; default: a look into the store.")
+@click.option("--startup-seconds", type=click.IntRange(min=60), help="Default: computed from sizes.")
+def command(name: str, model: str | None, **given: Any) -> None:
+    """Manifests for a cluster with the Neuron device plugin, on standard output: `... | kubectl apply -f -`.
+
+    Devices, memory, disk and the times of the probes are computed from the same configuration and plan that `check`
+    reads; what would not start is refused.
+    """
+    from model_packaging.kubernetes.kserve import kserve_manifests
+    from model_packaging.kubernetes.manifests import manifests
+    from model_packaging.kubernetes.text import as_text
+
+    work = _workload(name, model, given)
+    documents = kserve_manifests(work) if given["kserve"] else manifests(work)
+    click.echo(as_text(work, documents), nl=False)
+
+
+def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workload:
+    from handler.neuron.catalogue import find
+    from model_packaging.commands.deploy import pairs, scaling_of
+    from model_packaging.kubernetes.sizing import pod_size
+    from model_packaging.kubernetes.workload import Workload
+
+    if bool(given["instance"]) == bool(given["cpu"]):
+        raise click.UsageError("Give --instance or --cpu.")
+    instance = None if given["cpu"] else find(given["instance"], "--instance")
+    variables = {**environ_of(given["env_file"], None, False), **pairs(given["variables"], "--set")}
+    if model:
+        variables["ENDPOINT_MODEL"] = model
+        variables.update(_graphs(model))
+    config, plan, memory = _examined(variables, given["document"], None if instance is None else instance.name)
+    platform = "cpu" if instance is None else instance.platform
+    sizes = _sized(_listed(config.model, variables, platform, given["compiled"]), config.model, given)
+    settings = given["document"]
+    if settings and settings.startswith(("s3://", "{")):
+        variables["ENDPOINT_CONFIG"], settings = settings, None
+    return Workload(
+        name=name,
+        image=given["image"],
+        size=pod_size(plan, instance, sizes, memory, startup=given["startup_seconds"]),
+        environment=variables,
+        settings=Path(settings).read_text(encoding="utf-8") if settings else None,
+        instance=instance,
+        namespace=given["namespace"],
+        replicas=given["replicas"],
+        scaling=scaling_of({**given, "instances": given["replicas"]}),
+        prometheus=given["prometheus"],
+        drain=config.drain,
+        role=given["role"],
+    )
+
+
+def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: bool | None) -> Sizes:
+    """What S3 says; nothing is asked of the store where the user says what is in it."""
+    from model_packaging.deployment.sizing import ARTIFACTS, sizes_of
+
+    asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
+    found = sizes_of(None, {**asked, "ENDPOINT_MODEL": model}, platform)
+    return found if compiled is None else replace(found, compiles=not compiled and platform != "cpu")
+
+
+def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
+    """With the weights of a hub's model, where its files are on this machine.
+
+    :raises SettingError: nobody knows how long it takes to load.
+    """
+    from handler.errors import SettingError
+    from handler.neuron.checkpoint import read_facts
+
+    if sizes.weights:
+        return sizes
+    facts = read_facts(model)
+    weights = (facts.weight_bytes if facts else None) or 0
+    if not weights and not given["startup_seconds"]:
+        mend = "Give --startup-seconds, or push the model to S3."
+        raise SettingError("MODEL", f"the size of {model[:80]} is not known here, so neither is its start's time", mend)
+    return replace(sizes, weights=weights, fetched=sizes.fetched + weights)
+
+
+def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:
+    """Configuration, plan and memory. What would not start ends the command with its findings.
+
+    :raises SettingError: a pod does not see the model.
+    """
+    from handler.config.load import load
+    from handler.errors import SettingError
+    from model_packaging.commands.examined import examined
+
+    environ = {**variables, **environ_of(None, document, False)}
+    config = load(environ)
+    if config.model.startswith(("/", "./", "../")):
+        problem = f"'{config.model[:80]}' is on this machine, not in a pod"
+        raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
+    found = examined(environ, config.model, instance, "cpu" if instance is None else None)
+    if found.failed or found.plan is None:
+        from model_packaging.tables import findings_table, show
+
+        show(findings_table(found.findings), "No manifest: it would not start.")
+        sys.exit(1)
+    return config, found.plan, found.memory
+
+
+def _graphs(package: str) -> dict[str, str]:
+    """A package's own graphs, by their place in S3: its settings name their place below /opt/ml/model."""
+    if not package.startswith("s3://"):
+        return {}
+    from model_packaging.package.assembly import COMPILED, STORE
+    from model_packaging.package.sources import items
+
+    tops = {item.path.partition("/")[0] for item in items(package, "MODEL")}
+    root = package.rstrip("/")
+    if COMPILED in tops:
+        return {"ENDPOINT_COMPILED_ARTIFACTS": f"{root}/{COMPILED}/"}
+    return {"ENDPOINT_ARTIFACT_STORE": f"{root}/{STORE}"} if STORE in tops else {}

@@ -1,0 +1,67 @@
+"""What is to run on a cluster: checked when it is made, plain afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from handler.errors import SettingError
+from handler.neuron.instance import Instance
+from model_packaging.deployment.environment import SECRET
+from model_packaging.deployment.request import Scaling
+from model_packaging.kubernetes.sizing import PodSize
+
+# A DNS label (RFC 1123), as names of Services are; 45 leave room for the endings of ours and of ReplicaSets.
+NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,43}[a-z0-9])?")
+PORT = 8080
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One model on a cluster.
+
+    :param image: of this project, with its registry.
+    :param environment: the container's variables; those that look like secrets are read from the Secret `<name>`.
+    :param settings: the endpoint's settings as a document; None: the variables, and `endpoint.yaml` beside the model.
+    :param drain: seconds that requests may go on after SIGTERM (ENDPOINT_DRAIN).
+    :param role: ARN of an IAM role for the service account (IRSA); None leaves it to the cluster (Pod Identity).
+    :param instance: None for the CPU engine.
+    """
+
+    name: str
+    image: str
+    size: PodSize
+    environment: Mapping[str, str] = field(default_factory=dict)
+    settings: str | None = None
+    instance: Instance | None = None
+    namespace: str | None = None
+    replicas: int = 1
+    scaling: Scaling | None = None
+    prometheus: str | None = None
+    drain: float = 25.0
+    role: str | None = None
+
+    def __post_init__(self) -> None:
+        for setting, name in (("NAME", self.name), ("--namespace", self.namespace)):
+            if name is not None and not NAME.fullmatch(name):
+                mend = "Use up to 45 small letters, digits and hyphens, with a letter first."
+                raise SettingError(setting, f"'{name[:60]}' is no name in Kubernetes", mend)
+        if self.scaling is not None and not 1 <= self.scaling.minimum <= self.scaling.maximum:
+            problem = f"{self.scaling.minimum} to {self.scaling.maximum} is no range of replicas"
+            raise SettingError("--min", problem, "Give 1 <= --min <= --max.")
+        if self.scaling is not None and self.scaling.concurrency <= 0:
+            raise SettingError("--concurrency", "it must be above 0", "Half of max_num_seqs is a good start.")
+
+    @property
+    def fewest(self) -> int:
+        return self.scaling.minimum if self.scaling else self.replicas
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The variables that may be read by whoever reads the manifest."""
+        return {name: value for name, value in sorted(self.environment.items()) if name not in self.secrets}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(name for name, value in sorted(self.environment.items()) if value and SECRET.search(name.upper()))

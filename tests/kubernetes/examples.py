@@ -1,0 +1,60 @@
+"""The manifests in kubernetes/, as the command prints them; `python -m tests.kubernetes.examples` writes them anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
+
+from golden_plans import published_models
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "kubernetes"
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
+ROLE = "arn:aws:iam::123456789012:role/llm-pods"
+STORE = ("--set", "ENDPOINT_ARTIFACT_STORE=s3://bucket/store", "--compiled")
+# file -> the recipe whose settings it has, and the words beside --image and --config.
+EXAMPLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "deployment-inf2.yaml": (
+        "llama-3.1-8b-inf2.24xlarge",
+        ("llama-8b", "--instance", "inf2.24xlarge", "--role", ROLE, *STORE, "--set", "HF_TOKEN=hf_x"),
+    ),
+    "deployment-trn2-scaled.yaml": (
+        "llama-3.3-70b-trn2.48xlarge",
+        (
+            *("llama-70b", "--instance", "trn2.48xlarge", "--namespace", "models", "--role", ROLE, *STORE),
+            *("--min", "2", "--max", "6", "--concurrency", "0.5"),
+        ),
+    ),
+    "kserve-trn1.yaml": (
+        "qwen3-8b-trn1.32xlarge",
+        (
+            *("qwen3-8b", "--instance", "trn1.32xlarge", "--role", ROLE, *STORE, "--kserve"),
+            *("--max", "3", "--concurrency", "4", "--prometheus", "http://prometheus.monitoring:9090"),
+        ),
+    ),
+}
+
+
+def printed(words: tuple[str, ...]) -> str:
+    from model_packaging.cli import main
+
+    result = CliRunner().invoke(main, ["kubernetes", *words, "--image", IMAGE])
+    if result.exit_code:
+        raise SystemExit(f"{words}: {result.output}")
+    return result.stdout
+
+
+def example(name: str) -> str:
+    """Called within `published_models()`, where the recipes' models are by their hub ids."""
+    recipe, words = EXAMPLES[name]
+    return printed((*words, "--config", str(ROOT / "recipes" / f"{recipe}.yaml")))
+
+
+if __name__ == "__main__":
+    with published_models():
+        for name in EXAMPLES:
+            (FOLDER / name).write_text(example(name), encoding="utf-8")
