@@ -16,7 +16,7 @@ import click
 
 from benchmarks.block import Block
 from benchmarks.comparison import comparisons
-from benchmarks.contestant import ENVIRONMENT, KINDS
+from benchmarks.contestant import ENVIRONMENT, KINDS, STUB
 from benchmarks.fleet_command import fleet
 from benchmarks.gateway import gateway
 from benchmarks.random_model import write_random_model
@@ -24,14 +24,17 @@ from benchmarks.report import Report
 from benchmarks.restore import RIVALS, measure
 from benchmarks.restore_contestant import ContestantFailed
 from benchmarks.server import ServerFailed
-from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, workloads
+from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, stub_workloads, workloads
 from benchmarks.workload import Api
 from handler.artifacts.errors import ArtifactError
 from handler.artifacts.restore import threads_here
 
 SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
-QUICK_LIMIT_S = 440.0
+QUICK_LIMIT_S = 270.0
 FULL_LIMIT_S = 2 * 3600.0
+STUB_QUICK_LIMIT_S = 125.0
+STUB_PAIRS = 8
+PARTS = ("model", "stub")
 BUSY = 0.5  # processes that want to run, in the mean of the last minute
 
 
@@ -61,6 +64,7 @@ def main() -> None:
     "--pairs", default=12, show_default=True, type=click.IntRange(1), help="Blocks of each side per workload."
 )
 @click.option("--concurrency", default="1,32,64", show_default=True, type=Numbers(), help="Concurrent requests.")
+@click.option("--parts", default=",".join(PARTS), show_default=True, help="Which of them, separated by commas.")
 @click.option("--restarts", is_flag=True, help="Start both servers afresh for every pair.")
 @click.option("--model", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Model directory.")
 @click.option("--ours", default="container", show_default=True, type=click.Choice(list(KINDS)))
@@ -71,6 +75,7 @@ def serving(
     quick: bool,
     pairs: int,
     concurrency: tuple[int, ...],
+    parts: str,
     restarts: bool,
     model: Path | None,
     ours: str,
@@ -83,7 +88,19 @@ def serving(
         signal.signal(number, _interrupt)
     apis: tuple[Api, ...] = ("chat",) if quick else ("chat", "completion")
     limit = limit_s or (QUICK_LIMIT_S if quick else FULL_LIMIT_S)
-    plan = Plan(workloads(concurrency, apis, quick=quick), pairs, restarts, limit)
+    chosen = parts.split(",")
+    if unknown := set(chosen) - set(PARTS):
+        raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--parts")
+    plans = {
+        "model": Plan(workloads(concurrency, apis, quick=quick), pairs, restarts, limit),
+        "stub": Plan(
+            stub_workloads(quick=quick),
+            min(pairs, STUB_PAIRS),
+            restarts,
+            STUB_QUICK_LIMIT_S if quick else FULL_LIMIT_S,
+            STUB,
+        ),
+    }
     report = Report(out)
     measured = Run()
     began = time.monotonic()
@@ -91,11 +108,13 @@ def serving(
         directory = model or (
             SAMPLE_MODEL if any(SAMPLE_MODEL.glob("*.safetensors")) else write_random_model(Path(scratch) / "random")
         )
-        report.line(_circumstances(ours, theirs, directory, plan))
+        report.line(_circumstances(ours, theirs, directory, [plans[part] for part in chosen]))
         if (load := os.getloadavg()[0]) > BUSY:
             report.alarm(f"the machine is busy with something else (load average {load:.1f}): wide spreads ahead")
         try:
-            run(plan, contestants(ours, theirs, directory, Path(scratch)), report, measured)
+            for part in chosen:
+                sides = contestants(ours, theirs, directory, Path(scratch) / part, plans[part].shape)
+                run(plans[part], sides, report, measured)
         except (ServerFailed, WarmUpFailed, OSError) as error:
             report.alarm(str(error))
             sys.exit(1)
@@ -150,7 +169,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _circumstances(ours: str, theirs: str, model: Path, plan: Plan) -> dict[str, object]:
+def _circumstances(ours: str, theirs: str, model: Path, plans: list[Plan]) -> dict[str, object]:
     return {
         "record": "run",
         "ours": ours,
@@ -161,7 +180,7 @@ def _circumstances(ours: str, theirs: str, model: Path, plan: Plan) -> dict[str,
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg(),
         "environment": ENVIRONMENT,
-        "plan": cast(object, plan),
+        "plans": cast(object, plans),
         "began_unix": time.time(),
     }
 

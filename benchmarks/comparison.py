@@ -44,6 +44,19 @@ _PROBED = (
 )
 
 
+# On the stub. {tokens} is empty for replies of 256 tokens, {c} for 256 requests at once.
+_CEILING = (
+    _Figure("ceiling_stub{c}{tokens}", "tokens_per_s", "tokens/s", "more"),
+    _Figure("ceiling_cpu_per_token{c}{tokens}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+)
+_PACED = (
+    _Figure("stub_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
+    _Figure("stub_ttft_p50_c{c}", "ttft_p50_ms", "ms"),
+    _Figure("stub_itl_p99_c{c}", "itl_p99_ms", "ms"),
+    _Figure("stub_cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Started:
     """One start of one side, in seconds since its process was begun."""
@@ -83,14 +96,21 @@ def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comp
 def _figures(workload: Workload) -> tuple[_Figure, ...]:
     if workload.probed:
         return _PROBED  # no others: the questions themselves cost the server something
+    if workload.engine == "stub":
+        return _PACED if workload.steps_per_s else _CEILING
     return _STREAMED if workload.streamed else _WHOLE
 
 
+def _name(figure: _Figure, workload: Workload) -> str:
+    if figure in _CEILING:
+        c = "" if workload.concurrency == 256 else f"_c{workload.concurrency}"
+        return figure.name.format(c=c, tokens="" if workload.tokens == 256 else f"_{workload.tokens}")
+    api = "" if workload.api == "chat" else f"{workload.api}_"
+    return figure.name.format(api=api, c=workload.concurrency)
+
+
 def _compare(figure: _Figure, places: Mapping[tuple[str, int], object], workload: Workload | None) -> Comparison | None:
-    name = figure.name
-    if workload:
-        api = "" if workload.api == "chat" else f"{workload.api}_"
-        name = name.format(api=api, c=workload.concurrency)
+    name = _name(figure, workload) if workload else figure.name
     pairs = []
     for (side, pair), ours in places.items():
         if side != "ours" or ("theirs", pair) not in places:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MAX_NUM_SEQS = 64
-MAX_MODEL_LEN = 1024
+ROOT = Path(__file__).parent.parent
 
 # Both sides run under these.
 ENVIRONMENT = {
@@ -18,6 +18,29 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class EngineShape:
+    """What both sides' engines are started with.
+
+    :param worker: a class that takes the place of vLLM's worker; None: vLLM's own.
+    """
+
+    max_num_seqs: int = 64
+    max_model_len: int = 1024
+    worker: str | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        if self.worker is None:
+            return dict(ENVIRONMENT)
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        return {**ENVIRONMENT, "PYTHONPATH": path}
+
+
+REAL = EngineShape()
+STUB = EngineShape(max_num_seqs=256, worker="benchmarks.stub_worker.StubWorker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,34 +54,40 @@ class Contestant:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(ENVIRONMENT))
 
 
-def vllm_serve(name: str, port: int, model: Path, scratch: Path) -> Contestant:
+def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
     """`vllm serve`, from the environment that runs this."""
     command = (
         str(_script("vllm")),
         *("serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "model"),
-        *("--max-num-seqs", str(MAX_NUM_SEQS), "--max-model-len", str(MAX_MODEL_LEN), "--enforce-eager"),
+        *("--max-num-seqs", str(shape.max_num_seqs), "--max-model-len", str(shape.max_model_len), "--enforce-eager"),
+        *(() if shape.worker is None else ("--worker-cls", shape.worker)),
     )
-    return Contestant(name, "vllm", port, command)
+    return Contestant(name, "vllm", port, command, shape.environment)
 
 
-def container(name: str, port: int, model: Path, scratch: Path) -> Contestant:
+def container(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
     """Our container's `serve`, set up by its environment, over a base directory in `scratch`."""
     base = scratch / name
-    base.mkdir()
+    base.mkdir(parents=True)
     (base / "model").symlink_to(model.resolve(), target_is_directory=True)
     environment = {
-        **ENVIRONMENT,
+        **shape.environment,
         "SAGEMAKER_BASE_DIR": str(base),
         "SAGEMAKER_BIND_TO_PORT": str(port),
-        "SM_VLLM_MAX_NUM_SEQS": str(MAX_NUM_SEQS),
-        "SM_VLLM_MAX_MODEL_LEN": str(MAX_MODEL_LEN),
+        "SM_VLLM_MAX_NUM_SEQS": str(shape.max_num_seqs),
+        "SM_VLLM_MAX_MODEL_LEN": str(shape.max_model_len),
         "SM_VLLM_ENFORCE_EAGER": "true",
         "SM_VLLM_SERVED_MODEL_NAME": "model",
     }
+    if shape.worker is not None:
+        environment["SM_VLLM_WORKER_CLS"] = shape.worker
     return Contestant(name, "container", port, (str(_script("serve")),), environment)
 
 
-KINDS: dict[str, Callable[[str, int, Path, Path], Contestant]] = {"container": container, "vllm": vllm_serve}
+KINDS: dict[str, Callable[[str, int, Path, Path, EngineShape], Contestant]] = {
+    "container": container,
+    "vllm": vllm_serve,
+}
 
 
 def _script(name: str) -> Path:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from benchmarks.block import Block, run_block
 from benchmarks.comparison import Started
-from benchmarks.contestant import KINDS, Contestant
+from benchmarks.contestant import KINDS, REAL, Contestant, EngineShape
 from benchmarks.report import Report
 from benchmarks.server import Server
 from benchmarks.workload import Api, Workload
@@ -34,6 +34,7 @@ class Plan:
     pairs: int
     restarts: bool
     limit_s: float
+    shape: EngineShape = REAL
 
 
 @dataclass(slots=True)
@@ -69,10 +70,24 @@ def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: boo
     return tuple(found)
 
 
-def contestants(ours: str, theirs: str, model: Path, scratch: Path) -> tuple[Contestant, Contestant]:
+def stub_workloads(*, quick: bool) -> tuple[Workload, ...]:
+    """Streamed chat on the stub: engines that no front end can follow, and ones that any ought to."""
+    found = [
+        Workload(engine="stub", concurrency=256, requests=768, tokens=256),
+        Workload(engine="stub", concurrency=256, requests=1024, tokens=64),
+        *(Workload(engine="stub", concurrency=c, requests=c, tokens=128, steps_per_s=50) for c in (64, 256)),
+    ]
+    if not quick:
+        found.append(Workload(engine="stub", concurrency=64, requests=384, tokens=256))
+    return tuple(found)
+
+
+def contestants(
+    ours: str, theirs: str, model: Path, scratch: Path, shape: EngineShape = REAL
+) -> tuple[Contestant, Contestant]:
     return (
-        KINDS[ours]("ours", _free_port(), model, scratch),
-        KINDS[theirs]("theirs", _free_port(), model, scratch),
+        KINDS[ours]("ours", _free_port(), model, scratch, shape),
+        KINDS[theirs]("theirs", _free_port(), model, scratch, shape),
     )
 
 
@@ -86,7 +101,7 @@ def run(plan: Plan, sides: tuple[Contestant, ...], report: Report, into: Run) ->
     began = time.monotonic()
     longest = 0.0
     with ExitStack() as stack:
-        servers = [] if plan.restarts else [_open(stack, side, 0, report, into) for side in sides]
+        servers = [] if plan.restarts else [_open(stack, plan, side, 0, report, into) for side in sides]
         for pair in range(plan.pairs):
             pair_began = time.monotonic()
             if pair_began - began + longest > plan.limit_s:
@@ -107,7 +122,7 @@ def _pair(plan: Plan, servers: Sequence[Server], pair: int) -> Iterator[Block]:
 def _restarted(plan: Plan, sides: Sequence[Contestant], pair: int, report: Report, into: Run) -> Iterator[Block]:
     for side in _in_turn(sides, pair):
         with ExitStack() as stack:
-            server = _open(stack, side, pair, report, into)
+            server = _open(stack, plan, side, pair, report, into)
             for workload in plan.workloads:
                 yield run_block(server, workload, pair)
 
@@ -116,16 +131,18 @@ def _in_turn(sides: Sequence[T], pair: int) -> Sequence[T]:
     return sides[::-1] if pair % 2 else sides
 
 
-def _open(stack: ExitStack, side: Contestant, pair: int, report: Report, into: Run) -> Server:
+def _open(stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: Report, into: Run) -> Server:
     """Start a server, note how long each step took, and warm it up."""
     report.say(f"starting {side.name}: {' '.join(side.command)}")
-    server = stack.enter_context(Server(side, report.out.parent / f"bench-{side.name}.log"))
+    log = f"bench-{side.name}.log" if plan.shape is REAL else f"bench-stub-{side.name}.log"
+    server = stack.enter_context(Server(side, report.out.parent / log))
     first = _warm_block(server, Workload(concurrency=1, requests=1, tokens=8, temperature=1.0))
     sampled_s = time.monotonic() - server.began
     s = server.start
     started = Started(side.name, pair, s.port_s, s.ping_s, s.ready_s, sampled_s)
-    into.starts.append(started)
-    report.line(started)
+    if plan.shape is REAL:  # the stub has no model to load: its start is no figure
+        into.starts.append(started)
+        report.line(started)
     report.say(
         f"{side.name}: port {s.port_s:.1f} s, /ping {s.ping_s:.1f} s, ready {s.ready_s:.1f} s,"
         f" first sampled reply {sampled_s:.1f} s ({first.measurements.wall_s:.1f} s of it the request)"

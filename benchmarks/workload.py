@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 Api = Literal["chat", "completion"]
+Engine = Literal["model", "stub"]
 
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "completion": "/v1/completions"}
 
@@ -27,6 +28,8 @@ class Workload:
     temperature: float = 0.0
     seconds: float | None = None  # after which no further request is begun, be there any left
     probed: bool = False  # /ping is asked 20 times a second meanwhile
+    engine: Engine = "model"
+    steps_per_s: int | None = None  # of the stub (stub_worker.py); None: as fast as it goes
     deadline_s: float = 180.0
 
     @property
@@ -36,6 +39,9 @@ class Workload:
     @property
     def label(self) -> str:
         words = [self.api, "streamed" if self.streamed else "whole", f"c{self.concurrency}"]
+        if self.engine == "stub":
+            pace = f"{self.steps_per_s} steps/s" if self.steps_per_s else "unpaced"
+            words += [f"{self.tokens} tokens", "stub", pace]
         return " ".join([*words, "with /ping"] if self.probed else words)
 
     def body(self, index: int) -> bytes:
@@ -52,6 +58,8 @@ class Workload:
             document["messages"] = [{"role": "user", "content": prompt}]
         else:
             document["prompt"] = prompt
+        if self.steps_per_s is not None:
+            document["seed"] = self.steps_per_s
         if self.streamed:
             document["stream_options"] = {"include_usage": True}
         return msgspec.json.encode(document)

@@ -119,3 +119,18 @@ def test_an_invalid_block_takes_the_figures_of_its_workload() -> None:
     names = {c.figure for c in comparisons([], blocks)}
     assert "stream_tps_c32" in names
     assert "tps_c32" not in names
+
+
+def test_figures_of_the_stub_have_names_of_their_own() -> None:
+    unpaced = Workload(engine="stub", concurrency=256, tokens=256)
+    workloads = {
+        "ceiling_stub": unpaced,
+        "ceiling_stub_64": replace(unpaced, tokens=64),
+        "ceiling_stub_c64": replace(unpaced, concurrency=64),
+        "stub_tps_c64": replace(unpaced, concurrency=64, steps_per_s=50),
+    }
+    for name, workload in workloads.items():
+        blocks = [block("ours", 0, 300.0, workload), block("theirs", 0, 100.0, workload)]
+        found = {one.figure: one.ratio for one in comparisons([], blocks)}
+        assert found[name] == 3.0
+        assert not {"stream_tps_c64", "stream_tps_c256"} & set(found)
