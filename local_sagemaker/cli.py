@@ -19,6 +19,7 @@ from local_sagemaker.state import COMMANDS, ENVIRONMENT, TOKEN, Running, Setting
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
+OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 state_option = click.option(
@@ -305,7 +306,7 @@ def exports(state: StateDirectory, settings: Settings, running: Running) -> str:
         "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
         "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,
         "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING": running.url,
-        "AWS_ENDPOINT_URL_S3": running.s3_url,
+        **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
         "AWS_ACCESS_KEY_ID": settings.access_key or "local",
         "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
         "AWS_DEFAULT_REGION": settings.region,

@@ -62,6 +62,14 @@ class ComponentNotFound(ValidationError):
         super().__init__(f"Inference Component {component} of endpoint {endpoint.name} not found.")
 
 
+class ComponentWithoutCopies(ValidationError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Inference Component has no capacity to process this request. ApplicationAutoScaling may be in-progress "
+            "(if configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
+        )
+
+
 class ComponentNeeded(ValidationError):
     def __init__(self) -> None:
         super().__init__(

@@ -124,6 +124,8 @@ class HostedRoutes:
             component = live.components.get(name)
             if component is None or target not in (None, component.variant):
                 raise errors.ComponentNotFound(name, identity)
+            if component.copies().desired == 0:
+                raise errors.ComponentWithoutCopies
             return component.variant, component.copies(), component if component.base is not None else None
         variant = live.choose(target)
         if variant is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
@@ -13,6 +14,7 @@ from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, Documen
 from local_sagemaker.hosting.components import Components as Placement
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.rollout import Rollout
 
 WHAT = "inference component"
 
@@ -22,7 +24,7 @@ class Components:
         self._registry = registry
         self._quotas = quotas
         self._host = host
-        self._placement = Placement(host.fleets)
+        self._placement = Placement(host.fleets, host.settings.timing, host.alarms)
 
     def operations(self) -> dict[str, Operation]:
         return {
@@ -101,7 +103,7 @@ class Components:
     def update(self, asked: Document) -> Document:
         """A new specification is placed beside the old one first; copies are changed in place."""
         name = asked["InferenceComponentName"]
-        count = asked.get("RuntimeConfig", {}).get("CopyCount")
+        count: int | None = asked.get("RuntimeConfig", {}).get("CopyCount")
         with self._registry.lock:
             component = self._changeable(name)
             if asked.get("Specification") is None:
@@ -114,15 +116,19 @@ class Components:
                     "EndpointName": component["EndpointName"],
                     "VariantName": before["VariantName"],
                     "Specification": asked["Specification"],
-                    "RuntimeConfig": {"CopyCount": count or before["CopyCount"]},
+                    "RuntimeConfig": {"CopyCount": before["CopyCount"] if count is None else count},
                 }
             )
             if bool(plan["Base"]) != bool(before["Base"]):
                 raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
+            config = asked.get("DeploymentConfig")
+            check_deployment(config, [plan["CopyCount"]] if plan["CopyCount"] else [], self._host.alarms)
+            live = self._live(component["EndpointName"])
+            report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
-            component.update({"Plan": plan, "Specification": asked["Specification"]})
+            component.update({"Plan": plan, "Specification": asked["Specification"], "LastDeploymentConfig": config})
             self._registry.save()
-            self._placement.create(self._live(component["EndpointName"]), name, plan, self._reporter(name))
+            self._placement.update(live, name, plan, Rollout.of(config, plan["CopyCount"] or 1), report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
     def scale(self, asked: Document) -> Document:
@@ -152,8 +158,6 @@ class Components:
     def _scale(self, component: Document, count: int) -> Document:
         if component["Plan"]["Base"]:
             raise ValidationException("An adapter has no copies of its own; its base component has.")
-        if count < 1:
-            raise ValidationException("CopyCount must be at least 1 on this machine's SageMaker.")
         name = component["InferenceComponentName"]
         component["Plan"]["CopyCount"] = count
         self._change(component, "Updating")
@@ -179,8 +183,6 @@ class Components:
             raise ValidationException("Exactly one of ModelName and Container must be given.")
         if specification.get("ComputeResourceRequirements") is None or asked.get("RuntimeConfig") is None:
             raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
-        if asked["RuntimeConfig"]["CopyCount"] < 1:
-            raise ValidationException("CopyCount must be at least 1 on this machine's SageMaker.")
         count = asked["RuntimeConfig"]["CopyCount"]
         plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
         return {**plan, "Container": self._container(container, model)}
@@ -210,12 +212,16 @@ class Components:
                 return name
         raise ValidationException(f"Could not find variant '{name}' of endpoint {asked['EndpointName']}.")
 
-    def _reporter(self, name: str) -> Any:
+    def _reporter(self, name: str, before: Document | None = None) -> Any:
+        """:param before: what the component is again when an update is rolled back."""
+
         def report(status: str, reason: str | None) -> None:
             with self._registry.lock:
                 component = self._registry.of(COMPONENT).get(name)
                 if component is not None and component["InferenceComponentStatus"] != "Deleting":
                     component["FailureReason"] = reason[:1024] if reason else None
+                    if before is not None and status == "InService" and reason:
+                        component.update(before)
                     self._change(component, status)
 
         return report

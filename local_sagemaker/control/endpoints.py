@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
 from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
@@ -11,8 +12,10 @@ from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.quotas import Quotas, instances_of
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, Document, Registry, now
+from local_sagemaker.hosting.deployment import Deployment, part_of
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.rollout import Rollout
 
 CHANGING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack")
@@ -56,6 +59,8 @@ class Endpoints:
             if name in self._registry.of(ENDPOINT):
                 raise exists("endpoint", arn)
             plan = self._plan(asked["EndpointConfigName"])
+            config = asked.get("DeploymentConfig")
+            check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
             self._quotas.check_new(self._registry, ENDPOINT)
             self._quotas.check_instances(self._registry, instances_of(plan))
             at = now()
@@ -67,6 +72,7 @@ class Endpoints:
                 "CreationTime": at,
                 "LastModifiedTime": at,
                 "Plan": plan,
+                "LastDeploymentConfig": config,
                 "Tags": asked.get("Tags"),
             }
             self._registry.add(ENDPOINT, name, document)
@@ -77,13 +83,14 @@ class Endpoints:
         with self._registry.lock:
             endpoint = self._found(asked["EndpointName"])
             live = self._host.find(asked["EndpointName"])
-            described = {**endpoint, "ProductionVariants": _variants(endpoint["Plan"], live)}
+            current = live.current if live else None
+            described = {**endpoint, "ProductionVariants": _variants(endpoint["Plan"], current)}
         if endpoint["EndpointStatus"] in ("Creating", "Failed"):
             del described["ProductionVariants"]
         if config := endpoint["Plan"].get("AsyncInferenceConfig"):
             described["AsyncInferenceConfig"] = config
-        if (pending := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
-            described["PendingDeploymentSummary"] = pending
+        if (summary := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
+            described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": _pending(live)}
         return described
 
     def list(self, asked: Document) -> Document:
@@ -92,19 +99,20 @@ class Endpoints:
             return {"Endpoints": listed, "NextToken": token}
 
     def update(self, asked: Document) -> Document:
-        """:raises ValidationException: it is being changed, or has failed, or the configuration does not exist."""
+        """:raises ValidationException: it is being changed, has failed, or the configuration does not exist or fit."""
         with self._registry.lock:
             endpoint = self._changeable(asked["EndpointName"])
             plan = self._plan(asked["EndpointConfigName"])
             if asked.get("RetainAllVariantProperties"):
                 excluded = {each["VariantPropertyType"] for each in asked.get("ExcludeRetainedVariantProperties", [])}
                 _retain(endpoint["Plan"], plan, excluded)
-            # Both fleets run until the old one is drained, so both count.
-            self._quotas.check_instances(self._registry, instances_of(plan))
             config = asked.get("DeploymentConfig")
             if config is None and asked.get("RetainDeploymentConfig"):
                 config = endpoint.get("LastDeploymentConfig")
-            _check_deployment(config)
+            check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
+            # Both fleets run until the old one is drained, so both count; of a rolling update's new one, a batch.
+            self._quotas.check_instances(self._registry, instances_of(_first_batch(plan, config)))
+            self._quotas.check_instances(self._registry, instances_of(plan), instead_of=asked["EndpointName"])
             summary = {"EndpointConfigName": plan["EndpointConfigName"], "StartTime": now()}
             self._change(endpoint, "Updating")
             endpoint.update({"Pending": summary, "LastDeploymentConfig": config})
@@ -214,8 +222,23 @@ class Endpoints:
         return endpoint
 
 
-def _variants(plan: Document, live: LiveEndpoint | None) -> list[Document]:
-    running = live.current.variants if live and live.current else {}
+def _first_batch(plan: Document, config: Document | None) -> Document:
+    rollout = Rollout.of(config, sum(each["Count"] for each in plan["Variants"]))
+    share = rollout.shares[0] if rollout.rolling else 1.0
+    return {"Variants": [{**each, "Count": part_of(each["Count"], share)} for each in plan["Variants"]]}
+
+
+def _pending(live: LiveEndpoint | None) -> list[Document] | None:
+    """What an update is starting, and how far each variant is."""
+    pending = live.pending if live else None
+    if pending is None:
+        return None
+    status = [{"Status": pending.stage, "StartTime": pending.began}]
+    return [{**each, "VariantStatus": status} for each in _variants(pending.plan, pending)]
+
+
+def _variants(plan: Document, deployment: Deployment | None) -> list[Document]:
+    running = deployment.variants if deployment else {}
     described = []
     for planned in plan["Variants"]:
         variant = running.get(planned["VariantName"])
@@ -246,16 +269,3 @@ def _retain(before: Document, plan: Document, excluded: set[str]) -> None:
             variant["Count"] = kept["Count"]
         if "DesiredWeight" not in excluded:
             variant["Weight"] = kept["Weight"]
-
-
-def _check_deployment(config: Document | None) -> None:
-    """:raises ValidationException: two policies at once, or a step's size that its type needs is missing."""
-    if not config:
-        return
-    blue_green = config.get("BlueGreenUpdatePolicy")
-    if blue_green and config.get("RollingUpdatePolicy"):
-        raise ValidationException("Only one of BlueGreenUpdatePolicy and RollingUpdatePolicy can be given.")
-    routing = blue_green["TrafficRoutingConfiguration"] if blue_green else {}
-    for kind, size in (("CANARY", "CanarySize"), ("LINEAR", "LinearStepSize")):
-        if routing.get("Type") == kind and size not in routing:
-            raise ValidationException(f"{size} must be given for the type {kind}.")

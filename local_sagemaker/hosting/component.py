@@ -39,6 +39,10 @@ class Component:
         assert pool is not None
         return pool
 
+    def lost(self) -> int:
+        """How many copies have died since it began."""
+        return self.copies().replaced
+
     def prepare(self, instance: Instance) -> None:
         """An adapter is in the instance's memory afterwards: also in that of one which replaced another.
 

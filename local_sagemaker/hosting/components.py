@@ -7,11 +7,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.deployment import Fleets
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.model_data import DataError, remove
 from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.rollout import Rollout
+from local_sagemaker.hosting.settings import Timing
+from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +27,20 @@ ENDPOINT_WITHIN = 600.0
 class Components:
     """:ivar plan: VariantName, Container, Base (the base component's name, of an adapter), CopyCount, time limits."""
 
-    def __init__(self, fleets: Fleets) -> None:
+    def __init__(self, fleets: Fleets, timing: Timing, alarms: Alarms) -> None:
         self._fleets = fleets
+        self._timing = timing
+        self._alarms = alarms
 
     def create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
         self._run(lambda: self._create(live, name, plan, report), report)
+
+    def update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+        """New copies beside the old ones, then the traffic, then a baking period; the old ones go, or come back.
+
+        :param report: "InService" with a reason says that all is as it was.
+        """
+        self._run(lambda: self._update(live, name, plan, rollout, report), report)
 
     def scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
         self._run(lambda: self._scale(live, name, count, report), report)
@@ -66,6 +79,27 @@ class Components:
             before.stop()
         report("InService", None)
 
+    def _update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+        base = self._base(live, plan.get("Base"))
+        if base is not None:
+            self._create(live, name, plan, report)
+            return
+        before = live.components[name]
+        component: Component | None = None
+        update = Update(rollout, self._timing, self._alarms, live.ended)
+        try:
+            component = self._copies(live, name, plan, update.cancelled)
+            put(live, name, component)
+            update.bake(component, rollout.wait)
+        except (StartFailed, DataError) as error:
+            put(live, name, before)
+            if component is not None:
+                component.stop()
+            report("InService", str(error))
+        else:
+            before.stop()
+            report("InService", None)
+
     def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
         """Waits for the endpoint, and for the base where there is one: after a restart both are on their way."""
         with live.changed:
@@ -79,15 +113,21 @@ class Components:
                 raise StartFailed("Its endpoint, or its base inference component, did not come into service.")
             return live.components[base] if base is not None else None
 
-    def _copies(self, live: LiveEndpoint, name: str, plan: Document) -> Component:
+    def _copies(
+        self, live: LiveEndpoint, name: str, plan: Document, cancelled: Callable[[], bool] | None = None
+    ) -> Component:
         container = plan["Container"]
         directory = self._fleets.base_directory(live.name, name)
         pool: Pool | None = None
         try:
             self._fleets.fetch(container, directory, name, self._fleets.download_seconds(plan))
             launch = self._fleets.launch(live.name, name, container, directory, plan)
-            pool = Pool(launch, plan["CopyCount"], live.changed, least_outstanding=True)
-            pool.wait_ready(lambda: live.deleted)
+            with live.changed:
+                if live.deleted:
+                    raise Cancelled
+                pool = Pool(launch, plan["CopyCount"], live.changed, least_outstanding=True)
+                live.starting.append(pool)
+            pool.wait_ready(cancelled or (lambda: live.deleted))
         except BaseException as error:
             if pool is not None:
                 pool.stop()
@@ -97,6 +137,10 @@ class Components:
                     f"A copy of the inference component did not pass the ping health check. ({error})"
                 ) from error
             raise
+        finally:
+            if pool is not None:
+                with live.changed:
+                    live.starting.remove(pool)
         return Component(name, plan["VariantName"], directory, pool, None)
 
     def _adapter(self, live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
@@ -130,3 +174,13 @@ class Components:
             report("InService", f"The copies could not be scaled to {count}. ({error})")
         else:
             report("InService", None)
+
+
+def put(live: LiveEndpoint, name: str, component: Component) -> None:
+    """In place of what has the name; its adapters are then of the new one, and loaded again as they are asked for."""
+    with live.changed:
+        before = live.components.get(name)
+        live.components[name] = component
+        for each in live.components.values():
+            if each.base is not None and each.base is before:
+                each.base = component

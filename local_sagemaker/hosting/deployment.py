@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +15,7 @@ from local_sagemaker.hosting.instance import Launch, confinement
 from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
 from local_sagemaker.hosting.multi_model import TargetModels
 from local_sagemaker.hosting.objects import Objects
-from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
 from local_sagemaker.hosting.settings import HostSettings
 
 Document = dict[str, Any]
@@ -37,6 +39,15 @@ class Variant:
         self.count: int = plan["Count"]
         self.base = base
         self.targets = targets
+
+    def scale_to(self, share: float) -> None:
+        """A part of its instances, rounded up."""
+        if self.pool is not None:
+            self.pool.scale(part_of(self.count, share))
+
+
+def part_of(count: int, share: float) -> int:
+    return math.ceil(round(count * share, 6))
 
 
 def failure_reason(variant: str, error: StartFailed) -> str:
@@ -110,34 +121,39 @@ class Fleets:
     def start(
         self,
         endpoint: str,
-        plan: Document,
+        deployment: Deployment,
         changed: threading.Condition,
         cancelled: Callable[[], bool],
-    ) -> Deployment:
-        """Every variant, in service.
+        share: float = 1.0,
+    ) -> None:
+        """Every variant, in service, or, to begin with, a share of its instances.
 
-        :raises StartFailed: with the endpoint's FailureReason; nothing is left running.
+        :param deployment: an empty one. Each fleet is in it, with ``changed`` held, when its processes begin: who
+            cancels and then takes the lock finds them all.
+        :raises StartFailed: with the endpoint's FailureReason; what has begun to run is being stopped.
         :raises Cancelled: likewise.
         """
-        deployment = Deployment(plan)
         try:
-            for planned in plan["Variants"]:
-                deployment.add(self._variant(endpoint, planned, changed))
-            for variant in deployment.variants.values():
-                if variant.pool is not None:
-                    try:
-                        variant.pool.wait_ready(cancelled)
-                    except StartFailed as error:
-                        raise StartFailed(failure_reason(variant.name, error)) from error
+            for planned in deployment.plan["Variants"]:
+                self._variant(endpoint, planned, deployment, changed, cancelled, share)
+            deployment.wait_ready(cancelled)
         except BaseException:
             deployment.stop()
             raise
-        return deployment
 
-    def _variant(self, endpoint: str, planned: Document, changed: threading.Condition) -> Variant:
+    def _variant(
+        self,
+        endpoint: str,
+        planned: Document,
+        deployment: Deployment,
+        changed: threading.Condition,
+        cancelled: Callable[[], bool],
+        share: float,
+    ) -> None:
         container = planned.get("Container")
         if container is None:
-            return Variant(planned, None, None)
+            deployment.add(Variant(planned, None, None))
+            return
         name = planned["VariantName"]
         base = self.base_directory(endpoint, name)
         try:
@@ -146,8 +162,12 @@ class Fleets:
         except (DataError, StartFailed) as error:
             remove(base)
             raise StartFailed(str(error)) from error
-        pool = Pool(launch, planned["Count"], changed, least_outstanding(planned))
-        return Variant(planned, pool, base, self._targets(container, base))
+        with changed:
+            if cancelled():
+                remove(base)
+                raise Cancelled
+            pool = Pool(launch, part_of(planned["Count"], share), changed, least_outstanding(planned))
+            deployment.add(Variant(planned, pool, base, self._targets(container, base)))
 
     def _targets(self, container: Document, base: Path) -> TargetModels | None:
         if container.get("Mode") != "MultiModel":
@@ -162,12 +182,33 @@ def least_outstanding(planned: Document) -> bool:
 
 
 class Deployment:
+    """:ivar stage: as a pending deployment's variants are described."""
+
     def __init__(self, plan: Document) -> None:
         self.plan = plan
+        self.stage = "Creating"
+        self.began = time.time()
         self.variants: dict[str, Variant] = {}
 
     def add(self, variant: Variant) -> None:
         self.variants[variant.name] = variant
+
+    def wait_ready(self, cancelled: Callable[[], bool]) -> None:
+        """Until every variant has as many healthy instances as it should.
+
+        :raises StartFailed: with the endpoint's FailureReason.
+        :raises Cancelled: nobody waits any more.
+        """
+        for variant in self.variants.values():
+            if variant.pool is not None:
+                try:
+                    variant.pool.wait_ready(cancelled)
+                except StartFailed as error:
+                    raise StartFailed(failure_reason(variant.name, error)) from error
+
+    def scale_to(self, share: float) -> None:
+        for variant in self.variants.values():
+            variant.scale_to(share)
 
     def lost(self) -> int:
         """How many instances have died since it began."""

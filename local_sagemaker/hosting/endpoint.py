@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.chaos import Chaos
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.deployment import Deployment, Fleets, Variant
@@ -17,6 +18,7 @@ from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
 from local_sagemaker.hosting.rollout import Rollout
 from local_sagemaker.hosting.sessions import Sessions
 from local_sagemaker.hosting.settings import Timing
+from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
 
@@ -30,26 +32,34 @@ class Report(Protocol):
 
 
 class LiveEndpoint:
-    """Its changes run one after the other, each in a thread of its own; ``changed`` guards all of it."""
+    """Its changes run one after the other, each in a thread of its own; ``changed`` guards all of it.
 
-    def __init__(self, name: str, fleets: Fleets, timing: Timing, report: Report) -> None:
+    :ivar current: what serves.
+    :ivar pending: what is started, and then takes its place.
+    :ivar ended: it is being deleted, or the service ends.
+    :ivar starting: the copies of inference components that do not serve yet.
+    """
+
+    def __init__(self, name: str, fleets: Fleets, timing: Timing, alarms: Alarms, report: Report) -> None:
         self.name = name
         self.changed = threading.Condition(threading.RLock())
         self.current: Deployment | None = None
         self.components: dict[str, Component] = {}
         self.sessions = Sessions()
         self.chaos = Chaos()
-        self._next: Deployment | None = None
+        self.starting: list[Pool] = []
+        self.pending: Deployment | None = None
         self._share = 0.0
         self._fleets = fleets
+        self._alarms = alarms
         self._timing = timing
         self._report = report
-        self._deleted = threading.Event()
+        self.ended = threading.Event()
         self._turn = threading.Lock()
 
     @property
     def deleted(self) -> bool:
-        return self._deleted.is_set()
+        return self.ended.is_set()
 
     def create(self, plan: Document) -> None:
         self._in_turn(lambda: self._create(plan))
@@ -61,14 +71,14 @@ class LiveEndpoint:
         self._in_turn(lambda: self._scale(changes))
 
     def delete(self, then: Callable[[], None]) -> None:
-        self._deleted.set()
+        self.ended.set()
         with self.changed:
             self.changed.notify_all()
         self._in_turn(lambda: self._delete(then))
 
     def shut_down(self) -> None:
         """The machine's SageMaker ends, the endpoint does not: its state stays as it is."""
-        self._deleted.set()
+        self.ended.set()
         with self.changed:
             pools = self.pools()
             for pool in pools:
@@ -78,13 +88,14 @@ class LiveEndpoint:
             pool.wait_ended(max(deadline - time.monotonic(), 0))
 
     def deployments(self) -> list[Deployment]:
-        return [each for each in (self.current, self._next) if each is not None]
+        return [each for each in (self.current, self.pending) if each is not None]
 
     def pools(self) -> list[Pool]:
         with self.changed:
             variants = [variant for each in self.deployments() for variant in each.variants.values()]
             pools = [variant.pool for variant in variants if variant.pool]
-            return pools + [component.pool for component in self.components.values() if component.pool]
+            copies = [component.pool for component in self.components.values() if component.pool]
+            return list(dict.fromkeys([*pools, *copies, *self.starting]))
 
     def instances(self) -> list[Instance]:
         return [instance for pool in self.pools() for instance in pool.instances()]
@@ -93,7 +104,8 @@ class LiveEndpoint:
         """The variant of the next request, by weight, or the one that is asked for. With ``changed`` held."""
         if self.current is None:
             return None
-        deployment = self._next if self._next is not None and random.random() < self._share else self.current
+        moved = self.pending is not None and random.random() < self._share
+        deployment = self.pending if self.pending is not None and moved else self.current
         if target is not None:
             return deployment.variants.get(target)
         weighed = [variant for variant in deployment.variants.values() if variant.weight > 0]
@@ -113,66 +125,90 @@ class LiveEndpoint:
 
     def _create(self, plan: Document) -> None:
         try:
-            deployment = self._start(plan)
+            deployment = self._start(plan, self._is_deleted)
         except StartFailed as error:
+            with self.changed:
+                self.pending = None
             self._report("Failed", str(error))
         except Cancelled:
             pass
         else:
             with self.changed:
-                self.current = deployment
+                self.current, self.pending = deployment, None
                 self.changed.notify_all()
             self._report("InService", plan=plan)
 
-    def _start(self, plan: Document) -> Deployment:
-        return self._fleets.start(self.name, plan, self.changed, self._deleted.is_set)
+    def _start(self, plan: Document, cancelled: Callable[[], bool], share: float = 1.0) -> Deployment:
+        deployment = Deployment(plan)
+        with self.changed:
+            self.pending, self._share = deployment, 0.0
+        self._fleets.start(self.name, deployment, self.changed, cancelled, share)
+        return deployment
 
     def _update(self, plan: Document, deployment_config: Document | None) -> None:
-        if self._deleted.is_set():
+        if self.ended.is_set():
             return
+        before = self.current
+        rollout = Rollout.of(deployment_config, sum(each["Count"] for each in plan["Variants"]))
+        update = Update(rollout, self._timing, self._alarms, self.ended)
         try:
-            self._next = self._start(plan)
-            self._shift(self._next, Rollout.of(deployment_config, sum(each["Count"] for each in plan["Variants"])))
+            deployment = self._start(plan, update.cancelled, rollout.shares[0] if rollout.rolling else 1.0)
+            self._shift(before, deployment, update)
         except StartFailed as error:
             self._report("RollingBack", str(error))
-            self._abandon()
-            self._report("InService", str(error))
+            self._roll_back(before, rollout, str(error))
         except Cancelled:
             self._abandon()
         else:
             with self.changed:
-                before, self.current, self._next = self.current, self._next, None
+                self.current, self.pending = deployment, None
             self._report("InService", plan=plan)
             if before is not None:
                 before.drain()
 
-    def _shift(self, deployment: Deployment, rollout: Rollout) -> None:
-        """:raises StartFailed: an instance of the new fleet is lost on the way."""
+    def _shift(self, before: Deployment | None, deployment: Deployment, update: Update) -> None:
+        """:raises StartFailed: an instance of the new fleet is lost, an alarm rings, or it takes too long."""
+        rollout = update.rollout
         for share in rollout.shares:
+            if rollout.rolling:
+                deployment.scale_to(share)
+                deployment.wait_ready(update.cancelled)
             with self.changed:
                 self._share = share
-            self._bake(deployment, rollout.wait)
-        self._bake(deployment, rollout.termination_wait)
+            deployment.stage = "Baking"
+            update.bake(deployment, rollout.wait)
+            if rollout.rolling and before is not None and share < 1:
+                before.scale_to(1 - share)
+        update.bake(deployment, rollout.termination_wait)
 
-    def _bake(self, deployment: Deployment, seconds: float) -> None:
-        until = time.monotonic() + self._timing.scaled(seconds)
-        while True:
-            if deployment.lost():
-                raise StartFailed("An instance of the new fleet failed its health checks while traffic moved to it.")
-            if self._deleted.is_set():
-                raise Cancelled
-            if (left := until - time.monotonic()) <= 0:
+    def _roll_back(self, before: Deployment | None, rollout: Rollout, reason: str) -> None:
+        """A rolling update has taken instances of the old fleet: they are there again before the traffic is."""
+        if rollout.rolling and before is not None:
+            try:
+                for share in rollout.rollback_shares:
+                    before.scale_to(share)
+                    before.wait_ready(self._is_deleted)
+                    with self.changed:
+                        self._share = min(self._share, 1 - share)
+            except StartFailed as error:
+                self._report("UpdateRollbackFailed", f"{reason} The rollback failed, too: {error}")
                 return
-            self._deleted.wait(min(left, 0.1))
+            except Cancelled:
+                pass
+        self._abandon()
+        self._report("InService", reason)
 
     def _abandon(self) -> None:
         with self.changed:
-            failed, self._next, self._share = self._next, None, 0.0
+            failed, self.pending, self._share = self.pending, None, 0.0
         if failed is not None:
             failed.drain()
 
+    def _is_deleted(self) -> bool:
+        return self.ended.is_set()
+
     def _scale(self, changes: list[Document]) -> None:
-        if self.current is None or self._deleted.is_set():
+        if self.current is None or self.ended.is_set():
             return
         plan = self.current.plan
         reason = None
@@ -185,7 +221,7 @@ class LiveEndpoint:
             if variant.pool is not None and count != before:
                 variant.pool.scale(count)
                 try:
-                    variant.pool.wait_ready(self._deleted.is_set)
+                    variant.pool.wait_ready(self.ended.is_set)
                 except StartFailed as error:
                     reason = f"The instances of variant {variant.name} could not be scaled to {count}. ({error})"
                     variant.count = before
@@ -200,10 +236,13 @@ class LiveEndpoint:
         with self.changed:
             ending = self.deployments()
             components = list(self.components.values())
-            self.current = self._next = None
+            self.current = self.pending = None
             self.components.clear()
+            starting = list(self.starting)
         for component in components:
             component.stop()
+        for pool in starting:
+            pool.stop()
         for deployment in ending:
             deployment.stop()
         for deployment in ending:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.deployment import Fleets
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.instance import end_left_over
@@ -22,6 +23,7 @@ class Host:
         self.settings = settings
         self.objects = objects
         self.fleets = Fleets(settings, objects)
+        self.alarms = Alarms(settings.s3_url, settings.region)
         self._endpoints: dict[str, LiveEndpoint] = {}
         self._lock = threading.Lock()
 
@@ -45,7 +47,8 @@ class Host:
 
     def open(self, name: str, report: Report) -> LiveEndpoint:
         with self._lock:
-            self._endpoints[name] = endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, report)
+            endpoint = LiveEndpoint(name, self.fleets, self.settings.timing, self.alarms, report)
+            self._endpoints[name] = endpoint
         return endpoint
 
     def delete(self, name: str, then: Callable[[], None]) -> None:

@@ -90,6 +90,8 @@ class Pool:
     def scale(self, count: int) -> None:
         """More are started; the least busy of too many are drained and stopped."""
         with self._changed:
+            if count > self.desired:
+                self._served = False  # One that dies before all are there fails the change, as at the start.
             self.desired = count
             self._failure = None
             expected = [each for each in self._expected() if each.id not in self._draining]

@@ -1,4 +1,4 @@
-"""How traffic moves from the old fleet to the new one: all at once, a canary first, or in equal steps."""
+"""How an update proceeds: all at once, a canary first, in equal steps, or instance by instance."""
 
 from __future__ import annotations
 
@@ -13,33 +13,59 @@ Document = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """:ivar shares: of the traffic that the new fleet has, after each step; the last is 1.
-    :ivar wait: seconds that each step is watched for.
+    :ivar wait: seconds of the baking period, for which each step is watched.
     :ivar termination_wait: seconds that the old fleet is kept, without traffic, before it ends.
+    :ivar rolling: the new fleet has no more instances than its share, and the old one only the rest.
+    :ivar rollback_shares: of the old fleet that is back after each step of a rolling update's rollback.
+    :ivar alarms: any of them, when it rings in a baking period, rolls the update back.
+    :ivar limit: seconds of the whole update, after which it is rolled back.
     """
 
     shares: tuple[float, ...] = (1.0,)
     wait: float = 0.0
     termination_wait: float = 0.0
+    rolling: bool = False
+    rollback_shares: tuple[float, ...] = (1.0,)
+    alarms: tuple[str, ...] = ()
+    limit: float | None = None
 
     @classmethod
     def of(cls, deployment_config: Document | None, instances: int) -> Rollout:
         """:param instances: of the new fleet; sizes in INSTANCE_COUNT are a part of it."""
         config = deployment_config or {}
+        alarms = alarm_names(config)
         if policy := config.get("BlueGreenUpdatePolicy"):
             routing = policy["TrafficRoutingConfiguration"]
-            kind = routing["Type"]
-            shares: tuple[float, ...]
-            if kind == "CANARY":
-                shares = (_share(routing.get("CanarySize"), instances), 1.0)
-            elif kind == "LINEAR":
-                shares = tuple(_steps(_share(routing.get("LinearStepSize"), instances)))
-            else:
-                shares = (1.0,)
-            return cls(shares, routing["WaitIntervalInSeconds"], policy.get("TerminationWaitInSeconds", 0))
+            return cls(
+                _shares(routing, instances),
+                routing["WaitIntervalInSeconds"],
+                policy.get("TerminationWaitInSeconds", 0),
+                alarms=alarms,
+                limit=policy.get("MaximumExecutionTimeoutInSeconds"),
+            )
         if policy := config.get("RollingUpdatePolicy"):
-            shares = tuple(_steps(_share(policy["MaximumBatchSize"], instances)))
-            return cls(shares, policy["WaitIntervalInSeconds"])
-        return cls()
+            return cls(
+                tuple(_steps(_share(policy["MaximumBatchSize"], instances))),
+                policy["WaitIntervalInSeconds"],
+                rolling=True,
+                rollback_shares=tuple(_steps(_share(policy.get("RollbackMaximumBatchSize"), instances))),
+                alarms=alarms,
+                limit=policy.get("MaximumExecutionTimeoutInSeconds"),
+            )
+        return cls(alarms=alarms)
+
+
+def alarm_names(deployment_config: Document) -> tuple[str, ...]:
+    alarms = (deployment_config.get("AutoRollbackConfiguration") or {}).get("Alarms", [])
+    return tuple(alarm["AlarmName"] for alarm in alarms if alarm.get("AlarmName"))
+
+
+def _shares(routing: Document, instances: int) -> tuple[float, ...]:
+    if routing["Type"] == "CANARY":
+        return (_share(routing.get("CanarySize"), instances), 1.0)
+    if routing["Type"] == "LINEAR":
+        return tuple(_steps(_share(routing.get("LinearStepSize"), instances)))
+    return (1.0,)
 
 
 def _share(size: Document | None, instances: int) -> float:

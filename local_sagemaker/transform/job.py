@@ -91,7 +91,9 @@ class TransformJob:
             "Container": container,
         }
         name = f"transform-{self._asked['TransformJobName']}"
-        return self._fleets.start(name, {"Variants": [planned]}, self._changed, self._stopped.is_set)
+        deployment = Deployment({"Variants": [planned]})
+        self._fleets.start(name, deployment, self._changed, self._stopped.is_set)
+        return deployment
 
     def _batch(self) -> dict[str, str]:
         """What a container is told of the job, beside the job's own environment."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -17,9 +16,13 @@ import boto3
 import psutil
 from botocore.config import Config
 
+from local_sagemaker.cli import ask
+from local_sagemaker.state import StateDirectory
+
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
 STUB = f"{sys.executable} {Path(__file__).with_name('stub_container.py')}"
 ROLE = "arn:aws:iam::123456789012:role/sagemaker"
+OF_MOTO = ("s3", "sns", "sqs", "cloudwatch")
 QUICK = ("--image", f"stub={STUB}", "--speed", "60", "--ping-every", "0.2", "--kill-after", "2")
 
 
@@ -51,12 +54,16 @@ class LocalService:
         """A subcommand; --state goes last, after those of a group."""
         return run(*arguments, "--state", str(self.state))
 
+    def tell(self, command: str, **arguments: object) -> dict[str, Any]:
+        """What a command tells the running service, without a process for it."""
+        return ask(StateDirectory(self.state), command, **arguments)
+
     @property
     def url(self) -> str:
         return self.exports["AWS_ENDPOINT_URL_SAGEMAKER"]
 
     def client(self, service: str, **more: Any) -> Any:
-        url = self.exports["AWS_ENDPOINT_URL_S3"] if service == "s3" else self.url
+        url = self.exports["AWS_ENDPOINT_URL_S3"] if service in OF_MOTO else self.url
         keys = {
             "aws_access_key_id": self.exports["AWS_ACCESS_KEY_ID"],
             "aws_secret_access_key": self.exports["AWS_SECRET_ACCESS_KEY"],
@@ -109,8 +116,9 @@ class Cloud:
         )
 
     def instances(self, name: str) -> list[dict[str, Any]]:
-        status = json.loads(self.service.command("status", "--json").stdout)
-        return status["endpoints"].get(name, [])
+        """As `local status` shows them; a process for each look would take half a second."""
+        instances: list[dict[str, Any]] = self.service.tell("status")["endpoints"].get(name, [])
+        return instances
 
 
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.inf2.xlarge", "InitialInstanceCount": 1}

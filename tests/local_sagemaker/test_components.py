@@ -104,8 +104,14 @@ def test_copies_are_scaled_and_replaced(cloud: Cloud, shared: str) -> None:
     until(lambda: len({each["pid"] for each in cloud.instances("shared")} & pids) == 1)
     until(lambda: settled(cloud, "scaled")["RuntimeConfig"]["CurrentCopyCount"] == 2)
     assert len({ask(cloud, "scaled")["pid"] for _ in range(20)}) == 2
-    with pytest.raises(ClientError, match="at least 1"):
-        call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 0})
+    call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 0})
+    assert settled(cloud, "scaled")["RuntimeConfig"] == {"DesiredCopyCount": 0, "CurrentCopyCount": 0}
+    with pytest.raises(ClientError, match="has no capacity to process this request") as caught:
+        ask(cloud, "scaled")
+    assert caught.value.response["Error"]["Code"] == "ValidationError"
+    call(InferenceComponentName="scaled", DesiredRuntimeConfig={"CopyCount": 1})
+    assert settled(cloud, "scaled")["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
+    assert ask(cloud, "scaled")["path"] == "/invocations"
     with pytest.raises(ClientError, match="Could not find inference component"):
         call(InferenceComponentName="never", DesiredRuntimeConfig={"CopyCount": 1})
     remove(cloud, "scaled")
@@ -124,6 +130,45 @@ def test_a_component_gets_a_new_specification(cloud: Cloud, shared: str) -> None
     remove(cloud, "renewed")
     with pytest.raises(ClientError, match="Inference Component renewed of endpoint shared not found"):
         ask(cloud, "renewed")
+
+
+def test_a_new_specification_that_does_not_hold_is_rolled_back(cloud: Cloud, shared: str) -> None:
+    component(cloud, "back", STUB_VERSION="v1")
+    cloudwatch = cloud.service.client("cloudwatch")
+    cloudwatch.put_metric_alarm(
+        AlarmName="of-copies",
+        Namespace="n",
+        MetricName="m",
+        EvaluationPeriods=1,
+        ComparisonOperator="GreaterThanThreshold",
+    )
+    policy = {"MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 50}, "WaitIntervalInSeconds": 3600}
+    config = {"RollingUpdatePolicy": policy, "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "of-copies"}]}}
+
+    def update(**environment: str) -> dict[str, Any]:
+        container = {"Image": "stub", "Environment": environment}
+        cloud.sagemaker.update_inference_component(
+            InferenceComponentName="back", Specification={"Container": container, **COMPUTE}, DeploymentConfig=config
+        )
+        if "STUB_EXIT" not in environment:
+            until(lambda: ask(cloud, "back")["version"] == "v2")
+            cloudwatch.set_alarm_state(AlarmName="of-copies", StateValue="ALARM", StateReason="a test")
+        return settled(cloud, "back")
+
+    for environment, said in (
+        ({"STUB_EXIT": "1"}, "did not pass the ping health check"),
+        ({"STUB_VERSION": "v2"}, "The CloudWatch alarm of-copies is in the state ALARM"),
+    ):
+        described = update(**environment)
+        assert described["InferenceComponentStatus"] == "InService"
+        assert said in described["FailureReason"]
+        assert described["Specification"]["Container"]["Environment"] == {"STUB_VERSION": "v1"}
+        assert ask(cloud, "back")["version"] == "v1"
+    policy["MaximumBatchSize"]["Value"] = 51
+    with pytest.raises(ClientError, match="MaximumBatchSize must be 5% to 50%"):
+        update(STUB_VERSION="v2")
+    cloudwatch.delete_alarms(AlarmNames=["of-copies"])
+    remove(cloud, "back")
 
 
 def test_an_adapter_is_loaded_into_its_base_and_again_into_a_replacement(cloud: Cloud, shared: str) -> None:
@@ -145,6 +190,13 @@ def test_an_adapter_is_loaded_into_its_base_and_again_into_a_replacement(cloud: 
         cloud.sagemaker.update_inference_component_runtime_config(
             InferenceComponentName="poems", DesiredRuntimeConfig={"CopyCount": 2}
         )
+    container = {"Image": "stub", "Environment": {"STUB_VERSION": "v2"}}
+    cloud.sagemaker.update_inference_component(
+        InferenceComponentName="base", Specification={"Container": container, **COMPUTE}
+    )
+    assert settled(cloud, "base")["InferenceComponentStatus"] == "InService"
+    told = ask(cloud, "poems")
+    assert (told["version"], told["adapters"]) == ("v2", ["poems"])
     remove(cloud, "poems")
     assert ask(cloud, "base")["adapters"] == []
     remove(cloud, "base")

@@ -21,9 +21,6 @@ from test_components import COMPUTE
 from test_scaling import DIMENSION, POLICY, TRACKING
 from test_transform_jobs import create as create_job
 
-from local_sagemaker.cli import ask
-from local_sagemaker.state import StateDirectory
-
 MAKER, RUNTIME, SCALING = "sagemaker", "sagemaker-runtime", "application-autoscaling"
 SESSION = botocore.session.get_session()
 MODELS: dict[str, ServiceModel] = {name: SESSION.get_service_model(name) for name in (MAKER, RUNTIME, SCALING)}
@@ -203,8 +200,8 @@ class Account:
         until(settled)
 
     def rehearse(self, error: str, operation: str) -> None:
-        """As `chaos error` does; a process for each would take half a second."""
-        ask(StateDirectory(self.cloud.service.state), "error", code=error, operation=operation, endpoint=None, times=1)
+        """As `chaos error` does."""
+        self.cloud.service.tell("error", code=error, operation=operation, endpoint=None, times=1)
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,6 @@ from click import ClickException
 from local_service import Cloud, gone, until
 from test_endpoint_start import ask, started
 
-from local_sagemaker.cli import ask as tell
-from local_sagemaker.state import StateDirectory
-
 
 @contextmanager
 def load(cloud: Cloud, endpoint: str, clients: int = 4) -> Iterator[Counter[str]]:
@@ -272,6 +269,7 @@ def test_an_instance_that_answers_no_pings_is_replaced(cloud: Cloud) -> None:
 
 def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_replaced(cloud: Cloud) -> None:
     started(cloud, "single", STUB_START_SECONDS="1")
+    (before,) = cloud.instances("single")
     with pytest.raises(ClientError) as caught:
         ask(cloud, "single", "die")
     assert caught.value.response["Error"]["Code"] == "ModelError"
@@ -281,7 +279,7 @@ def test_an_endpoint_without_a_healthy_instance_is_unavailable_until_it_is_repla
             ask(cloud, "single")
         code = caught.value.response["Error"]["Code"]
     assert (code, caught.value.response["ResponseMetadata"]["HTTPStatusCode"]) == ("ServiceUnavailable", 503)
-    until(lambda: [each["state"] for each in cloud.instances("single")] == ["Healthy"])
+    until(lambda: [each["state"] for each in cloud.instances("single") if each["pid"] != before["pid"]] == ["Healthy"])
     assert ask(cloud, "single")["path"] == "/invocations"
     cloud.delete("single")
 
@@ -316,9 +314,8 @@ def test_the_next_calls_fail_with_a_named_error(cloud: Cloud) -> None:
         return "none"
 
     def rehearse(code: str, times: int = 1, operation: str | None = None, endpoint: str | None = None) -> None:
-        """As the command does; a process for each would take half a second."""
-        told = {"code": code, "times": times, "operation": operation, "endpoint": endpoint}
-        tell(StateDirectory(cloud.service.state), "error", **told)
+        """As the command does."""
+        cloud.service.tell("error", code=code, times=times, operation=operation, endpoint=endpoint)
 
     done = cloud.service.command("chaos", "error", "ModelNotReadyException", "--times", "2")
     assert done.stdout == "The next 2 of these fail with ModelNotReadyException: InvokeEndpoint.\n"

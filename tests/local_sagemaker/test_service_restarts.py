@@ -134,3 +134,16 @@ def test_a_service_ends_with_the_process_it_was_started_for(tmp_path: Path) -> N
     ended = run("up", "--state", str(tmp_path), "--with-process", str(shell.pid))
     assert ended.returncode == 2
     assert f"there is no process {shell.pid}" in ended.stderr
+
+
+def test_down_leaves_no_container_of_an_endpoint_that_is_being_created(own: Cloud) -> None:
+    own.model("slow-start", STUB_START_SECONDS="60")
+    own.config("slow-start", {"ModelName": "slow-start"})
+    own.sagemaker.create_endpoint(EndpointName="slow-start", EndpointConfigName="slow-start")
+    until(lambda: bool(own.instances("slow-start")) and own.instances("slow-start")[0]["pid"] is not None)
+    (starting,) = own.instances("slow-start")
+    own.service.down()
+    assert gone(starting["pid"])
+    own.service.up()
+    assert own.sagemaker.describe_endpoint(EndpointName="slow-start")["EndpointStatus"] == "Creating"
+    own.delete("slow-start")

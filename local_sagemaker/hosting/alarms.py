@@ -1,0 +1,43 @@
+"""The alarms that roll an update back: those of CloudWatch, as moto has it beside S3."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+
+class Alarms:
+    """moto measures nothing: an alarm rings when SetAlarmState says so."""
+
+    def __init__(self, endpoint_url: str, region: str) -> None:
+        self._url = endpoint_url
+        self._region = region
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        states = self._states(names)
+        return [name for name in names if name not in states]
+
+    def ringing(self, names: Iterable[str]) -> list[str]:
+        return [name for name, state in self._states(names).items() if state == "ALARM"]
+
+    def _states(self, names: Iterable[str]) -> dict[str, str]:
+        """:raises botocore.exceptions.BotoCoreError: CloudWatch does not answer."""
+        with self._lock:
+            if self._client is None:
+                self._client = boto3.client(
+                    "cloudwatch",
+                    endpoint_url=self._url,
+                    region_name=self._region,
+                    aws_access_key_id="local",
+                    aws_secret_access_key="local",
+                    config=Config(retries={"max_attempts": 2}),
+                )
+        found = self._client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
+        alarms = [*found.get("MetricAlarms", []), *found.get("CompositeAlarms", [])]
+        return {alarm["AlarmName"]: alarm["StateValue"] for alarm in alarms}
