@@ -40,6 +40,7 @@ COMMANDS = {
     "delete": "Removes everything that deploy made, and nothing else.",
     "local": "A SageMaker on this machine: up, down, status, chaos.",
     "bench": "A small load on an endpoint: time to the first token, tokens a second.",
+    "capacity": "Instances, cost and first limit of a load: arithmetic.",
     "store": "An artifact store's entries: list, verify, pin, delete.",
     "completion": "Prints what makes a shell complete this command.",
 }

@@ -1,0 +1,68 @@
+"""The rates that the arithmetic begins with, each with its place. No Neuron hardware was measured by this project.
+
+Tests hold the figures against the documents that they are from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from handler.artifacts.acquire_options import Options
+from handler.errors import SettingError
+from model_packaging.deployment.limits import DISK_RATE
+
+# CPU seconds of the serving process for 1,000 streamed tokens (benchmarks/README.md, "Measured", 32 streams).
+FRONT_END: Final = 0.022
+# Requests a second for each prefix of a bucket (Amazon S3 user guide, "Best practices design patterns").
+S3_READS: Final = 5500
+# Of one instance that fetches its model: bytes a second, and how many of them one request brings: boto3's parts
+# (handler/model/s3.py). Entries of an artifact store come in parts of 16 MiB.
+RESTORE_RATE: Final = DISK_RATE
+READ_SIZE: Final = 8 * 1024 * 1024
+# Requests of an instance that waits for another's compile, beside its polls and the files themselves: 4 for manifests,
+# 1 for failures. Counted in the simulation of a fleet's start, `make bench-fleet`.
+LOOKS: Final = 5
+POLL: Final = Options().poll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One instance, as it was measured.
+
+    :param tokens_per_second: generated, at `in_flight` requests at a time, with prompts like the load's.
+    :param weights: bytes that a start reads from S3, graphs included.
+    :param source: where the figures are from.
+    """
+
+    name: str
+    tokens_per_second: float
+    in_flight: int
+    weights: int
+    source: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tokens_per_second < 1e9:
+            problem = f"{self.tokens_per_second:g} is no rate of an instance"
+            raise SettingError("--tokens-per-second", problem, "Measure it: `neuron-endpoint bench`.")
+        if self.in_flight < 1:
+            raise SettingError("--in-flight", "it must be 1 or more", "Give max_num_seqs.")
+        if not 0 <= self.weights < 1e15:
+            raise SettingError("--weights-gb", "it is no size", "Give what `neuron-endpoint inspect` says.")
+
+
+SAMPLE: Final = Server(
+    name="sample model, CPU engine, 2 cores",
+    tokens_per_second=8622,
+    in_flight=32,
+    weights=6_038_096,
+    source="benchmarks/README.md, `stream_tps_c32`, measured by this project",
+)
+LLAMA_70B: Final = Server(
+    name="Llama 3.3 70B, trn2.48xlarge, one sequence",
+    tokens_per_second=50,
+    in_flight=1,
+    weights=141_107_412_992,
+    source="recipes/llama-3.3-70b-trn2.48xlarge.yaml: 20 ms a token, published by AWS Neuron, not measured here",
+)
+SERVERS: Final = {"sample": SAMPLE, "llama-3.3-70b": LLAMA_70B}

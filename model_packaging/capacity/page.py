@@ -1,0 +1,94 @@
+"""The tables of docs/scale.md; `python -m model_packaging.capacity.page` writes them anew, a test compares them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from math import inf
+from pathlib import Path
+
+from model_packaging.capacity.fleet import Demand, Fleet, fleet_for
+from model_packaging.capacity.measured import LLAMA_70B, S3_READS, SAMPLE, Server
+from model_packaging.capacity.strain import strains
+
+PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+REQUESTS = (10, 1_000, 100_000)
+MARK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def tables() -> dict[str, str]:
+    """By the name that the page's marks have."""
+    servers = {"sample": SAMPLE, "llama-3.3-70b": LLAMA_70B}
+    made = {f"fleet-{name}": _fleets(server) for name, server in servers.items()}
+    made |= {f"strain-{name}": _strains(server) for name, server in servers.items()}
+    return made
+
+
+def filled(text: str) -> str:
+    """The page with its tables as they are computed now."""
+    made = tables()
+    return MARK.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
+
+
+def number(value: float) -> str:
+    """As people read it: three figures that count, thousands apart."""
+    if value == inf:
+        return "-"
+    if value >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _fleets(server: Server) -> str:
+    fleets = [fleet_for(Demand(requests=requests), server) for requests in REQUESTS]
+
+    def row(name: str, of: Iterable[str]) -> str:
+        return "| " + " | ".join((name, *of)) + " |\n"
+
+    return (
+        row("requests a second", (number(fleet.demand.requests) for fleet in fleets))
+        + "|---" * (len(fleets) + 1)
+        + "|\n"
+        + row("tokens a second", (number(fleet.tokens) for fleet in fleets))
+        + row("instances", (number(fleet.instances) for fleet in fleets))
+        + row("requests in flight", (number(fleet.in_flight) for fleet in fleets))
+        + row("cost an hour, at 1 an instance-hour", (number(fleet.cost_hour) for fleet in fleets))
+        + row("cost of a million tokens, at the same", (number(fleet.cost_million) for fleet in fleets))
+        + row("S3 reads of a start of all", (number(fleet.reads) for fleet in fleets))
+        + row("bytes of it", (_bytes(fleet.read_bytes) for fleet in fleets))
+        + row("reads a second, all at once", (number(fleet.read_rate) for fleet in fleets))
+        + row("start of one instance, at most", (f"{number(fleet.start)} s" for fleet in fleets))
+        + row(
+            f"start of all where one prefix gives {S3_READS:,} reads a second, at least",
+            (f"{number(_throttled(fleet))} s" for fleet in fleets),
+        )
+    )
+
+
+def _throttled(fleet: Fleet) -> float:
+    return max(fleet.start, fleet.reads / S3_READS)
+
+
+def _strains(server: Server) -> str:
+    fleet = fleet_for(Demand(requests=1000), server)
+    rows = [
+        f"| {strain.what} | {number(strain.needed)} | {_limit(strain.limit)} {strain.unit} "
+        f"| {number(strain.requests(fleet))} | {strain.then} |\n"
+        for strain in strains(fleet)
+    ]
+    head = "| at 1,000 requests a second | needs | of | met at requests/s | then |\n|---|---|---|---|---|\n"
+    return head + "".join(rows)
+
+
+def _limit(limit: float | None) -> str:
+    return "your quota of" if limit is None else number(limit)
+
+
+def _bytes(size: float) -> str:
+    from model_packaging.commands.output import size_text
+
+    return size_text(size)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

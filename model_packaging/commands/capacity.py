@@ -1,0 +1,83 @@
+"""`neuron-endpoint capacity`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import click
+
+from model_packaging.commands.options import json_option
+from model_packaging.commands.output import print_json, size_text
+
+
+@click.command("capacity")
+@click.option("--requests", required=True, type=float, help="A second.")
+@click.option("--output-tokens", "tokens", default=200, show_default=True, help="Of an answer, on average.")
+@click.option("--like", default="sample", show_default=True, help="Rates to begin with: sample, or llama-3.3-70b.")
+@click.option("--tokens-per-second", "rate", type=float, help="Of one instance, as `neuron-endpoint bench` says.")
+@click.option("--in-flight", type=int, help="Requests at a time with which that was measured.")
+@click.option("--weights-gb", type=float, help="What a start reads from S3, in GB, graphs included.")
+@click.option("--use", default=0.7, show_default=True, help="The share of that rate to be used.")
+@click.option("--price", default=1.0, show_default=True, help="Of an instance for an hour.")
+@click.option("--instance-quota", type=int, help="The account's, by Service Quotas.")
+@click.option("--invoke-quota", type=float, help="InvokeEndpoint calls a second, by Service Quotas.")
+@json_option
+def command(
+    requests: float,
+    tokens: int,
+    like: str,
+    rate: float | None,
+    in_flight: int | None,
+    weights_gb: float | None,
+    use: float,
+    price: float,
+    instance_quota: int | None,
+    invoke_quota: float | None,
+    as_json: bool,
+) -> None:
+    """Instances, cost and S3 reads of a load, and which limit it meets first.
+
+    The rates of `--like` are those of docs/scale.md; no Neuron hardware was measured for them. Give your own.
+    """
+    from model_packaging.capacity.fleet import Demand, fleet_for
+    from model_packaging.capacity.measured import SERVERS
+    from model_packaging.capacity.page import number
+    from model_packaging.capacity.strain import Quotas, strains
+
+    if like not in SERVERS:
+        raise click.BadParameter(f"it is none of {', '.join(SERVERS)}.", param_hint="--like")
+    server = SERVERS[like]
+    given = {
+        "tokens_per_second": rate,
+        "in_flight": in_flight,
+        "weights": None if weights_gb is None else round(weights_gb * 1e9),
+    }
+    own = {name: value for name, value in given.items() if value is not None}
+    if own:
+        server = replace(server, **own, name="your instance", source="as given")  # type: ignore[arg-type]
+    fleet = fleet_for(Demand(requests=requests, tokens=tokens, use=use, price=price), server)
+    met = strains(fleet, Quotas(instance_quota, invoke_quota))
+    if as_json:
+        print_json({**fleet.document(), "strains": [strain.document(fleet) for strain in met]})
+        return
+    from model_packaging.tables import plain_table, show
+
+    rows = [
+        (
+            strain.what,
+            number(strain.needed),
+            f"{number(strain.limit) if strain.limit else 'your quota of'} {strain.unit}",
+            "-" if strain.requests(fleet) == inf else number(strain.requests(fleet)),
+        )
+        for strain in met
+    ]
+    show(
+        f"{server.name} ({server.source}): {number(server.tokens_per_second)} tokens/s, of which {use:.0%} are used.",
+        f"{fleet.instances:,} instances for {number(fleet.tokens)} tokens/s; {number(fleet.cost_hour)} an hour, "
+        f"{number(fleet.cost_million)} for a million tokens.",
+        f"A start of all reads {size_text(fleet.read_bytes)} in {fleet.reads:,} requests; one instance takes up to "
+        f"{number(fleet.start)} s.",
+        plain_table(("what", "needs", "of", "met at requests/s"), rows),
+        f"Met first of those that are known: {first.what}. Then: {first.then}." if (first := met[0]).limit else "",
+    )
