@@ -30,7 +30,7 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
 
     :raises NothingUp: there is none.
     """
-    from local_sagemaker.cli import alive
+    from local_sagemaker.cli import OF_MOTO, alive
 
     state = _state()
     running = alive(state)
@@ -42,7 +42,7 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
     environ.update(
         {
             "AWS_ENDPOINT_URL": running.url,
-            "AWS_ENDPOINT_URL_S3": running.s3_url,
+            **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
             "AWS_ACCESS_KEY_ID": settings.access_key or "local",
             "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
             "AWS_DEFAULT_REGION": settings.region,

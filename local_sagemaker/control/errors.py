@@ -52,6 +52,16 @@ class LimitExceededException(ControlError):
     code = "LimitExceededException"
 
 
+class ResourceNotFoundException(ControlError):
+    """Application Auto Scaling's word for an ARN that names none of its targets."""
+
+    code = "ResourceNotFoundException"
+
+
+class TooManyTagsException(ControlError):
+    code = "TooManyTagsException"
+
+
 class InvalidNextTokenException(ControlError):
     code = "InvalidNextTokenException"
 

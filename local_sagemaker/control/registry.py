@@ -40,6 +40,9 @@ class Registry:
     def tags(self, arn: str) -> dict[str, str]:
         return self._tags.setdefault(arn, {})
 
+    def forget_tags(self, arn: str) -> None:
+        self._tags.pop(arn, None)
+
     def add(self, kind: str, name: str, document: Document) -> None:
         tags = document.pop("Tags", None) or []
         self.of(kind)[name] = document

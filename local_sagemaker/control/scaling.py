@@ -15,6 +15,7 @@ from local_sagemaker.control.errors import (
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.registry import COMPONENT, ENDPOINT, POLICY, TARGET, Document, Registry, now
+from local_sagemaker.control.scaling_tags import ScalingTags
 
 DIMENSIONS = {
     "sagemaker:variant:DesiredInstanceCount": re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)"),
@@ -32,6 +33,7 @@ ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServ
 class Scaling:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._tags = ScalingTags(registry)
 
     def operations(self) -> dict[str, Operation]:
         return {
@@ -41,6 +43,9 @@ class Scaling:
             "PutScalingPolicy": self.put,
             "DescribeScalingPolicies": self.policies,
             "DeleteScalingPolicy": self.delete,
+            "TagResource": self._tags.tag,
+            "ListTagsForResource": self._tags.list,
+            "UntagResource": self._tags.untag,
         }
 
     def register(self, asked: Document) -> Document:
@@ -67,6 +72,7 @@ class Scaling:
                 "MaxCapacity": high,
                 "ScalableTargetARN": arn,
             }
+            self._tags.add(arn, asked.get("Tags") or {})
             self._registry.save()
             return {"ScalableTargetARN": arn}
 
@@ -82,7 +88,7 @@ class Scaling:
         """Its policies go with it. :raises ObjectNotFoundException: it is not registered."""
         with self._registry.lock:
             key = self._registered(asked)
-            del self._registry.of(TARGET)[key]
+            self._registry.forget_tags(self._registry.of(TARGET).pop(key)["ScalableTargetARN"])
             policies = self._registry.of(POLICY)
             for name in [name for name, policy in policies.items() if _key(policy) == key]:
                 del policies[name]

@@ -29,7 +29,7 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
     from model_packaging.deployment.watch import Pace
     from model_packaging.local import LocalLog
 
-    removal = Removal(Aws(region), name, scales=not local)
+    removal = Removal(Aws(region), name)
     there: list[Any] = removal.owned().all()
     if not dry_run and there:
         if not yes and not as_json:

@@ -95,9 +95,7 @@ def command(name: str, package: str | None, **given: Any) -> None:
         for reason in wanted.limits.reasons:
             tell(reason)
         log = LocalLog(name) if local else None
-        Application(aws, calls, tell, Pace(poll=given["poll"]), log=log, scales=not local).run(
-            wait=not given["no_wait"]
-        )
+        Application(aws, calls, tell, Pace(poll=given["poll"]), log=log).run(wait=not given["no_wait"])
     if given["as_json"]:
         print_json({"endpoint": name, "component": name if wanted.component else None, **shown(document)})
     else:

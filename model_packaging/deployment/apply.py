@@ -19,7 +19,6 @@ class Application:
     """One run.
 
     :param log: of the container; by default CloudWatch's.
-    :param scales: whether there are Application Auto Scaling and CloudWatch; on one machine there are not.
     """
 
     def __init__(
@@ -29,9 +28,8 @@ class Application:
         tell: Tell,
         pace: Pace | None = None,
         log: Log | None = None,
-        scales: bool = True,
     ) -> None:
-        self._aws, self._wanted, self._tell, self._scales = aws, wanted, tell, scales
+        self._aws, self._wanted, self._tell = aws, wanted, tell
         if log is None:
             log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None))
         self._watch = Watch(log, tell, pace or Pace())
@@ -53,15 +51,14 @@ class Application:
             self._wanted.config,
             "EndpointConfigName",
         )
-        if self._scales:
-            for alarm in self._wanted.alarms:
-                self._alarm(alarm)
+        for alarm in self._wanted.alarms:
+            self._alarm(alarm)
         self._endpoint(wait)
         if not wait:
             return
         if self._wanted.component is not None:
             self._component(self._wanted.component)
-        if self._scales and self._wanted.scaling is not None:
+        if self._wanted.scaling is not None:
             self._scaling()
 
     def _once(self, kind: str, describe: Any, creates: Any, members: Members, name: str) -> None:

@@ -42,24 +42,20 @@ class Owned:
 
 
 class Removal:
-    """:param scales: whether there are components, Application Auto Scaling and CloudWatch."""
-
-    def __init__(self, aws: Aws, name: str, scales: bool = True) -> None:
-        self._aws, self._name, self._scales = aws, name, scales
+    def __init__(self, aws: Aws, name: str) -> None:
+        self._aws, self._name = aws, name
 
     def owned(self) -> Owned:
         """Everything with the tag; what merely has a similar name is not there."""
         sagemaker = self._aws.sagemaker
-        result = Owned(
+        return Owned(
             endpoints=[*self._listed(sagemaker, "endpoints", "Endpoint")],
             configs=[*self._listed(sagemaker, "endpoint_configs", "EndpointConfig")],
             models=[*self._listed(sagemaker, "models", "Model")],
+            components=[*self._listed(sagemaker, "inference_components", "InferenceComponent")],
+            alarms=[*self._alarms()],
+            targets=[*self._targets()],
         )
-        if self._scales:
-            result.components.extend(self._listed(sagemaker, "inference_components", "InferenceComponent"))
-            result.alarms.extend(self._alarms())
-            result.targets.extend(self._targets())
-        return result
 
     def run(self, tell: Tell, pace: Pace | None = None, log: Log | None = None) -> list[str]:
         """Deletes it, and returns what was deleted when it is gone.

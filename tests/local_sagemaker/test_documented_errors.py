@@ -29,6 +29,9 @@ TARGET = {**DIMENSION, "ResourceId": "endpoint/e/variant/AllTraffic"}
 OTHER = {**TARGET, "PolicyName": "none"}
 BAD = {"ServiceNamespace": "nonsense"}
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:model/m"
+NO_TARGET = (
+    "arn:aws:application-autoscaling:us-east-1:123456789012:scalable-target/1234abcd56ab78cd901ef1234567890ab123"
+)
 VARIANT = {"VariantName": "v", "ModelName": "m", "InstanceType": "ml.inf2.xlarge", "InitialInstanceCount": 1}
 SCALED = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
 SPECIFICATION = {"Container": {"Image": "stub"}, **COMPUTE}
@@ -42,6 +45,15 @@ COMPONENT = {
 INVOKED = {"EndpointName": "e", "Body": b"{}"}
 FAILING = {"EndpointName": "e", "Body": b'{"do": "fail", "status": 500}'}
 NOWHERE = {"EndpointName": "never", "Body": b"{}"}
+
+
+def service_of(operation: str) -> str:
+    return next(name for name, model in MODELS.items() if operation in model.operation_names)
+
+
+def documented(operation: str) -> set[str]:
+    return {shape.name for shape in MODELS[service_of(operation)].operation_model(operation).error_shapes}
+
 
 # Operation -> what is asked, in an order in which each succeeds.
 SUCCESSES: dict[str, dict[str, Any]] = {
@@ -80,6 +92,9 @@ SUCCESSES: dict[str, dict[str, Any]] = {
     "PutScalingPolicy": {**POLICY, **TARGET, "TargetTrackingScalingPolicyConfiguration": TRACKING},
     "DescribeScalingPolicies": {"ServiceNamespace": "sagemaker"},
     "DeleteScalingPolicy": {**TARGET, "PolicyName": "p"},
+    "TagResource": {"ResourceARN": "", "Tags": {"a": "b"}},
+    "ListTagsForResource": {"ResourceARN": ""},
+    "UntagResource": {"ResourceARN": "", "TagKeys": ["a"]},
     "DeregisterScalableTarget": TARGET,
     "InvokeEndpoint": INVOKED,
     "InvokeEndpointWithResponseStream": {"EndpointName": "e", "Body": b'{"do": "stream", "count": 2}'},
@@ -120,6 +135,12 @@ CASES: dict[tuple[str, str], dict[str, Any]] = {
         "PolicyName": "the 51st",
     },
     ("RegisterScalableTarget", "ValidationException"): {**TARGET, **BAD},
+    ("TagResource", "ResourceNotFoundException"): {"ResourceARN": NO_TARGET, "Tags": {"a": "b"}},
+    ("TagResource", "TooManyTagsException"): {"ResourceARN": "", "Tags": {str(each): "" for each in range(51)}},
+    ("TagResource", "ValidationException"): {"ResourceARN": ARN, "Tags": {"x" * 129: ""}},
+    ("ListTagsForResource", "ResourceNotFoundException"): {"ResourceARN": NO_TARGET},
+    ("UntagResource", "ResourceNotFoundException"): {"ResourceARN": NO_TARGET, "TagKeys": ["a"]},
+    ("UntagResource", "ValidationException"): {"ResourceARN": ARN, "TagKeys": ["x" * 129]},
     ("InvokeEndpoint", "ValidationError"): NOWHERE,
     ("InvokeEndpoint", "ModelError"): FAILING,
     ("InvokeEndpointAsync", "ValidationError"): NOWHERE,
@@ -143,12 +164,12 @@ REHEARSED: dict[tuple[str, str], str] = {
     **{
         (operation, "ConcurrentUpdateException"): "calls wait for each other here"
         for operation in SUCCESSES
-        if operation in MODELS[SCALING].operation_names
+        if "ConcurrentUpdateException" in documented(operation)
     },
     **{
         (operation, "InternalServiceException"): "a fault of the service itself"
         for operation in SUCCESSES
-        if operation in MODELS[SCALING].operation_names
+        if "InternalServiceException" in documented(operation)
     },
     **{
         (operation, error): reason
@@ -160,14 +181,6 @@ REHEARSED: dict[tuple[str, str], str] = {
     },
     ("InvokeEndpointWithResponseStream", "InternalStreamFailure"): "a fault of the service itself",
 }
-
-
-def service_of(operation: str) -> str:
-    return next(name for name, model in MODELS.items() if operation in model.operation_names)
-
-
-def documented(operation: str) -> set[str]:
-    return {shape.name for shape in MODELS[service_of(operation)].operation_model(operation).error_shapes}
 
 
 class Account:
@@ -182,6 +195,9 @@ class Account:
             create_job(self.cloud, **{"name": asked.get("TransformJobName", "job"), **asked})
             return None
         method = getattr(self.clients[service_of(operation)], botocore.xform_name(operation))
+        if asked.get("ResourceARN") == "":  # the target's, which is made up when it is registered
+            found = self.clients[SCALING].describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+            asked = {**asked, "ResourceARN": found[0]["ScalableTargetARN"]}
         reply = method(**asked)
         if operation == "InvokeEndpointWithResponseStream":
             return b"".join(event["PayloadPart"]["Bytes"] for event in reply["Body"])

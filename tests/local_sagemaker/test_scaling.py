@@ -27,7 +27,10 @@ def scaling(cloud: Cloud) -> Iterator[Any]:
 
 
 def test_a_target_is_registered_changed_and_deregistered(scaling: Any) -> None:
-    arn = scaling.register_scalable_target(**TARGET, MinCapacity=1, MaxCapacity=3)["ScalableTargetARN"]
+    arn = scaling.register_scalable_target(**TARGET, MinCapacity=1, MaxCapacity=3, Tags={"a": "b"})["ScalableTargetARN"]
+    scaling.tag_resource(ResourceARN=arn, Tags={"c": "d", "e": "f"})
+    scaling.untag_resource(ResourceARN=arn, TagKeys=["e", "never"])
+    assert scaling.list_tags_for_resource(ResourceARN=arn)["Tags"] == {"a": "b", "c": "d"}
     assert scaling.register_scalable_target(**TARGET, MaxCapacity=4)["ScalableTargetARN"] == arn
     (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
     assert (target["MinCapacity"], target["MaxCapacity"], target["ScalableTargetARN"]) == (1, 4, arn)

@@ -71,8 +71,38 @@ def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     again = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
     assert "creating" not in again.stderr
     deleted = json.loads(shell.run("delete", "--local", "chat", "--json", "--poll", "0.2").stdout)["deleted"]
-    assert len(deleted) == 3
+    kinds = [each.rpartition(" ")[0] for each in deleted]
+    assert kinds == ["alarm", "alarm", "endpoint", "endpoint configuration", "model"]
     assert "Nothing carries the tag" in shell.run("delete", "--local", "chat", "--yes").stdout
+
+
+def test_a_component_scales_from_nothing_and_is_removed_whole(shell: Shell) -> None:
+    scaling = ("--component", "--min", "0", "--max", "2", "--concurrency", "2")
+    deployed = shell.run("deploy", "--local", "part", PACKAGE, *SETTINGS, *scaling)
+    assert "component part: InService" in deployed.stderr
+    assert "scaling: 0 to 2" in deployed.stderr
+    assert "alarm part-wake: creating" in deployed.stderr
+    asked = ("invoke", "--local", "part", "--component", "part", "What does /ping mean?")
+    assert shell.run(*asked).stdout == f"{ANSWER}\n"
+    again = shell.run("deploy", "--local", "part", PACKAGE, *SETTINGS, *scaling)
+    assert "creating" not in again.stderr
+    changed = ("--set", "SM_VLLM_MAX_NUM_SEQS=8", *SETTINGS[2:], *scaling)
+    assert "component part: updating" in shell.run("deploy", "--local", "part", PACKAGE, *changed).stderr
+    assert shell.run(*asked).stdout == f"{ANSWER}\n"
+    deleted = json.loads(shell.run("delete", "--local", "part", "--json", "--poll", "0.2").stdout)["deleted"]
+    kinds = {each.rpartition(" ")[0] for each in deleted}
+    assert kinds == {"alarm", "scaling of", "inference component", "endpoint", "endpoint configuration", "model"}
+    assert "Nothing carries the tag" in shell.run("delete", "--local", "part", "--yes").stdout
+
+
+def test_two_instances_are_updated_one_after_the_other(shell: Shell) -> None:
+    """The rolling update, which its alarm would end, is what AWS is asked for, too."""
+    shell.run("deploy", "--local", "two", PACKAGE, *SETTINGS, "--instances", "2")
+    changed = ("--set", "SM_VLLM_MAX_NUM_SEQS=8", *SETTINGS[2:], "--instances", "2")
+    updated = shell.run("deploy", "--local", "two", PACKAGE, *changed)
+    assert "endpoint two: updating from two-" in updated.stderr
+    assert "endpoint two: InService" in updated.stderr
+    shell.run("delete", "--local", "two", "--yes", "--poll", "0.2")
 
 
 def test_a_start_that_fails_is_explained_by_the_container(shell: Shell) -> None:

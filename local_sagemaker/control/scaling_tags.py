@@ -1,0 +1,45 @@
+"""Tags of scalable targets: a map, where SageMaker's own are a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from local_sagemaker.control.errors import ResourceNotFoundException, TooManyTagsException
+from local_sagemaker.control.registry import TARGET, Document, Registry
+
+MOST = 50
+
+
+class ScalingTags:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def add(self, arn: str, tags: Mapping[str, str]) -> None:
+        """:raises TooManyTagsException: a target would have more than 50."""
+        kept = self._registry.tags(arn)
+        if len(kept.keys() | tags.keys()) > MOST:
+            raise TooManyTagsException(f"A scalable target has at most {MOST} tags.")
+        kept.update(tags)
+
+    def tag(self, asked: Document) -> None:
+        """:raises ResourceNotFoundException: the ARN names no target."""
+        with self._registry.lock:
+            self._check(asked["ResourceARN"])
+            self.add(asked["ResourceARN"], asked["Tags"])
+            self._registry.save()
+
+    def list(self, asked: Document) -> Document:
+        with self._registry.lock:
+            self._check(asked["ResourceARN"])
+            return {"Tags": dict(self._registry.tags(asked["ResourceARN"]))}
+
+    def untag(self, asked: Document) -> None:
+        with self._registry.lock:
+            self._check(asked["ResourceARN"])
+            for key in asked["TagKeys"]:
+                self._registry.tags(asked["ResourceARN"]).pop(key, None)
+            self._registry.save()
+
+    def _check(self, arn: str) -> None:
+        if all(target["ScalableTargetARN"] != arn for target in self._registry.of(TARGET).values()):
+            raise ResourceNotFoundException(f"No scalable target has the ARN {arn}.")
