@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from local_sagemaker.gateway import connect, in_sagemakers_words
 from local_sagemaker.hosted_routes import HostedRoutes
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.objects import Location, ObjectError
+from local_sagemaker.notifications import ERROR, SUCCESS, Outcome, Publisher, Topics, message
 from local_sagemaker.settings import Limits
 from local_sagemaker.upstream import UpstreamError
 
@@ -43,7 +44,10 @@ TRY_AGAIN_AFTER = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One request of the queue; as JSON on disk until it is done, so that a restart loses none."""
+    """One request of the queue; as JSON on disk until it is done, so that a restart loses none.
+
+    :ivar topics: the configuration's OutputConfig, which names them.
+    """
 
     id: str
     endpoint: str
@@ -54,6 +58,9 @@ class Accepted:
     failure: str
     expires: float
     timeout: float
+    inference_id: str = ""
+    received: float = 0.0
+    topics: dict[str, Any] = field(default_factory=dict)
 
 
 class Expired(Exception):
@@ -68,6 +75,7 @@ class Asynchronous:
         self._directory = directory
         self._queues: dict[str, ThreadPoolExecutor] = {}
         self._lock = threading.Lock()
+        self._publisher = Publisher(host.settings.s3_url, host.settings.region)
         model = get_session().get_service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync")
         assert model.input_shape is not None
         self._shape: StructureShape = model.input_shape
@@ -77,7 +85,8 @@ class Asynchronous:
         """:raises GatewayError: the endpoint is none, or not an asynchronous one, or a header breaks a constraint."""
         body = read_body(self._limits.body_bytes)
         asked = self._asked(name)
-        config = self._config(name)
+        plan = self._plan(name)
+        config = plan["AsyncInferenceConfig"]
         passed = tuple(headers.for_container(request.headers, headers.ASYNCHRONOUS))
         if ("InputLocation" in asked) == bool(body):
             raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
@@ -97,12 +106,13 @@ class Asynchronous:
             failure=join(output.get("S3FailurePath"), folder, f"{name_of_output}-error.out"),
             expires=at + self._host.settings.timing.scaled(asked.get("RequestTTLSeconds", TTL_SECONDS)),
             timeout=asked.get("InvocationTimeoutSeconds", INVOCATION_SECONDS),
+            inference_id=asked.get("InferenceId", name_of_output),
+            received=at,
+            topics=output,
         )
         self._keep(accepted)
-        self._enqueue(accepted, config)
-        reply = Response(
-            json.dumps({"InferenceId": asked.get("InferenceId", name_of_output)}), 202, content_type="application/json"
-        )
+        self._enqueue(accepted, config, sum(each["Count"] for each in plan["Variants"]))
+        reply = Response(json.dumps({"InferenceId": accepted.inference_id}), 202, content_type="application/json")
         for header, location in (("OutputLocation", accepted.output), ("FailureLocation", accepted.failure)):
             if location:
                 reply.headers[headers.AMZN + header] = location
@@ -131,22 +141,21 @@ class Asynchronous:
         except ControlError as error:
             raise errors.ValidationError(error.message) from error
 
-    def _config(self, name: str) -> Mapping[str, Any]:
+    def _plan(self, name: str) -> Mapping[str, Any]:
         live = self._host.find(name)
         current = live.current if live else None
         if live is None or current is None:
             raise errors.EndpointNotFound(name, self._host.settings.account)
-        config: Mapping[str, Any] | None = current.plan.get("AsyncInferenceConfig")
-        if config is None:
+        if "AsyncInferenceConfig" not in current.plan:
             raise errors.NotAsynchronous(name)
-        return config
+        return current.plan
 
-    def _enqueue(self, accepted: Accepted, config: Mapping[str, Any]) -> None:
+    def _enqueue(self, accepted: Accepted, config: Mapping[str, Any], instances: int = 1) -> None:
         with self._lock:
             queue = self._queues.get(accepted.endpoint)
             if queue is None:
                 per_instance = config.get("ClientConfig", {}).get("MaxConcurrentInvocationsPerInstance")
-                count = int(per_instance or CONCURRENT_PER_INSTANCE)
+                count = int(per_instance or CONCURRENT_PER_INSTANCE) * instances
                 queue = ThreadPoolExecutor(count, thread_name_prefix=f"async-{accepted.endpoint}")
                 self._queues[accepted.endpoint] = queue
         queue.submit(self._carry_out, accepted)
@@ -157,11 +166,30 @@ class Asynchronous:
             if accepted.output:
                 self._host.objects.write(Location.parse(accepted.output), body, content_type)
         except (errors.GatewayError, ObjectError, Expired, UpstreamError) as error:
-            self._fail(accepted, str(error))
+            self._fail(accepted, str(error), error.original.encode() if isinstance(error, errors.ModelError) else b"")
         except Exception:
             log.exception("the asynchronous request %s failed", accepted.id)
-            self._fail(accepted, "The service failed; its own log has the reason.")
+            self._fail(accepted, "The service failed; its own log has the reason.", b"")
+        else:
+            self._notify(accepted, Outcome(None, accepted.output, content_type, body))
         self._file(accepted).unlink(missing_ok=True)
+
+    def _notify(self, accepted: Accepted, outcome: Outcome) -> None:
+        topics = Topics.of(accepted.topics)
+        topic, kind = (topics.success, SUCCESS) if outcome.reason is None else (topics.error, ERROR)
+        if topic is None:
+            return
+        passed = dict(accepted.headers)
+        asked = {
+            "accept": passed.get("Accept", ""),
+            "contentType": passed.get("Content-Type", ""),
+            "endpointName": accepted.endpoint,
+            "inputLocation": accepted.input,
+        }
+        asked = {name: value for name, value in asked.items() if value}
+        region = self._host.settings.region
+        told = message(asked, accepted.inference_id, accepted.received, region, outcome, kind in topics.include)
+        self._publisher.publish(topic, told)
 
     def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:
         if accepted.input:
@@ -190,14 +218,16 @@ class Asynchronous:
         finally:
             route.release()
 
-    def _fail(self, accepted: Accepted, reason: str) -> None:
+    def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:
+        """:param said: by the container."""
         if not accepted.failure:
             log.warning("the asynchronous request %s failed, and there is no S3FailurePath: %s", accepted.id, reason)
-            return
-        try:
-            self._host.objects.write(Location.parse(accepted.failure), reason.encode(), "text/plain")
-        except ObjectError as error:
-            log.warning("the failure of the asynchronous request %s can't be written: %s", accepted.id, error)
+        else:
+            try:
+                self._host.objects.write(Location.parse(accepted.failure), reason.encode(), "text/plain")
+            except ObjectError as error:
+                log.warning("the failure of the asynchronous request %s can't be written: %s", accepted.id, error)
+        self._notify(accepted, Outcome(reason, accepted.failure, "text/plain", said))
 
     def _file(self, accepted: Accepted) -> Path:
         return self._directory / f"{accepted.id}.json"

@@ -1,0 +1,108 @@
+"""What SNS hears of an asynchronous request's end.
+
+Source: developer guide "Check prediction results" of asynchronous inference; the form of ``responseBody`` is what
+programs that read it expect (public code, not the guide).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+log = logging.getLogger(__name__)
+
+INCLUDED_BYTES = 128 * 1024
+SUCCESS, ERROR = "SUCCESS_NOTIFICATION_TOPIC", "ERROR_NOTIFICATION_TOPIC"
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """:ivar include: in which of the two the response itself is sent, if it is short enough."""
+
+    success: str | None = None
+    error: str | None = None
+    include: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, output_config: dict[str, Any]) -> Topics:
+        config = output_config.get("NotificationConfig") or {}
+        include = tuple(config.get("IncludeInferenceResponseIn") or ())
+        return cls(config.get("SuccessTopic"), config.get("ErrorTopic"), include)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """:ivar reason: of a failure.
+    :ivar location: of the output's or the failure's object, if there is one.
+    :ivar body: the container's response; of a failure, what it said.
+    """
+
+    reason: str | None
+    location: str
+    content_type: str | None
+    body: bytes
+
+
+def message(
+    request: dict[str, str], inference_id: str, received: float, region: str, outcome: Outcome, with_body: bool
+) -> dict[str, Any]:
+    """:param request: endpointName, and contentType, accept and inputLocation where there are such."""
+    told: dict[str, Any] = {
+        "awsRegion": region,
+        "eventTime": _time(datetime.now(UTC)),
+        "receivedTime": _time(datetime.fromtimestamp(received, UTC)),
+        "invocationStatus": "Completed" if outcome.reason is None else "Failed",
+        "requestParameters": request,
+        "inferenceId": inference_id,
+        "eventVersion": "1.0",
+        "eventSource": "aws:sagemaker",
+        "eventName": "InferenceResult",
+    }
+    if outcome.reason is not None:
+        told["failureReason"] = outcome.reason
+    if outcome.location:
+        parameters = {"contentType": outcome.content_type, "outputLocation": outcome.location}
+        told["responseParameters"] = {name: value for name, value in parameters.items() if value}
+    if with_body and len(outcome.body) <= INCLUDED_BYTES:
+        told["responseBody"] = {"content": base64.b64encode(outcome.body).decode(), "encoding": "BASE64"}
+    return told
+
+
+class Publisher:
+    """moto's SNS, beside S3."""
+
+    def __init__(self, endpoint_url: str, region: str) -> None:
+        self._url = endpoint_url
+        self._region = region
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    def publish(self, topic: str, told: dict[str, Any]) -> None:
+        """A topic that is not there is a line in the service's log, as nobody waits for the message."""
+        with self._lock:
+            if self._client is None:
+                self._client = boto3.client(
+                    "sns",
+                    endpoint_url=self._url,
+                    region_name=self._region,
+                    aws_access_key_id="local",
+                    aws_secret_access_key="local",
+                    config=Config(retries={"max_attempts": 2}),
+                )
+        try:
+            self._client.publish(TopicArn=topic, Message=json.dumps(told))
+        except (ClientError, BotoCoreError) as error:
+            log.warning("the topic %s can't be told: %s", topic, error)
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
