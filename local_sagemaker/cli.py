@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from local_sagemaker.state import COMMANDS, ENVIRONMENT, TOKEN, Running, Settings, StateDirectory
+from local_sagemaker.state import COMMANDS, DOCKER, ENVIRONMENT, PROCESS, TOKEN, Running, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
@@ -45,6 +45,10 @@ def local() -> None:
 @click.option(
     "--env", "environment", multiple=True, metavar="NAME=VALUE", help="As an image's ENV, for every container."
 )
+@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="What an image is here; a process at first.")
+@click.option("--docker", metavar="COMMAND", help="Docker's client; docker at first.")
+@click.option("--docker-network", type=click.Choice(["host", "bridge"]), help="host (at first) reaches the local S3.")
+@click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="More of `docker run`.")
 @click.option("--quota", "quotas", multiple=True, metavar="NAME=NUMBER", help="model=2, instances=4: too few.")
 @click.option("--access-key", help="Checks signatures (SigV4), together with --secret-key.")
 @click.option("--secret-key", help="Likewise.")

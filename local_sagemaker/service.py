@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shlex
 import signal
 import socket
 import sys
@@ -33,6 +34,7 @@ from local_sagemaker.control.tags import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway import Gateway, mount
 from local_sagemaker.hosted_routes import HostedRoutes
+from local_sagemaker.hosting.docker import Docker
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instance import end_left_over
 from local_sagemaker.hosting.objects import Objects
@@ -45,7 +47,7 @@ from local_sagemaker.s3_server import S3Server
 from local_sagemaker.server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker
 from local_sagemaker.settings import Limits
 from local_sagemaker.signature import Keys, SignatureError
-from local_sagemaker.state import COMMANDS, Running, Settings, StateDirectory, StateInUse
+from local_sagemaker.state import COMMANDS, PROCESS, Running, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10
 THREADS = 256
@@ -114,8 +116,16 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
         account=settings.account,
         images=Images.parse(settings.images),
         timing=Timing(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
-        environment={**image_environment(os.environ), **more},
+        environment=image_environment(os.environ),
+        given=more,
+        docker=docker_of(settings),
     )
+
+
+def docker_of(settings: Settings) -> Docker | None:
+    if settings.containers == PROCESS:
+        return None
+    return Docker(tuple(shlex.split(settings.docker)), settings.docker_network, settings.docker_options)
 
 
 def check_signature(keys: Keys, limit: int) -> Response | None:

@@ -14,6 +14,7 @@ ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 COMMANDS = "/_local/"
 TOKEN = "X-Local-Token"
 ENDING_SECONDS = 3.0
+PROCESS, DOCKER = "process", "docker"
 
 
 class StateInUse(Exception):
@@ -27,6 +28,9 @@ class Settings:
     :ivar images: ``IMAGE=COMMAND`` entries.
     :ivar quotas: ``NAME=NUMBER`` entries.
     :ivar environment: ``NAME=VALUE`` entries that every container gets, as an image's ENV would.
+    :ivar containers: what an image is for which ``images`` has no command: a process or a Docker container.
+    :ivar docker: the command of Docker's client.
+    :ivar docker_options: more of ``docker run``.
     """
 
     port: int = 0
@@ -44,6 +48,10 @@ class Settings:
     regular_seconds: float = 60.0
     stream_seconds: float = 480.0
     kill_after: float = 30.0
+    containers: str = PROCESS
+    docker: str = "docker"
+    docker_network: str = "host"
+    docker_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

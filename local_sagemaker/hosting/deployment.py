@@ -16,7 +16,8 @@ from local_sagemaker.hosting.model_data import DataError, fetch_within, material
 from local_sagemaker.hosting.multi_model import TargetModels
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
-from local_sagemaker.hosting.settings import HostSettings
+from local_sagemaker.hosting.runner import AsProcess, InDocker, Runner
+from local_sagemaker.hosting.settings import HostSettings, default_command
 
 Document = dict[str, Any]
 INSTANCES_ENDED_WITHIN = 5.0
@@ -44,6 +45,11 @@ class Variant:
         """A part of its instances, rounded up."""
         if self.pool is not None:
             self.pool.scale(part_of(self.count, share))
+
+
+def _check_command(image: str, command: str) -> None:
+    if shutil.which(command) is None:
+        raise StartFailed(f"The image {image} stands for the command {command}, which is not there.")
 
 
 def part_of(count: int, share: float) -> int:
@@ -76,17 +82,12 @@ class Fleets:
     def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
         """:raises StartFailed: there is no such command on this machine."""
         settings = self._settings
-        command = settings.images.command(container["Image"])
-        if shutil.which(command[0]) is None:
-            raise StartFailed(
-                f"The image {container['Image']} stands for the command {command[0]}, which is not there."
-            )
+        runner = self._runner(container)
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
         pids = settings.directory / "pids"
         pids.mkdir(parents=True, exist_ok=True)
         return Launch(
-            command=(*self._confinement, *command),
-            environment=self._environment(container, base),
+            runner=runner,
             base=base,
             logs=settings.directory / "logs" / endpoint / name,
             startup_seconds=settings.timing.scaled(startup),
@@ -98,8 +99,20 @@ class Fleets:
         timing = self._settings.timing
         return timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
 
-    def _environment(self, container: Document, base: Path) -> Mapping[str, str]:
-        """The image's, then SageMaker's, then the model's own; what reaches S3 last, for it is this machine's."""
+    def _runner(self, container: Document) -> Runner:
+        """:raises StartFailed: what would stand for the image is not on this machine."""
+        settings, image = self._settings, container["Image"]
+        command = settings.images.command(image)
+        if command is None and settings.docker is not None:
+            _check_command(image, settings.docker.client[0])
+            return InDocker(settings.docker, image, {**settings.given, **self._environment(container)})
+        command = command or default_command()
+        _check_command(image, command[0])
+        environment = {**settings.environment, **settings.given, **self._environment(container)}
+        return AsProcess((*self._confinement, *command), environment)
+
+    def _environment(self, container: Document) -> Mapping[str, str]:
+        """SageMaker's, with what reaches this machine's S3, then the model's own."""
         settings = self._settings
         multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
         credentials = {
@@ -110,13 +123,7 @@ class Fleets:
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_ENDPOINT_URL_S3": settings.s3_url,
         }
-        return {
-            **settings.environment,
-            **credentials,
-            **multi,
-            **container.get("Environment", {}),
-            "SAGEMAKER_BASE_DIR": str(base),
-        }
+        return {**credentials, **multi, **container.get("Environment", {})}
 
     def start(
         self,

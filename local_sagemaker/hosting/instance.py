@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import logging
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -13,15 +14,18 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from local_sagemaker.hosting.runner import Runner
 from local_sagemaker.hosting.settings import Timing
 from local_sagemaker.settings import ContainerAddress
 
 log = logging.getLogger(__name__)
+
+COMMAND_SECONDS = 30.0
 
 
 class State(Enum):
@@ -40,8 +44,7 @@ class Launch:
     :ivar startup_seconds: until the first successful ping.
     """
 
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
+    runner: Runner
     base: Path
     logs: Path
     startup_seconds: float
@@ -88,7 +91,10 @@ class Instance:
     def kill(self) -> None:
         """What a crash of the machine is."""
         if self._process is not None:
-            _signal_group(self._process.pid, signal.SIGKILL)
+            if command := self.launch.runner.kill(self.id):
+                run_quietly(command)
+            else:
+                _signal_group(self._process.pid, signal.SIGKILL)
 
     def wait_ended(self, seconds: float) -> bool:
         return self._ended.wait(seconds)
@@ -107,25 +113,21 @@ class Instance:
 
     def _start(self) -> None:
         self.launch.logs.mkdir(parents=True, exist_ok=True)
-        # Stands for the container's /tmp: instances share none. Its path is short, for sockets live in it.
+        # Instances share none. Its path is short, for sockets live in it.
         self._scratch = Path(tempfile.mkdtemp(prefix="sm-"))
-        environment = {
-            "TMPDIR": str(self._scratch),
-            "ENDPOINT_SCRATCH": str(self._scratch / "neuron-endpoint"),
-            **self.launch.environment,
-            "SAGEMAKER_BIND_TO_PORT": str(self.address.port),
-        }
+        begin = self.launch.runner.begin(self.id, self.launch.base, self._scratch, self.address.port)
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                self.launch.command,
-                env=environment,
+                begin.command,
+                env=begin.environment,
                 cwd=self.launch.base,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # so that what it starts can be ended with it, as a container's end does
             )
-        (self.launch.pids / self.id).write_text(f"{self._process.pid} {started_at(self._process.pid)}")
+        left = [str(self._process.pid), started_at(self._process.pid), shlex.join(self.launch.runner.remove(self.id))]
+        (self.launch.pids / self.id).write_text("\n".join(left))
 
     def _watch(self) -> None:
         assert self._process is not None
@@ -187,6 +189,8 @@ class Instance:
                     self._process.wait(self.launch.timing.kill_after)
                 except subprocess.TimeoutExpired:
                     log.warning("%s (%s) is killed: SIGTERM has not ended it", self.id, self._process.pid)
+                    if command := self.launch.runner.kill(self.id):
+                        run_quietly(command)
             _signal_group(self._process.pid, signal.SIGKILL)
             self._process.wait()
         (self.launch.pids / self.id).unlink(missing_ok=True)
@@ -232,13 +236,30 @@ def confinement() -> tuple[str, ...]:
     return command if tried.returncode == 0 else ()
 
 
+def run_quietly(command: Sequence[str]) -> None:
+    """A command whose failure means that there was nothing to do."""
+    try:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=COMMAND_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("%s failed: %s", shlex.join(command), error)
+
+
 def end_left_over(pids: Path) -> int:
     """Ends what a service that was killed has left running; how many."""
     count = 0
     for file in pids.iterdir():
-        pid, _, at = file.read_text().partition(" ")
+        pid, at, remove = [*file.read_text().split("\n"), "", ""][:3]
         if pid.isdigit() and at and started_at(int(pid)) == at:
             _signal_group(int(pid), signal.SIGKILL)
             count += 1
-        file.unlink()
+        if remove:
+            run_quietly(shlex.split(remove))
+        file.unlink(missing_ok=True)
     return count

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local_sagemaker.hosting.docker import Docker
+
 # What an image brings in its environment comes from this machine; all else of the caller's stays out, as it would
 # in the cloud.
 OF_THIS_MACHINE = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "HF_HUB_OFFLINE")
@@ -45,16 +47,17 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Which command stands for which image. There is no Docker here: an image is the process it would start.
+    """Which command stands for which image.
 
     :ivar commands: by the start of an image's name; the longest that fits counts.
     """
 
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def command(self, image: str) -> tuple[str, ...]:
+    def command(self, image: str) -> tuple[str, ...] | None:
+        """None where none was given."""
         fitting = [start for start in self.commands if image.startswith(start)]
-        return self.commands[max(fitting, key=len)] if fitting else default_command()
+        return self.commands[max(fitting, key=len)] if fitting else None
 
     @classmethod
     def parse(cls, entries: tuple[str, ...]) -> Images:
@@ -86,7 +89,10 @@ def image_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """:ivar environment: what every container gets, before the model's own."""
+    """:ivar environment: what stands for an image's ENV: this machine's.
+    :ivar given: what every container gets, before the model's own.
+    :ivar docker: what runs the images that no command stands for; None is this project's container, as a process.
+    """
 
     directory: Path
     s3_url: str
@@ -95,3 +101,5 @@ class HostSettings:
     images: Images = field(default_factory=Images)
     timing: Timing = field(default_factory=Timing)
     environment: Mapping[str, str] = field(default_factory=lambda: image_environment(os.environ))
+    given: Mapping[str, str] = field(default_factory=dict)
+    docker: Docker | None = None

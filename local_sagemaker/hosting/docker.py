@@ -1,0 +1,90 @@
+"""The arguments of ``docker run`` for one instance: what SageMaker does with an image, said to a Docker client.
+
+Sources: developer guide "Custom inference code with hosting services" (``docker run IMAGE serve``, /opt/ml/model, port
+8080 or SAGEMAKER_BIND_TO_PORT, SIGTERM to process 1), reference "docker container run".
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PORT = 8080
+OPT_ML = Path("/opt/ml")
+DATA = ("model", "additional-model-data-sources")
+HOST, BRIDGE = "host", "bridge"
+# Of the caller's environment, what the client itself needs; none of it reaches a container.
+OF_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR")
+CLIENT_PREFIX = "DOCKER_"
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """:ivar client: the command that stands for ``docker``.
+    :ivar network: ``host``, where the container reaches this machine's S3 and listens on SAGEMAKER_BIND_TO_PORT;
+        ``bridge``, where it listens on 8080 and reaches neither.
+    :ivar options: more of ``docker run``, as they are: ``--shm-size=8g``.
+    """
+
+    client: tuple[str, ...] = ("docker",)
+    network: str = HOST
+    options: tuple[str, ...] = ()
+
+    def run(
+        self, image: str, name: str, base: Path, port: int, environment: Path, devices: Iterable[str]
+    ) -> tuple[str, ...]:
+        """:param base: on this machine, the container's /opt/ml; its siblings are adapters and target models.
+        :param port: on this machine.
+        :param environment: an environment file, as `environment_file` writes it.
+        """
+        published = () if self.network == HOST else ("--publish", f"127.0.0.1:{port}:{PORT}")
+        mounts = [(base / part, OPT_ML / part) for part in DATA if (base / part).is_dir()]
+        # What is loaded later is named by its path on this machine.
+        mounts.append((base.parent, base.parent))
+        return (
+            *self.client,
+            "run",
+            "--rm",
+            *("--name", name),
+            *("--network", self.network),
+            *published,
+            *("--env-file", str(environment)),
+            *(word for source, target in mounts for word in ("--mount", mount(source, target))),
+            *(word for device in devices for word in ("--device", device)),
+            *self.options,
+            image,
+            "serve",
+        )
+
+    def kill(self, name: str) -> tuple[str, ...]:
+        """SIGKILL, which no client passes on."""
+        return (*self.client, "kill", name)
+
+    def remove(self, name: str) -> tuple[str, ...]:
+        return (*self.client, "rm", "--force", name)
+
+
+def mount(source: Path, target: Path) -> str:
+    """The fields of a read-only bind mount are a line of CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(["type=bind", f"source={source}", f"target={target}", "readonly"])
+    return line.getvalue()
+
+
+def environment_file(environment: Mapping[str, str]) -> str:
+    """:raises ValueError: a value of several lines, which such a file can't hold."""
+    for name, value in environment.items():
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"{name} has a line break, which docker's --env-file can't hold")
+    return "".join(f"{name}={value}\n" for name, value in environment.items())
+
+
+def client_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environ.items() if name in OF_THE_CLIENT or name.startswith(CLIENT_PREFIX)}
+
+
+def neuron_devices(root: Path = Path("/dev")) -> list[str]:
+    return sorted(str(device) for device in root.glob("neuron[0-9]*"))
