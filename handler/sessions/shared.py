@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sqlite3
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,15 +19,15 @@ INDEX = "CREATE INDEX IF NOT EXISTS by_expiry ON sessions (expires)"
 
 
 class SharedSessions(Sessions):
-    """As `Sessions`, and with the same limits over all processes. Thread-safe: a connection for each thread.
+    """As `Sessions`, and with the same limits over all processes. Thread-safe: one connection, one thread at a time.
 
     :param file: in memory (/dev/shm), where it is made by whoever comes first.
     """
 
     def __init__(self, file: Path, limit: int, lifetime: float, clock: Callable[[], float]) -> None:
         super().__init__(limit, lifetime, clock)
-        self._file = file
-        self._threads = threading.local()
+        self._base = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        self._base.execute("PRAGMA synchronous = OFF")  # it does not outlive the machine anyway
         with self._changing() as base:
             base.execute(TABLE)
             base.execute(INDEX)
@@ -47,7 +46,8 @@ class SharedSessions(Sessions):
             return session
 
     def check(self, identity: str) -> Session:
-        row = self._base().execute("SELECT expires FROM sessions WHERE identity = ?", (identity,)).fetchone()
+        with self._lock:
+            row = self._base.execute("SELECT expires FROM sessions WHERE identity = ?", (identity,)).fetchone()
         if row is None:
             raise SessionNotFound("is not open here")
         if row[0] <= self._clock():
@@ -64,21 +64,14 @@ class SharedSessions(Sessions):
         base.execute("DELETE FROM sessions WHERE expires <= ?", (self._clock(),))
         return int(base.execute("SELECT count(*) FROM sessions").fetchone()[0])
 
-    def _base(self) -> sqlite3.Connection:
-        found: sqlite3.Connection | None = getattr(self._threads, "base", None)
-        if found is None:
-            found = self._threads.base = sqlite3.connect(self._file, timeout=BUSY_SECONDS, isolation_level=None)
-            found.execute("PRAGMA synchronous = OFF")  # it does not outlive the machine anyway
-        return found
-
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """One process at a time; a process that ends in between has changed nothing."""
-        base = self._base()
-        base.execute("BEGIN IMMEDIATE")
-        try:
-            yield base
-        except BaseException:
-            base.execute("ROLLBACK")
-            raise
-        base.execute("COMMIT")
+        with self._lock:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._base
+            except BaseException:
+                self._base.execute("ROLLBACK")
+                raise
+            self._base.execute("COMMIT")
