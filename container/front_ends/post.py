@@ -19,7 +19,7 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the directory made in it is read
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """:param seat: 0 is the leader's.
+    """:param seat: 0 is the leader's; below 0: all are used, and nobody is served here.
     :param directory: private to one leader and its front ends.
     """
 

@@ -18,6 +18,8 @@ from container.service import Service
 from handler.engine.seats import SPARE_SEATS
 from handler.sessions.shared import SharedSessions
 
+NO_SEAT = -1
+
 
 class SharedServer(Server):
     """One endpoint of several processes. All but `new_service` runs in the master.
@@ -63,7 +65,7 @@ class SharedServer(Server):
             self._led = Post.of_leader(self.config.front_ends + 1 + SPARE_SEATS)
             self._leader, worker.post = worker, self._led
             return
-        worker.post = replace(self._led, seat=self._led.board.take_seat() or -1)
+        worker.post = replace(self._led, seat=self._led.board.take_seat() or NO_SEAT)
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
         super()._child_exit(arbiter, worker)

@@ -45,7 +45,8 @@ class SharedWorker(EngineWorker):
         else:
             if self.service.observer.emf is not None:
                 self.service.observer.emf.begin()
-            self._run(join, self._changed, lambda: leave(EXIT_ENGINE_FAILED))
+            if self.post.seat > 0:  # else there is none left: the leader is about to begin anew
+                self._run(join, self._changed, lambda: leave(EXIT_ENGINE_FAILED))
             self._run(follow, self._changed, lambda: leave(0))
 
     def _run(self, target: object, *rest: object) -> None:

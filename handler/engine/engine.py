@@ -328,7 +328,7 @@ class Engine:
             ticket.fail(error)
         self._api.fail_all(self._llm, error)
 
-    def release(self, seat: int, timeout: float = 10.0) -> int:
+    def release(self, seat: int, timeout: float = 2.0) -> int:
         """Frees what the front end on a seat held, which has ended; returns how many requests. Of the owner.
 
         :raises Exception: the core has ended, or does not answer.
