@@ -18,6 +18,7 @@ from benchmarks.block import Block
 from benchmarks.comparison import comparisons
 from benchmarks.contestant import ENVIRONMENT, KINDS, STUB
 from benchmarks.fleet_command import fleet
+from benchmarks.front_ends import front_ends
 from benchmarks.gateway import gateway
 from benchmarks.random_model import write_random_model
 from benchmarks.report import Report
@@ -187,6 +188,7 @@ def _circumstances(ours: str, theirs: str, model: Path, plans: list[Plan]) -> di
 
 main.add_command(fleet)
 main.add_command(gateway)
+main.add_command(front_ends)
 
 if __name__ == "__main__":
     main()

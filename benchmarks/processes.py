@@ -43,7 +43,7 @@ def http_processes(root: int, port: int) -> list[Process]:
     holders = {
         process.pid: process
         for process in family(root)
-        if not _title(process).startswith(ENGINE_TITLE) and _listens(process, port)
+        if not title(process).startswith(ENGINE_TITLE) and _listens(process, port)
     }
     ancestors = {parent.pid for process in holders.values() for parent in process.parents()}
     return [process for pid, process in holders.items() if pid not in ancestors]
@@ -80,7 +80,7 @@ def _signal(process: Process, *, kill: bool) -> None:
         pass
 
 
-def _title(process: Process) -> str:
+def title(process: Process) -> str:
     try:
         return " ".join(process.cmdline())
     except Error:

@@ -86,8 +86,8 @@ def contestants(
     ours: str, theirs: str, model: Path, scratch: Path, shape: EngineShape = REAL
 ) -> tuple[Contestant, Contestant]:
     return (
-        KINDS[ours]("ours", _free_port(), model, scratch, shape),
-        KINDS[theirs]("theirs", _free_port(), model, scratch, shape),
+        KINDS[ours]("ours", free_port(), model, scratch, shape),
+        KINDS[theirs]("theirs", free_port(), model, scratch, shape),
     )
 
 
@@ -174,7 +174,7 @@ def _warm_block(server: Server, workload: Workload) -> Block:
     return block
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

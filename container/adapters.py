@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
+from handler.adapters.shared import AdapterNotes
 from handler.config.endpoint import EndpointConfig
 from handler.config.isolation import VARIABLE, is_remote
 from handler.engine.engine import Engine
@@ -22,10 +23,12 @@ def load_adapters(
     config: EndpointConfig,
     moved: Mapping[str, str],
     stage: Callable[[str], None],
+    notes: AdapterNotes | None = None,
 ) -> None:
     """Gives the engine its adapters: those configured are loaded, on a line that can, or known to it already.
 
     :param moved: the configured address of what was brought -> its directory.
+    :param notes: for other processes over the same engine.
 
     :raises SettingError: naming the adapter that cannot be loaded, or a multi-model endpoint without adapters.
     """
@@ -36,12 +39,13 @@ def load_adapters(
         return
     directory = config.scratch / "adapters"
     adapters = engine.with_adapters(
-        directory, config.max_adapters, lambda source: bring(moved.get(source, source), config)
+        directory, config.max_adapters, lambda source: bring(moved.get(source, source), config), notes
     )
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
     if plan.line == "cpu":
         adapters.load_nothing(Path(str(plan.engine_args["model"])))
+        adapters.tell()
     for name, source in config.lora_modules.items():
         if plan.line != "cpu":
             adapters.declare(name, moved.get(source, source))
@@ -52,6 +56,7 @@ def load_adapters(
             raise SettingError(setting, error.message.rstrip("."), "Mend the adapter, or leave it out.") from None
     if plan.line != "cpu":
         adapters.fixed = AT_THE_START_ONLY
+        adapters.tell()
 
 
 def bring(source: str, config: EndpointConfig) -> Path:

@@ -36,6 +36,11 @@ class Admission:
         return self._count
 
     @property
+    def total(self) -> int:
+        """As `count`, over all processes of the endpoint."""
+        return self._count
+
+    @property
     def retry_after(self) -> int:
         """Whole seconds until some places should be free, by the pace at which they were left so far."""
         return min(LONGEST_WAIT, max(1, math.ceil(self._pace * self.limit * FREE)))

@@ -78,7 +78,7 @@ class Observed:
     """The WSGI application, with a record for each request that is told of when the server closes the reply."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]], observer: Observer) -> None:
-        self._application = application
+        self.application = application
         self._observer = observer
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -95,7 +95,7 @@ class Observed:
             self._observer.ended(record)
 
         # gunicorn's is handed on as it is: the connection is found by it.
-        body = self._application(environ, noted if gunicorn is None else start_response)
+        body = self.application(environ, noted if gunicorn is None else start_response)
         return ClosingIterator(body, ended)
 
 

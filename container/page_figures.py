@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
+from container.front_ends import shared_metrics
 from container.lifecycle import State
 from container.service import Service
 
@@ -23,8 +24,8 @@ def page_figures(service: Service) -> dict[str, object]:
     status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
     trouble = engine.trouble() if engine is not None and status.state is State.READY else None
     state = status.state.value if trouble is None else "stalled"
-    seen = vllm_figures()
-    unfinished = engine.unfinished() if engine is not None else 0
+    seen = vllm_figures(REGISTRY if service.peers is None else shared_metrics.summed(service.peers.post))
+    unfinished = service.unfinished()
     return {
         "state": state,
         "reason": status.reason or trouble or "",
@@ -35,7 +36,7 @@ def page_figures(service: Service) -> dict[str, object]:
         "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
         "model": engine.served_names[0] if engine is not None else None,
         "slots": engine.slots if engine is not None else None,
-        "in_flight": service.admission.count,
+        "in_flight": service.admission.total,
         "running": min(unfinished, engine.slots) if engine is not None else 0,
         "queued": max(0, unfinished - engine.slots) if engine is not None else 0,
         "kv_use": next((seen[name] for name in KV_USE if name in seen), None),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from container.admission import Admission
     from handler.config.endpoint import EndpointConfig
     from handler.json_value import Json
 
@@ -34,9 +35,6 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
     from container import event_log
-    from container.lifecycle import Lifecycle
-    from container.server import Server
-    from container.service import Service
     from handler.config.load import load
     from handler.config.problems import each
     from handler.errors import SettingError
@@ -51,9 +49,18 @@ def main() -> None:
     event_log.use(config)
     timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
 
-    def make_service() -> Service:
-        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed))
+    from container.lifecycle import Lifecycle
+    from container.server import Server
+    from container.service import Service
 
+    def make_service(shared: Admission | None = None) -> Service:
+        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed), shared)
+
+    if config.front_ends > 1:
+        from container.front_ends.server import SharedServer
+
+        SharedServer(config, make_service, timeline.bound).run()
+        return
     Server(config, make_service, timeline.bound).run()
 
 
@@ -70,6 +77,9 @@ def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
     if config.safe_port_range is not None:
         # vLLM looks for free ports from here upwards (vllm/utils/network_utils.py).
         environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))
+    if config.front_ends > 1:
+        # prometheus_client looks for it when it is imported; each serving process then sets its own.
+        environ["PROMETHEUS_MULTIPROC_DIR"] = ""
     for name, value in DEFAULTS.items():
         environ.setdefault(name, value)
 

@@ -32,7 +32,7 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """
 
     def __init__(
-        self, config: EndpointConfig, make_service: Callable[[], Service], ready: Callable[[int], None]
+        self, config: EndpointConfig, make_service: Callable[..., Service], ready: Callable[[int], None]
     ) -> None:
         self.config = config
         self._make_service = make_service

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from container.admission import Admission
 from container.artifact_figures import ArtifactFigures
 from container.deadlines import ReadDeadlines
+from container.front_ends.peers import Peers
 from container.lifecycle import Lifecycle
 from container.neuron_monitor import NeuronMonitor
 from container.observer import Observer
@@ -21,7 +22,7 @@ from handler.sessions.store import Sessions
 @dataclass(slots=True)
 class Service:
     """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready;
-    `monitor` where neuron-monitor is installed."""
+    `monitor` where neuron-monitor is installed; `peers` where there are several processes."""
 
     config: EndpointConfig
     lifecycle: Lifecycle
@@ -33,15 +34,22 @@ class Service:
     custom_code: CustomCode | None = None
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
+    peers: Peers | None = None
 
     @classmethod
-    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
-        admission = Admission(config.max_concurrent)
-        observer = Observer(config, lambda: admission.count)
+    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, shared: Admission | None = None) -> Service:
+        """:param shared: counts the requests of several processes."""
+        admission = shared or Admission(config.max_concurrent)
+        observer = Observer(config, lambda: admission.total)
         service = cls(config, lifecycle or Lifecycle(), admission, ReadDeadlines(), observer)
         if config.enable_sessions:
             service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
         return service
+
+    def unfinished(self) -> int:
+        """Requests that hold or await a slot, over all processes."""
+        own = self.engine.unfinished() if self.engine is not None else 0
+        return own if self.peers is None else self.peers.unfinished(own)
 
     def ready_engine(self) -> Engine:
         """:raises ServerError: starting, draining or failed.

@@ -57,12 +57,14 @@ def start(service: Service) -> None:
         plan = with_given_artifacts(service, companions.rewritten(with_model(plan, model)))
 
         def engine_of(plan: EnginePlan) -> Engine:
-            os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host may not send it elsewhere
-            os.environ.update(plan.env)  # read by vLLM and the Neuron software when they are imported
+            use_environment(plan)
+            if service.peers is not None:
+                service.peers.planned(plan, model)
             engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
-            load_adapters(engine, plan, config, companions.moved, lifecycle.stage)
+            notes = None if service.peers is None else service.peers.adapter_notes
+            load_adapters(engine, plan, config, companions.moved, lifecycle.stage, notes)
             service.admission.limit = places(config, engine.slots)
             if config.enable_sessions and not engine.caches_prefixes():
                 logger.warning("sessions are sticky, but without prefix caching each turn computes its whole prompt")
@@ -74,6 +76,9 @@ def start(service: Service) -> None:
             way = engine_by_artifacts if model.size else engine_over_tier
             way(service, plan, Path(model.path), companions, engine_of)
         load_custom_code(service, code)
+        if service.peers is not None and service.engine is not None:
+            lifecycle.stage("start front ends")
+            service.peers.gather(service.engine)
         # What the imports and the start have made lives as long as the process: without this, collecting garbage walks
         # all of it, and every token and every /ping waits a quarter of a second for that.
         gc.collect()
@@ -85,6 +90,12 @@ def start(service: Service) -> None:
         # The engine's core has printed its own account; a traceback helps whoever reads the log, not a client.
         logger.exception("the start failed")
         lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {in_one_line(error)}")
+
+
+def use_environment(plan: EnginePlan) -> None:
+    """Sets what vLLM and the Neuron software read when they are imported."""
+    os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host may not send it elsewhere
+    os.environ.update(plan.env)
 
 
 def checked_plan(config: EndpointConfig) -> EnginePlan:

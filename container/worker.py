@@ -79,24 +79,28 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             self.tpool.submit(conn.close, graceful=True)
 
     def run(self) -> None:
-        monitor = self.service.monitor = watched_devices(self.service.config.neuron_monitor)
-        if self.service.observer.emf is not None:
-            self.service.observer.emf.begin()
-        threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
-        threading.Thread(target=watch, args=(self.service, self.end), name="watch", daemon=True).start()
+        self.begin()
         try:
             super().run()
         finally:
             engine, self.service.engine = self.service.engine, None  # its end is no failure now
             if engine is not None:
                 engine.stop()
-            if monitor is not None:
-                monitor.stop()
-            _leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
+            if self.service.monitor is not None:
+                self.service.monitor.stop()
+            leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
+
+    def begin(self) -> None:
+        """Starts what runs beside the routes."""
+        self.service.monitor = watched_devices(self.service.config.neuron_monitor)
+        if self.service.observer.emf is not None:
+            self.service.observer.emf.begin()
+        threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
+        threading.Thread(target=watch, args=(self.service, self.end), name="watch", daemon=True).start()
 
     def end(self) -> None:
         """The engine has failed: leave without waiting for anything of it."""
-        _leave(EXIT_ENGINE_FAILED if self.service.lifecycle.served else EXIT_CANNOT_START)
+        leave(EXIT_ENGINE_FAILED if self.service.lifecycle.served else EXIT_CANNOT_START)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: what runs may finish, what comes is told to go elsewhere, then gunicorn's own way out."""
@@ -105,14 +109,19 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
-        service = self.service
-        if not service.admission.wait_empty(service.config.drain) and service.engine is not None:
-            service.engine.fail_requests(Draining())  # a stream that is cut off says so in its last event
-            service.admission.wait_empty(1.0)
+        self._finish(self.service.config.drain)
         super().handle_exit(sig, frame)
 
+    def _finish(self, seconds: float) -> None:
+        """Returns when every request of this process has ended, or was ended."""
+        service = self.service
+        if not service.admission.wait_empty(seconds) and service.engine is not None:
+            service.engine.fail_requests(Draining())  # a stream that is cut off says so in its last event
+            service.admission.wait_empty(1.0)
 
-def _leave(status: int) -> None:
+
+def leave(status: int) -> None:
+    """Ends this process there and then."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

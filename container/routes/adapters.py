@@ -14,8 +14,9 @@ from flask import Blueprint, Response, request
 from container.body import read_json
 from container.paging import page
 from container.service import Service
-from handler.adapters.adapters import Adapter, Adapters
+from handler.adapters.adapters import Adapters
 from handler.adapters.errors import AdaptersUnsupported
+from handler.adapters.table import Adapter, AdapterTable
 from handler.errors import InvalidField, MissingField
 from handler.schemas.body import decode
 from handler.schemas.fields import convert
@@ -73,6 +74,13 @@ def blueprint(service: Service) -> Blueprint:
 
 
 def adapters_of(service: Service) -> Adapters:
+    """:raises AdaptersUnsupported: the engine takes none."""
+    adapters = table_of(service)
+    assert isinstance(adapters, Adapters), "asked of the process that owns the engine"
+    return adapters
+
+
+def table_of(service: Service) -> AdapterTable:
     """:raises AdaptersUnsupported: the engine takes none."""
     adapters = service.ready_engine().adapters
     if adapters is None:

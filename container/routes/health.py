@@ -30,6 +30,8 @@ def blueprint(service: Service) -> Blueprint:
             trouble = engine.trouble()
             if trouble is not None:
                 code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {trouble}"
+            elif service.peers is not None and (known := service.peers.trouble()) is not None:
+                code, state, reason = known
             elif service.monitor is not None and (broken := service.monitor.trouble()) is not None:
                 code, state, reason = 500, "hardware", broken
         if code == 200:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from container.front_ends import shared_metrics
+from container.front_ends.board import Member
 from container.lifecycle import State
 from container.routes import neuron_metrics
 from container.service import Service
@@ -22,9 +24,9 @@ class ServiceCollector:
     def collect(self) -> Iterator[Metric]:
         service = self._service
         yield GaugeMetricFamily(
-            "endpoint_requests_in_flight", "Requests accepted and not yet answered.", service.admission.count
+            "endpoint_requests_in_flight", "Requests accepted and not yet answered.", service.admission.total
         )
-        unfinished = service.engine.unfinished() if service.engine is not None else 0
+        unfinished = service.unfinished()
         yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
         waiting = max(0, unfinished - service.engine.slots) if service.engine is not None else 0
         yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", waiting)
@@ -39,6 +41,13 @@ class ServiceCollector:
         yield stages
         ready = service.lifecycle.status.state is State.READY
         yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
+        if service.peers is not None:
+            board = service.peers.board
+            serving = len(board.members(Member.SERVING))
+            yield GaugeMetricFamily("endpoint_front_ends", "Processes that answer requests.", serving)
+            ended = CounterMetricFamily("endpoint_front_ends_ended", "Of these, those that ended and were replaced.")
+            ended.add_metric([], len(board.members(Member.RELEASED)))
+            yield ended
         if service.config.artifact_store:
             yield from service.artifacts.families()
         if service.monitor is not None:
@@ -52,6 +61,9 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
+        if service.peers is not None:
+            all_processes = shared_metrics.summed(service.peers.post)
+            return Response(generate_latest(ours) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST)
         own = generate_latest(ours) + generate_latest(service.observer.registry)
         return Response(own + generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
 

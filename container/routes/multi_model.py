@@ -13,10 +13,10 @@ from flask import Blueprint, Response, request
 from container.answer import answer, by_its_body
 from container.body import read_json
 from container.paging import page
-from container.routes.adapters import adapters_of, reply, required
+from container.routes.adapters import adapters_of, reply, required, table_of
 from container.service import Service
-from handler.adapters.adapters import Adapter
 from handler.adapters.errors import AdapterExists
+from handler.adapters.table import Adapter
 from handler.schemas.body import decode
 from handler.schemas.fields import convert
 
@@ -57,7 +57,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/models/<path:name>/invoke")
     def invoke(name: str) -> Response:
-        adapters_of(service).get(name)
+        table_of(service).get(name)
         return answer(service, request, by_its_body(service, request), model=name)
 
     return routes

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import re
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from handler.adapters.errors import (
     InvalidAdapter,
 )
 from handler.adapters.nothing import write_nothing
+from handler.adapters.shared import AdapterNotes
+from handler.adapters.table import Adapter, AdapterTable
 from handler.engine.loop import LoopThread
 from handler.errors import InvalidField
 
@@ -31,30 +33,13 @@ LOAD_SECONDS = 300.0
 # vLLM's core may still have a step to make with an adapter whose last request has ended here (a stop string is found
 # on this side): its files outlive that, or the core would end with a FileNotFoundError.
 KEPT_SECONDS = 60.0
+# How often it is asked whether another process still uses an adapter.
+USE_SECONDS = 0.25
 # Brings what a source names, and says where it is.
 Bring = Callable[[str], Path]
 
 
-@dataclass(slots=True)
-class Adapter:
-    """One loaded adapter.
-
-    :ivar request: what vLLM is given with each request that wants it.
-    :ivar running: requests that use it now; read and written on the engine's loop.
-    :ivar leaving: unloaded by name; its memory is freed when the last request that uses it has ended.
-    """
-
-    name: str
-    source: str
-    pinned: bool
-    identity: int
-    path: Path
-    request: Any
-    running: int = 0
-    leaving: bool = False
-
-
-class Adapters:
+class Adapters(AdapterTable):
     """What is loaded.
 
     :param llm: vLLM's engine.
@@ -62,6 +47,7 @@ class Adapters:
     :param directory: where their files are kept while they are loaded.
     :param limit: adapters that may be loaded; those beyond the engine's memory are read again when they are asked for,
         and the least recently used leaves memory.
+    :param notes: for other processes over the same engine.
     :param fixed: why none may be loaded after the start; empty where they may.
     """
 
@@ -74,6 +60,7 @@ class Adapters:
         limit: int,
         bring: Bring = Path,
         fixed: str = "",
+        notes: AdapterNotes | None = None,
     ) -> None:
         from handler.engine.vllm_api import lora
 
@@ -82,30 +69,16 @@ class Adapters:
         self._api = lora
         self._llm = llm
         self._loop = loop
-        self._base_names = base_names
+        super().__init__(base_names)
         self._directory = directory
         self._bring = bring
         self._slots, self._max_rank = found
         self._identities = itertools.count(1)
-        self._by_name: dict[str, Adapter] = {}
         self._change = threading.Lock()
-        self._nothing: Adapter | None = None
+        self._notes = notes
         self.limit = limit
         self.fixed = fixed
         shutil.rmtree(directory, ignore_errors=True)  # an earlier process's
-
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._by_name)
-
-    def all(self) -> list[Adapter]:
-        return list(self._by_name.values())
-
-    def get(self, name: str) -> Adapter:
-        """:raises AdapterNotFound: none of that name is loaded."""
-        found = self._by_name.get(name)
-        if found is None:
-            raise AdapterNotFound(name)
-        return found
 
     def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
         """Brings, checks and loads an adapter; the same again is no error.
@@ -135,9 +108,15 @@ class Adapters:
                 raise InvalidField("pin", f"of the engine's {self._slots} places (max_loras) one must stay free")
             adapter = self._loaded(name, source, pin)
             self._by_name[name] = adapter
+            self.tell()
             if old is not None:
                 self._retire(old)
             return adapter
+
+    def tell(self) -> None:
+        """Lets the other processes know what there is."""
+        if self._notes is not None:
+            self._notes.write(self.all(), self._nothing)
 
     def declare(self, name: str, source: str) -> None:
         """An adapter that the engine was started with: the Neuron plugin compiles them in, and goes by the name."""
@@ -155,6 +134,7 @@ class Adapters:
         with self._change:
             adapter = self.get(name)
             del self._by_name[name]
+            self.tell()
             self._retire(adapter)
 
     def load_nothing(self, model: Path) -> None:
@@ -168,23 +148,9 @@ class Adapters:
         self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
         self._nothing = Adapter(NOTHING, "", False, identity, path, request)
 
-    def begin(self, name: str | None) -> Adapter | None:
-        """A request that uses it begins. On the loop.
-
-        :param name: as the client gave it; None, "" and the model's own names ask for the bare model.
-        :raises AdapterNotFound: it was unloaded since the request was read.
-        """
-        if not name or name in self._base_names:
-            return self._nothing
-        adapter = self.get(name)
-        adapter.running += 1
-        return adapter
-
     def end(self, adapter: Adapter) -> None:
         """A request that used it has ended. On the loop."""
-        if adapter is self._nothing:
-            return
-        adapter.running -= 1
+        super().end(adapter)
         if adapter.leaving and not adapter.running:
             self._loop.task(self._free(adapter))
 
@@ -207,10 +173,21 @@ class Adapters:
     def _retire(self, adapter: Adapter) -> None:
         async def retire() -> None:
             adapter.leaving = True
-            if not adapter.running:
+            if self._used_elsewhere(adapter):
+                self._loop.task(self._free_later(adapter))
+            elif not adapter.running:
                 await self._free(adapter)
 
         self._loop.run(retire(), LOAD_SECONDS)
+
+    def _used_elsewhere(self, adapter: Adapter) -> bool:
+        return self._notes is not None and self._notes.in_use(adapter.identity)
+
+    async def _free_later(self, adapter: Adapter) -> None:
+        while self._used_elsewhere(adapter):
+            await asyncio.sleep(USE_SECONDS)
+        if not adapter.running:  # or the last of those that run here frees it
+            await self._free(adapter)
 
     async def _free(self, adapter: Adapter) -> None:
         try:

@@ -50,6 +50,9 @@ class EndpointConfig:
 
     # The serving process.
     scratch: Path = field(default=Path("/tmp/neuron-endpoint"), metadata=doc("a writable directory"))  # noqa: S108
+    front_ends: int = field(
+        default=1, metadata=doc("processes that speak HTTP over the one engine (SAGEMAKER_MODEL_SERVER_WORKERS)")
+    )
     port: int = field(default=8080, metadata=doc("port to serve"))
     safe_port_range: str | None = field(default=None, metadata=doc("first-last: where any other port must lie"))
     max_concurrent: int = field(default=1024, metadata=doc("requests in flight; one more gets 429"))

@@ -24,6 +24,7 @@ NOT_SETTINGS = frozenset({"sources", "overridden", "unused"})
 MERGED = frozenset({"engine_args", "neuron_config", "neuron_env", "unused"})
 INT_BOUNDS = (1, 2**31 - 1)
 BOUNDS: Mapping[str, tuple[float, float]] = {
+    "front_ends": (1, 64),
     "port": (0, 65535),
     "max_concurrent": (1, 4096),
     "max_body": (1, 1024 * MIB),

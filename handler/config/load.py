@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from handler.config import isolation
+from handler.config import front_ends, isolation
 from handler.config.assignment import Assignment, Given, assign
 from handler.config.endpoint import EndpointConfig
 from handler.config.fetch import Fetch
@@ -34,6 +34,8 @@ class Dialect(Protocol):
 
 
 DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
+# What is seen of several settings together.
+TOGETHER = (isolation.problems, front_ends.problems)
 BASE = "/opt/ml"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
 
@@ -74,9 +76,9 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if problems:
         raise SettingErrors(problems)
     config = _config(merged, environ, base)
-    isolated = [masked(error, secrets) for error in isolation.problems(config)]
-    if isolated:
-        raise SettingErrors(isolated)
+    together = [masked(error, secrets) for check in TOGETHER for error in check(config)]
+    if together:
+        raise SettingErrors(together)
     return config
 
 

@@ -13,8 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from handler.adapters.adapters import Adapter, Adapters, Bring
+from handler.adapters.adapters import Adapters, Bring
+from handler.adapters.shared import AdapterNotes, FollowedAdapters
+from handler.adapters.table import Adapter, AdapterTable
 from handler.config.endpoint import EndpointConfig
+from handler.config.front_ends import FIELD, VARIABLE
 from handler.engine import grammar_limits, sampling_check
 from handler.engine.front_end import FrontEnd, front_end
 from handler.engine.generation import Generation, Grammar, Sink
@@ -22,6 +25,7 @@ from handler.engine.loop import LoopThread
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
 from handler.engine.routes import PLAIN
+from handler.engine.seats import SPARE_SEATS, Seat, Seats
 from handler.engine.serving_ticket import ServingTicket
 from handler.errors import (
     EndpointError,
@@ -30,6 +34,7 @@ from handler.errors import (
     PlainTextOnly,
     PromptOverLimit,
     PromptTooLong,
+    SettingError,
 )
 from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
 from handler.neuron.plan import EnginePlan
@@ -51,6 +56,8 @@ class Engine:
     :ivar base_names: the model's own names; the first is the one in replies.
     :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
     :ivar slots: sequences decoded at once; more wait.
+    :ivar seat: this process's place at a core that another process owns; None: this one owns it.
+    :ivar seats: the places for other processes; None where there are none.
     :ivar max_output_tokens: most tokens that one request may ask for; None: what the context leaves.
     """
 
@@ -64,6 +71,7 @@ class Engine:
         max_output_tokens: int | None = None,
         lengths: LengthLimits = UNLIMITED,
         front_end: FrontEnd | None = None,
+        seat: Seat | None = None,
     ) -> None:
         from handler.engine.vllm_api import core as vllm_api
 
@@ -71,7 +79,7 @@ class Engine:
         self._llm = llm
         self.loop = loop
         self.base_names = tuple(served_names)
-        self.adapters: Adapters | None = None
+        self.adapters: AdapterTable | None = None
         own = vllm_api.max_model_len(llm)
         self.max_model_len = min(own, lengths.sequence or own)
         self.max_prompt = lengths.prompt
@@ -99,9 +107,13 @@ class Engine:
             vllm_api.vocab_size(llm),
             defaults=front_end.default_chat_template_kwargs,
         )
-        self.pids = vllm_api.core_pids(llm)
+        self.seat = seat
+        self.seats: Seats | None = None
+        self.pids = vllm_api.core_pids(llm) if seat is None else seat.pids
         self._pulse = Pulse(lambda: vllm_api.question(llm), self.pids, stall)
         self._beat: Future[None] = loop.spawn(self._pulse.beat())
+        if seat is not None:
+            loop.run(self._watch_core(seat.pids[0]))
 
     @classmethod
     def start(
@@ -118,6 +130,54 @@ class Engine:
         from handler.engine.vllm_api import core as vllm_api
 
         engine_args = vllm_api.engine_args(plan.engine_args, config)
+        if config.front_ends == 1:
+            return cls._made(plan, config, engine_args, lambda: vllm_api.build_engine(engine_args), stage)
+        setting = config.source(FIELD).name or VARIABLE
+        if not vllm_api.DIRECT:
+            raise SettingError(setting, "it is known of vLLM 0.16 only", "Leave it out, or set it to 1.")
+        from handler.engine.vllm_api import front_ends
+
+        seats: list[Seats] = []
+
+        def launch() -> Any:
+            llm, found = front_ends.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting)
+            seats.append(found)
+            return llm
+
+        engine = cls._made(plan, config, engine_args, launch, stage)
+        engine.seats = seats[0]
+        return engine
+
+    @classmethod
+    def join(cls, plan: EnginePlan, config: EndpointConfig, seat: Seat) -> Engine:
+        """A further front end of an engine that another process has started and owns.
+
+        :param plan: what that process started it with.
+        :param seat: one that nobody had before.
+        """
+        from handler.engine.vllm_api import core as vllm_api
+        from handler.engine.vllm_api import front_ends
+
+        engine_args = vllm_api.engine_args(plan.engine_args, config)
+
+        def join() -> Any:
+            return front_ends.join(engine_args, seat.seats, seat.index)
+
+        return cls._made(plan, config, engine_args, join, seat=seat)
+
+    @classmethod
+    def _made(
+        cls,
+        plan: EnginePlan,
+        config: EndpointConfig,
+        engine_args: Any,
+        build: Callable[[], Any],
+        stage: Callable[[str], None] = lambda name: None,
+        seat: Seat | None = None,
+    ) -> Engine:
+        """:param build: makes vLLM's client; called on the loop that will serve it."""
+        from handler.engine.vllm_api import core as vllm_api
+
         front = front_end(config, Path(engine_args.model))
         serving_api = _serving_api()
         if serving_api is not None:
@@ -125,11 +185,11 @@ class Engine:
         stage("start engine")
         loop = LoopThread.start()
 
-        async def build() -> Any:
-            return vllm_api.build_engine(engine_args)
+        async def built() -> Any:
+            return build()
 
         try:
-            llm = loop.run(build())
+            llm = loop.run(built())
             domains = vllm_api.allowed_media_domains(llm)
             lengths = length_limits(plan)
             vllm_api.hold_lengths(llm, lengths.prompt, lengths.sequence)
@@ -141,7 +201,7 @@ class Engine:
             loop.stop()
             raise
         names, limits = engine_args.served_model_name, sampling_limits(plan)
-        engine = cls(llm, loop, names, config.stall, limits, config.max_output_tokens, lengths, front)
+        engine = cls(llm, loop, names, config.stall, limits, config.max_output_tokens, lengths, front, seat)
         if serving is not None:
             engine.serving, engine.traits = serving, serving.traits
         engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
@@ -155,10 +215,17 @@ class Engine:
         """It was started with LoRA."""
         return self._api.takes_adapters(self._llm)
 
-    def with_adapters(self, directory: Path, limit: int, bring: Bring) -> Adapters:
-        """Its adapters, none loaded yet. Once, of an engine that takes them."""
-        self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring)
-        return self.adapters
+    def with_adapters(self, directory: Path, limit: int, bring: Bring, notes: AdapterNotes | None = None) -> Adapters:
+        """Its adapters, none loaded yet. Once, of an engine that takes them.
+
+        :param notes: for other processes over the same engine.
+        """
+        found = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes=notes)
+        return found
+
+    def follow_adapters(self, notes: AdapterNotes) -> None:
+        """The adapters that the engine's owner loads and writes down."""
+        self.adapters = FollowedAdapters(self.base_names, notes)
 
     @property
     def served_names(self) -> tuple[str, ...]:
@@ -261,10 +328,36 @@ class Engine:
             ticket.fail(error)
         self._api.fail_all(self._llm, error)
 
+    def release(self, seat: int, timeout: float = 2.0) -> int:
+        """Frees what the front end on a seat held, which has ended; returns how many requests. Of the owner.
+
+        :raises Exception: the core has ended, or does not answer.
+        """
+        from handler.engine.vllm_api import front_ends
+
+        return self.loop.run(front_ends.release(self._llm, seat), timeout)
+
+    async def _watch_core(self, pid: int) -> None:
+        """vLLM's client sees the end of a core only where it has started it."""
+        from handler.engine.vllm_api import front_ends
+
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            front_ends.core_ended(self._llm)
+            return
+
+        def ended() -> None:
+            self.loop.loop.remove_reader(descriptor)
+            os.close(descriptor)
+            front_ends.core_ended(self._llm)
+
+        self.loop.loop.add_reader(descriptor, ended)
+
     def stop(self) -> None:
-        """Ends the core's processes, stopped or deaf ones too, and the loop."""
+        """Ends the core's processes, stopped or deaf ones too, and the loop; of a further front end, itself alone."""
         self._beat.cancel()
-        for pid in self.pids:
+        for pid in self.pids if self.seat is None else ():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

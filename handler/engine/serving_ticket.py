@@ -11,7 +11,7 @@ from handler.engine.generation import Sink
 from handler.errors import EndpointError, GenerationFailed
 
 if TYPE_CHECKING:
-    from handler.adapters.adapters import Adapter
+    from handler.adapters.table import Adapter
     from handler.engine.engine import Engine
     from handler.engine.vllm_api.serving import Prepared, Serving, Whole
 

@@ -11,10 +11,12 @@ from handler.config.names import engine
 from handler.config.names.nearest import unknown
 
 PREFIX = "SM_VLLM_"
-# SageMaker's own variables -> our field. The last four come with a batch transform job.
+# SageMaker's own variables -> our field, and its toolkits' for the number of processes. The last four come with a batch
+# transform job.
 FIELDS = {
     "SAGEMAKER_BIND_TO_PORT": "port",
     "SAGEMAKER_SAFE_PORT_RANGE": "safe_port_range",
+    "SAGEMAKER_MODEL_SERVER_WORKERS": "front_ends",
     "SAGEMAKER_MULTI_MODEL": "multi_model",
     "SAGEMAKER_ENABLE_STATEFUL_SESSIONS": "enable_sessions",
     "SAGEMAKER_SESSIONS_EXPIRATION": "session_expiration",

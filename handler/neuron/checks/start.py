@@ -130,6 +130,19 @@ def optimum_compiles_nothing(case: Case) -> Iterator[Finding]:
         yield info("optimum-needs-export", case.setting("model"), why, mend)
 
 
+def front_ends(case: Case) -> Iterator[Finding]:
+    """Several processes on one engine, by a mechanism of vLLM's that is inside it and moves with its versions."""
+    if case.config.front_ends == 1:
+        return
+    setting, mend = case.setting("front_ends"), "Leave it out, or set it to 1."
+    if case.vllm is not None and not case.vllm.startswith("0.16."):
+        why = f"several front ends on one engine are known of vLLM 0.16 only, and this is {case.vllm}"
+        yield error("front-ends", setting, why, mend)
+    parallel = case.draft.args.get("data_parallel_size")
+    if isinstance(parallel, int) and parallel > 1:
+        yield error("front-ends", setting, "it does not go with data parallelism", mend)
+
+
 START: Final = (
     positive,
     length_of_model,
@@ -137,5 +150,6 @@ START: Final = (
     framework,
     model_type,
     scheduler,
+    front_ends,
     optimum_compiles_nothing,
 )

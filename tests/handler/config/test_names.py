@@ -175,7 +175,6 @@ def test_other_peoples_variables_are_theirs() -> None:
     others = [
         "PATH",
         "VLLM_LOGGING_LEVEL",
-        "SAGEMAKER_MODEL_SERVER_WORKERS",
         "SAGEMAKER_REGION",
         "HF_HOME",
         "HF_HUB_CACHE",

@@ -1,0 +1,181 @@
+"""What several front ends bring: tokens/s over their number, on the stub of an engine, with each process's CPU time.
+
+On two cores the load generator, the engine's core and the front ends want more than there is. So it is measured twice:
+with the whole machine, and with each front end held to a share of a core by the kernel (cgroup, `cpu.cfs_quota_us`), so
+that the rest has what it needs: that is how a front end among many idle cores scales.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import click
+from psutil import Process
+
+from benchmarks import processes
+from benchmarks.block import run_block
+from benchmarks.contestant import STUB, container
+from benchmarks.figures import Comparison, compare
+from benchmarks.report import Report
+from benchmarks.server import Server
+from benchmarks.serving import free_port
+from benchmarks.workload import Workload
+
+SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
+GROUPS = Path("/sys/fs/cgroup/cpu")
+PERIOD_US = 20_000
+WHOLE = Workload(engine="stub", concurrency=256, requests=512, tokens=256)
+HELD = Workload(engine="stub", concurrency=128, requests=128, tokens=128)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One block. CPU in cores, over the block's wall time.
+
+    :param share: of a core, that each front end was held to; None: the whole machine was theirs.
+    :param front_ends_cpu: of each, the busiest first.
+    """
+
+    front_ends: int
+    share: float | None
+    block: int
+    tokens_per_s: float
+    failures: dict[str, int]
+    front_ends_cpu: tuple[float, ...]
+    leader_cpu: float
+    core_cpu: float
+    client_cpu: float
+    load_average: float
+    record: str = "front_ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which process of a server is what. With one process, it is leader and front end."""
+
+    front_ends: list[Process]
+    leader: Process | None
+    core: Process
+
+    @classmethod
+    def of(cls, server: Server) -> Roles:
+        family = processes.family(server.pid)
+        core = next(one for one in family if processes.title(one).startswith(processes.ENGINE_TITLE))
+        owner = core.parent()
+        workers = family[0].children()
+        others = [one for one in workers if one != owner]
+        return cls(others, owner, core) if others else cls(workers, None, core)
+
+
+def cpu_s(process: Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+@contextmanager
+def held(front_ends: Sequence[Process], share: float | None) -> Iterator[None]:
+    """Each in a control group of its own, which may use `share` of a core."""
+    if share is None:
+        yield
+        return
+    groups = [GROUPS / f"bench-{process.pid}" for process in front_ends]
+    try:
+        for group, process in zip(groups, front_ends, strict=True):
+            group.mkdir()
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * share)))
+            (group / "cgroup.procs").write_text(str(process.pid))
+        yield
+    finally:
+        for group, process in zip(groups, front_ends, strict=True):
+            if group.is_dir():
+                (GROUPS / "cgroup.procs").write_text(str(process.pid))
+                group.rmdir()
+
+
+def measured(server: Server, count: int, share: float | None, block: int) -> Point:
+    roles = Roles.of(server)
+    watched = [*roles.front_ends, roles.core, *([roles.leader] if roles.leader else [])]
+    before = [cpu_s(process) for process in watched]
+    with held(roles.front_ends, share):
+        done = run_block(server, WHOLE if share is None else HELD, block)
+    wall = done.measurements.wall_s
+    used = [(cpu_s(process) - earlier) / wall for process, earlier in zip(watched, before, strict=True)]
+    return Point(
+        count,
+        share,
+        block,
+        done.measurements.tokens_per_s,
+        done.failures,
+        tuple(sorted(used[: len(roles.front_ends)], reverse=True)),
+        used[-1] if roles.leader else 0.0,
+        used[len(roles.front_ends)],
+        done.measurements.client_cpu_s / wall,
+        os.getloadavg()[0],
+    )
+
+
+def told(point: Point) -> str:
+    each = " + ".join(f"{cpu:.2f}" for cpu in point.front_ends_cpu)
+    where = "" if point.share is None else f", each held to {point.share:g} of a core"
+    return (
+        f"{point.front_ends} front ends{where}: {point.tokens_per_s:.0f} tokens/s; cores used: front ends {each}, "
+        f"leader {point.leader_cpu:.2f}, core {point.core_cpu:.2f}, client {point.client_cpu:.2f}"
+    )
+
+
+def compared(points: Sequence[Point], count: int, share: float | None) -> Comparison | None:
+    """`count` front ends against one, block by block."""
+    rates = {(point.front_ends, point.block): point.tokens_per_s for point in points if point.share == share}
+    pairs = [(rate, rates[1, block]) for (front_ends, block), rate in rates.items() if front_ends == count]
+    name = {2: "two_front_ends", 3: "three_front_ends"}.get(count, f"front_ends_{count}")
+    return compare(name if share is None else f"{name}_held", pairs, "tokens/s", better="more")
+
+
+@click.command("front-ends")
+@click.option("--most", default=3, show_default=True, type=click.IntRange(2), help="1 to so many front ends.")
+@click.option("--blocks", default=5, show_default=True, type=click.IntRange(1), help="Of each kind and number.")
+@click.option("--share", default=0.25, show_default=True, type=float, help="Of a core, for each that is held.")
+@click.option("--model", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", default=Path("build/bench-front-ends.json"), show_default=True, type=click.Path(path_type=Path))
+def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> None:
+    """Tokens/s of 1, 2, 3 ... front ends on the stub of an engine, with the CPU time of each process."""
+    report, points = Report(out), list[Point]()
+    shares: list[float | None] = [None]
+    if os.access(GROUPS, os.W_OK):
+        shares.append(share)
+    else:
+        report.alarm(f"{GROUPS} cannot be written: nothing is held to a share of a core")
+    for count in range(1, most + 1):
+        with TemporaryDirectory() as scratch:
+            plain = container("ours", free_port(), model, Path(scratch), STUB)
+            contestant = replace(plain, environment={**plain.environment, SETTING: str(count)})
+            with Server(contestant, out.parent / f"bench-front-ends-{count}.log") as server:
+                measured(server, count, None, -1)  # warm
+                for block in range(blocks):
+                    for one in shares:
+                        point = measured(server, count, one, block)
+                        points.append(point)
+                        report.line(asdict(point))
+                        report.say(told(point))
+    if any(point.failures for point in points):
+        report.alarm("INVALID: requests have failed")
+        raise SystemExit(1)
+    found = [compared(points, count, one) for one in shares for count in range(2, most + 1)]
+    report.finish([comparison for comparison in found if comparison], "several front ends (ours) against one (theirs)")
+    for one in shares:
+        for count in range(1, most + 1):
+            mine = [point for point in points if point.share == one and point.front_ends == count]
+            report.say(told(middle(mine)))
+
+
+def middle(points: Sequence[Point]) -> Point:
+    """The block of the median rate."""
+    rate = median(point.tokens_per_s for point in points)
+    return min(points, key=lambda point: abs(point.tokens_per_s - rate))
