@@ -84,7 +84,7 @@ def test_a_container_is_run_as_sagemaker_runs_it(docker: Machine) -> None:
     assert docker.service.tell("kill", endpoint="inside", instance=None)["instance"] == instance["instance"]
     assert docker.commands("kill") == [["kill", name]]
     before = instance["instance"]
-    until(lambda: ["Healthy"] == [each["state"] for each in docker.instances("inside") if each["instance"] != before])
+    until(lambda: [each["state"] for each in docker.instances("inside") if each["instance"] != before] == ["Healthy"])
     assert gone(pid)
     pid = ask(docker, "inside")["pid"]
     docker.delete("inside")
