@@ -43,6 +43,7 @@ class ServiceWorker(GatewayWorker):
         signal.signal(signal.SIGUSR2, self.handle_orphaned)
 
     def handle_orphaned(self, sig: int, frame: FrameType | None) -> None:
+        signal.signal(sig, signal.SIG_IGN)  # It comes once for each thread of the parent's.
         try:
             self.wsgi.config[KILL]()
         finally:
