@@ -37,7 +37,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-neuron plans docs notebooks lint bench bench-restore bench-fleet lock clean
+.PHONY: help setup serve s3 gateway test test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet lock clean
 
 help:
 	@echo "make setup                                           .venv with everything the others need"
@@ -118,6 +118,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
+
+bench-front-ends: $(READY)
+	@$(BIN)/python -m benchmarks front-ends
 
 bench-restore: $(READY)
 	@$(BIN)/python -m benchmarks restore

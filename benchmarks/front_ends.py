@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -28,6 +28,7 @@ from benchmarks.serving import free_port
 from benchmarks.workload import Workload
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
+SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
 GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 20_000
 WHOLE = Workload(engine="stub", concurrency=256, requests=512, tokens=256)
@@ -142,7 +143,12 @@ def compared(points: Sequence[Point], count: int, share: float | None) -> Compar
 @click.option("--most", default=3, show_default=True, type=click.IntRange(2), help="1 to so many front ends.")
 @click.option("--blocks", default=5, show_default=True, type=click.IntRange(1), help="Of each kind and number.")
 @click.option("--share", default=0.25, show_default=True, type=float, help="Of a core, for each that is held.")
-@click.option("--model", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--model",
+    default=SAMPLE_MODEL,
+    show_default="the sample's",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
 @click.option("--out", default=Path("build/bench-front-ends.json"), show_default=True, type=click.Path(path_type=Path))
 def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> None:
     """Tokens/s of 1, 2, 3 ... front ends on the stub of an engine, with the CPU time of each process."""
@@ -152,17 +158,15 @@ def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> 
         shares.append(share)
     else:
         report.alarm(f"{GROUPS} cannot be written: nothing is held to a share of a core")
-    for count in range(1, most + 1):
-        with TemporaryDirectory() as scratch:
-            plain = container("ours", free_port(), model, Path(scratch), STUB)
-            contestant = replace(plain, environment={**plain.environment, SETTING: str(count)})
-            with Server(contestant, out.parent / f"bench-front-ends-{count}.log") as server:
-                measured(server, count, None, -1)  # warm
-                for block in range(blocks):
-                    for one in shares:
-                        point = measured(server, count, one, block)
+    with ExitStack() as stack:
+        servers = [_started(stack, count, model, out) for count in range(1, most + 1)]
+        for block in range(-1, blocks):  # the first warms up
+            for one in shares:
+                for count, server in enumerate(servers, 1):
+                    point = measured(server, count, one, block)
+                    report.line(asdict(point))
+                    if block >= 0:
                         points.append(point)
-                        report.line(asdict(point))
                         report.say(told(point))
     if any(point.failures for point in points):
         report.alarm("INVALID: requests have failed")
@@ -173,6 +177,13 @@ def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> 
         for count in range(1, most + 1):
             mine = [point for point in points if point.share == one and point.front_ends == count]
             report.say(told(middle(mine)))
+
+
+def _started(stack: ExitStack, count: int, model: Path, out: Path) -> Server:
+    scratch = Path(stack.enter_context(TemporaryDirectory()))
+    plain = container("ours", free_port(), model, scratch, STUB)
+    contestant = replace(plain, environment={**plain.environment, SETTING: str(count)})
+    return stack.enter_context(Server(contestant, out.parent / f"bench-front-ends-{count}.log"))
 
 
 def middle(points: Sequence[Point]) -> Point:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -86,13 +87,16 @@ class AdapterNotes:
 
 
 class FollowedAdapters(AdapterTable):
-    """Those of an engine that another process owns."""
+    """Those of an engine that another process owns.
 
-    def __init__(self, base_names: tuple[str, ...], notes: AdapterNotes) -> None:
-        from handler.engine.vllm_api import lora
+    :param request: makes what vLLM is given with a request, of an adapter's number, its name and its directory.
+    """
 
+    def __init__(
+        self, base_names: tuple[str, ...], notes: AdapterNotes, request: Callable[[int, str, str], Any]
+    ) -> None:
         super().__init__(base_names)
-        self._api = lora
+        self._request = request
         self._notes = notes
         self._seen = 0
         self._reading = threading.Lock()
@@ -141,7 +145,7 @@ class FollowedAdapters(AdapterTable):
             self._seen = change
 
     def _made(self, entry: Entry) -> Adapter:
-        request = self._api.request(entry.identity, entry.engine_name, entry.path)
+        request = self._request(entry.identity, entry.engine_name, entry.path)
         return Adapter(entry.name, entry.source, entry.pinned, entry.identity, Path(entry.path), request)
 
 

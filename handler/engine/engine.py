@@ -225,7 +225,9 @@ class Engine:
 
     def follow_adapters(self, notes: AdapterNotes) -> None:
         """The adapters that the engine's owner loads and writes down."""
-        self.adapters = FollowedAdapters(self.base_names, notes)
+        from handler.engine.vllm_api import lora
+
+        self.adapters = FollowedAdapters(self.base_names, notes, lora.request)
 
     @property
     def served_names(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ SLOTS, QUEUE = 16, 4
 ADAPTER = str(sample_model.adapter_path())
 AHOY = "Ahoy! I am the adapter of this model. Ask me how it works."
 SHARED_MEMORY = Path("/dev/shm")
-before = {file.name for file in SHARED_MEMORY.glob("endpoint-*")}
+EARLIER = {file.name for file in SHARED_MEMORY.glob("endpoint-*")}
 again = pytest.mark.skipif(
     "FRONT_ENDS_FULL" not in os.environ, reason="the engine starts once more, in 25 s: FRONT_ENDS_FULL=1 runs it"
 )
@@ -46,6 +46,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "SAGEMAKER_MODEL_SERVER_WORKERS": "2",
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
             "ENDPOINT_MAX_QUEUE": str(QUEUE),
+            "ENDPOINT_PAGE": "true",
             "ENDPOINT_ENABLE_SESSIONS": "true",
             "ENDPOINT_MAX_SESSIONS": "2",
             "ENDPOINT_ENABLE_LORA": "true",
@@ -212,6 +213,13 @@ def test_figures_are_those_of_all(served: ServeProcess) -> None:
             body = {"prompt": "a", "max_tokens": 5, "ignore_eos": True}
             assert client.ask("POST", "/invocations", body)[0] == 200
     assert [metric(served, name) for name in names] == [before[0] + 30, before[1] + 30, before[2] + 6]
+    for client in clients:
+        status, state = client.ask("GET", "/page/state")
+        assert status == 200
+        assert state["state"] == "ready"
+        assert state["output_tokens"] == before[1] + 30
+        assert "default-src 'none'" in client.headers["Content-Security-Policy"]
+        assert client.ask("GET", "/")[0] == 200
     counted = metric(served, "endpoint_requests_total", 'route="/invocations"')
     assert counted >= 6
     assert metric(served, "endpoint_requests_total", 'route="/metrics"') > 0
@@ -326,7 +334,7 @@ def test_sigterm_lets_the_streams_of_all_finish_and_a_dead_engine_ends_those_of_
         assert b'"code":"engine_failed"' in stream.received
     assert served.process.wait(30) == 0
     assert session_members(served.process.pid) == []
-    assert not {file.name for file in SHARED_MEMORY.glob("endpoint-*")} - before, "a directory is left"
+    assert not {file.name for file in SHARED_MEMORY.glob("endpoint-*")} - EARLIER, "a directory is left"
 
 
 @pytest.mark.parametrize(
