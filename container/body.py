@@ -50,10 +50,10 @@ def read_body(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> byt
         body: bytes = stream.read(max_bytes + 1 if length is None else length)
     except TimeoutError:
         raise RequestTimedOut(BODY_SECONDS) from None
-    except Exception:  # a chunked body that ends in the middle raises what gunicorn's parser likes
+    except Exception:  # a chunked body that is broken raises what gunicorn's parser likes, which closes the connection
         if reading is not None and reading.late:
             raise RequestTimedOut(BODY_SECONDS) from None
-        raise
+        raise InvalidBody("its chunks are broken, or it ended within one") from None
     finally:
         if reading is not None:
             deadlines.end(reading)
