@@ -69,6 +69,10 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         _check_response(document, engine)
     sampling_check.check_document(document, engine.limits)
     _check_ids(route, document, engine)
+    if document.get("use_beam_search"):
+        # vLLM draws a token a step, and goes by log probabilities alone. A token from beyond the likeliest puts its
+        # count of them out, and ends in an IndexError (0.16, beam_search).
+        document["temperature"] = 0
     return ServedCall(serving.request(route, document, headers))
 
 

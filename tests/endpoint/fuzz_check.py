@@ -41,6 +41,8 @@ class Client:
                 if not fresh:
                     return self.ask(sent)  # a kept connection may be closed at any time
                 return 0, "", b""
+            except http.client.IncompleteRead as error:
+                return -1, "", error.partial[-300:]
             except http.client.HTTPException as error:
                 return -1, "", repr(error).encode()
             if not reply.will_close and sent.http and not sent.ends:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ class Run:
                 if wrong is not None:
                     self.found.append(f"{SEED}:{number}: {wrong}\n  {request.raw[:600]!r}\n  {status} {body[:400]!r}")
         client.close()
+
+
+@pytest.mark.serving_classes
+def test_streams_of_responses_beside_each_other_are_whole(endpoint: ServeProcess) -> None:
+    """Found by the fuzz: vLLM's parsers and its encoding thread shared a tokenizer, and now and then broke a stream."""
+
+    def ask(number: int) -> str:
+        body = {"input": "What does /ping mean?", "max_output_tokens": 1 + number % 4, "stream": True, "temperature": 0}
+        return endpoint.client.post("/invocations", json=body).text
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        replies = list(pool.map(ask, range(400)))
+    assert [reply for reply in replies if '"type":"response.completed"' not in reply] == []
 
 
 @pytest.mark.timeout(max(300, BODIES // 10))
