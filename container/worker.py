@@ -98,6 +98,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
                 engine.stop()
             if self.service.monitor is not None:
                 self.service.monitor.stop()
+            if self.service.observer.tracer is not None:
+                self.service.observer.tracer.stop()
             leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
 
     def begin(self) -> None:

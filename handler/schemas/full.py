@@ -164,6 +164,14 @@ class ServedCall:
     def stream(self) -> bool:
         return self._prepared.stream
 
+    @property
+    def route(self) -> Route:
+        return self._prepared.route
+
+    @property
+    def model(self) -> str | None:
+        return self._prepared.model
+
     def ticket(self, engine: Engine, sink: Sink) -> Running:
         return engine.serving_ticket(self._prepared, sink, self.reply.keep)
 
