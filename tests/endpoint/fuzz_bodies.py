@@ -189,15 +189,14 @@ def other(rng: random.Random) -> Body:
     )
 
 
-MAKERS: tuple[Callable[[random.Random], Body], ...] = (
-    chat,
-    chat,
-    completion,
-    completion,
-    inputs,
-    inputs,
-    responses,
-    other,
+Maker = Callable[[random.Random], Body]
+# Each with its own route besides /invocations.
+MAKERS: tuple[tuple[Maker, str], ...] = (
+    *((chat, "/v1/chat/completions"),) * 2,
+    *((completion, "/v1/completions"),) * 2,
+    *((inputs, "/invocations"),) * 2,
+    (responses, "/v1/responses"),
+    (other, "/tokenize"),
 )
 
 

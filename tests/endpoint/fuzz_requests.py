@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fuzz_bodies import MAKERS, broken, encoded, inputs, mutated
 
 ROUTES = (
-    *("/invocations",) * 8,
+    "/invocations",
     "/v1/chat/completions",
     "/v1/completions",
     "/v1/responses",
@@ -75,8 +75,9 @@ class Sent:
 def sent(seed: int, number: int) -> Sent:
     """The request with this number, of this seed."""
     rng = random.Random(f"{seed}:{number}")
-    body = rng.choice(MAKERS)(rng)
-    if rng.random() < 0.6:
+    make, own = rng.choice(MAKERS)
+    body = make(rng)
+    if rng.random() < 0.5:
         body = mutated(rng, body)
     content = encoded(rng, body)
     headers: list[tuple[str, str]] = []
@@ -94,8 +95,9 @@ def sent(seed: int, number: int) -> Sent:
     if rng.random() < 0.15:
         for name, values in rng.sample(HEADERS, rng.randrange(1, 4)):
             headers.append((name, rng.choice(values)))
-    method, path = "POST", rng.choice(ROUTES)
-    if rng.random() < 0.06:
+    where = rng.random()
+    method, path = "POST", "/invocations" if where < 0.65 else own if where < 0.9 else rng.choice(ROUTES)
+    if where > 0.95:
         path = rng.choice(ODD_ROUTES)
     if rng.random() < 0.03:
         method = rng.choice(METHODS)

@@ -1,6 +1,6 @@
 """schemathesis over the endpoint's own OpenAPI document: statuses, content types and bodies are as it says; no 5xx.
 
-`SCHEMATHESIS_EXAMPLES=200 make fuzz` makes more requests an operation.
+`make fuzz EXAMPLES=200` makes more requests an operation.
 """
 
 from __future__ import annotations
