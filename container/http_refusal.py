@@ -24,12 +24,16 @@ STATUSES: tuple[tuple[type[BaseException], int, str], ...] = (
     (http.InvalidRequestLine, 400, "its first line is not HTTP's"),
     (http.InvalidRequestMethod, 400, "its method is none of HTTP's"),
     (http.InvalidHeader, 400, "a header is not HTTP's, or given twice"),
-    (http.InvalidHeaderName, 400, "a header's name is not HTTP's, or has an underscore"),
+    (http.InvalidHeaderName, 400, "a header's name is not HTTP's"),
 )
+# A header of a reply: not the client's fault.
+OURS = (http.InvalidResponseHeader, http.InvalidResponseHeaderName)
 
 
 def error_of(raised: BaseException) -> tuple[int, EndpointError]:
     """Status and error for what gunicorn raised."""
+    if isinstance(raised, OURS):
+        return 500, unexpected(raised)
     for kind, status, problem in STATUSES:
         if isinstance(raised, kind):
             return status, InvalidRequest(problem)
