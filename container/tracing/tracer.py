@@ -35,7 +35,8 @@ class RequestTracer:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-        self._provider = TracerProvider(resource=Resource.create({} if named else {SERVICE_NAME: NAME}))
+        resource = Resource.create({} if named else {SERVICE_NAME: NAME})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(_exporter(environ)))
         self._tracer = self._provider.get_tracer(NAME)
         self._propagator = TraceContextTextMapPropagator()
