@@ -22,6 +22,9 @@ READY := $(VENV)/.ready
 # `make test-neuron`: the Python of a Neuron machine or image, with its vLLM and plugin.
 NEURON_PYTHON ?= python3
 REHEARSE ?=
+BODIES ?= 100000
+EXAMPLES ?= 50
+SEED ?= 6
 INPUTS := pyproject.toml $(ENGINE) requirements/dev.in $(LOCK)
 
 # The CPU engine, sized for a small machine; set any of them to override.
@@ -37,7 +40,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet lock clean
+.PHONY: help setup serve s3 gateway test fuzz test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet lock clean
 
 help:
 	@echo "make setup                                           .venv with everything the others need"
@@ -45,6 +48,7 @@ help:
 	echo "make s3                                              an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
 	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
+	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     bodies that no good client sends, and schemathesis"
 	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
 	echo "make lint                                            ruff and mypy"
 	echo "make plans                                           the recipes' plans and kubernetes/, as tests compare them"
@@ -91,6 +95,11 @@ gateway: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest
+
+# Bodies that no good client sends, and schemathesis over /openapi.json. SEED chooses others.
+fuzz: $(READY)
+	@export FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)
+	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
 
 # On a Neuron machine (docs/on-neuron.md). What is installed there stays as it is: it is a constraint.
 test-neuron:

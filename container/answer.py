@@ -16,6 +16,7 @@ from container.record import record_of
 from container.service import Service
 from container.sessions import enter, manage
 from container.token_response import TokenResponse
+from container.tracing.follow import followed
 from handler.batch import lines_of
 from handler.engine.engine import Engine
 from handler.engine.routes import Route
@@ -60,6 +61,8 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         call = parse(document, engine)
         until = deadline(config, asked, began, stream=call.stream)
         record.called(call)
+        if record.span is not None:
+            call = followed(call, record)
         service.observer.started(record, body)
         response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))
@@ -88,7 +91,9 @@ def of_route(route: Route, request: Request) -> Parse:
 
 
 def trace_headers(request: Request) -> dict[str, str]:
-    return {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
+    """Trace context for vLLM: our own span's, or the client's."""
+    own = record_of(request.environ).trace
+    return own or {name: request.headers[name] for name in TRACE_HEADERS if name in request.headers}
 
 
 def for_model(parse: Parse, model: str | None) -> Parse:

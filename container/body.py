@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import IO
 
 from flask import Request
+from gunicorn.http.errors import ParseException
 
 from container.deadlines import ReadDeadlines
 from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
@@ -50,9 +51,11 @@ def read_body(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> byt
         body: bytes = stream.read(max_bytes + 1 if length is None else length)
     except TimeoutError:
         raise RequestTimedOut(BODY_SECONDS) from None
-    except Exception:  # a chunked body that ends in the middle raises what gunicorn's parser likes
+    except Exception as error:
         if reading is not None and reading.late:
             raise RequestTimedOut(BODY_SECONDS) from None
+        if isinstance(error, ParseException | OSError):  # after which gunicorn closes the connection
+            raise InvalidBody("its chunks are broken, or it ended within one") from None
         raise
     finally:
         if reading is not None:

@@ -14,7 +14,9 @@ from container.errors import error_response, unexpected
 from container.frames import FramesAnswer
 from container.lifecycle import State
 from container.limits import deadline, max_body
+from container.record import RequestRecord, record_of
 from container.service import Service
+from container.tracing.follow import followed
 from container.websocket import WebSocket
 from handler.engine.engine import Engine
 from handler.errors import Draining, EndpointError
@@ -28,7 +30,10 @@ LOOK_SECONDS = 0.5
 
 
 class Conversation(Response):
-    """One bidirectional stream. It holds one admission from the handshake to its end."""
+    """One bidirectional stream. It holds one admission from the handshake to its end, whatever is said on it.
+
+    Each message is a request of its own in the log, in the figures and in traces.
+    """
 
     def __init__(self, service: Service, engine: Engine, parse: Parse) -> None:
         super().__init__()
@@ -36,9 +41,11 @@ class Conversation(Response):
         self._engine = engine
         self._parse = parse
         self._socket: WebSocket
+        self._environ: dict[str, Any] = {}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         connection = GunicornConnection.of(environ, start_response)
+        self._environ = environ
         try:
             if connection is None:
                 return error_response(unexpected(RuntimeError("no socket")))(environ, start_response)
@@ -69,18 +76,34 @@ class Conversation(Response):
             if message is None:
                 return
             loop.call(self._socket.resume)
+            record = self._record()
             try:
-                self._answer(message)
+                self._answer(message, record)
             except EndpointError as error:
-                self._say(error)
+                self._say(error, record)
             except Exception as error:
-                self._say(unexpected(error))
+                self._say(unexpected(error), record)
+            finally:
+                self._service.observer.ended(record)
 
-    def _answer(self, message: bytes) -> None:
+    def _record(self) -> RequestRecord:
+        """Of a message, whose headers are the handshake's."""
+        record, observer = RequestRecord(self._environ), self._service.observer
+        record.route = record_of(self._environ).route
+        record.status = 200
+        if observer.tracer is not None:
+            observer.tracer.began(record, self._environ)
+        return record
+
+    def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
         self._service.ready_engine()
         call = self._parse(decode(message), self._engine)
         until = deadline(self._service.config, None, began, stream=True)
+        record.called(call)
+        if record.span is not None:
+            call = followed(call, record)
+        self._service.observer.started(record, message)
         answer = FramesAnswer(call.reply, call.stream, self._socket.send)
         ticket = answer.ticket = call.ticket(self._engine, answer)
 
@@ -97,6 +120,17 @@ class Conversation(Response):
         self._engine.loop.call(begin)
         answer.done.wait()
         self._socket.answer = None
+        record.first_token, record.last_token = answer.first_token, answer.last_token
+        record.end = answer.finish
+        if record.prompt_tokens is not None:
+            record.output_tokens = answer.tokens
+        if answer.error is not None:
+            record.status = answer.error.status
+            record.failed(answer.error)
+        elif answer.finish is None:
+            record.left = "the client closed the connection"
 
-    def _say(self, error: EndpointError) -> None:
+    def _say(self, error: EndpointError, record: RequestRecord) -> None:
+        record.status = error.status
+        record.failed(error)
         self._engine.loop.call(self._socket.send, encode(error.document()).decode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from handler.errors import EndpointError
@@ -16,9 +17,24 @@ def documents(data: bytes) -> list[str]:
 
 
 class FramesAnswer:
-    """The sink of one message: sends what is made, and wakes the thread once. On the engine's loop."""
+    """The sink of one message: sends what is made, and wakes the thread once. On the engine's loop.
 
-    __slots__ = ("_opened", "_reply", "_send", "_stream", "done", "ticket")
+    :ivar first_token, last_token: monotonic seconds, of a stream.
+    """
+
+    __slots__ = (
+        "_opened",
+        "_reply",
+        "_send",
+        "_stream",
+        "done",
+        "error",
+        "finish",
+        "first_token",
+        "last_token",
+        "ticket",
+        "tokens",
+    )
 
     def __init__(self, reply: Reply, stream: bool, send: Callable[[str], None]) -> None:
         self._reply = reply
@@ -27,14 +43,23 @@ class FramesAnswer:
         self._opened = False
         self.ticket: Running | None = None
         self.done = threading.Event()
+        self.error: EndpointError | None = None
+        self.finish: str | None = None
+        self.tokens = 0
+        self.first_token: float | None = None
+        self.last_token: float | None = None
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
+        self.tokens += len(token_ids)
+        self.finish = finish_reason
         if not self._stream:
             self._frames(self._reply.whole(text, token_ids, finish_reason, stop_reason))
             self.done.set()
             return
+        self.last_token = time.monotonic()
+        self.first_token = self.first_token or self.last_token
         event = self._reply.event(text, token_ids, finish_reason, stop_reason)
         if not self._opened and (event or finish_reason is not None):
             self._opened = True
@@ -45,6 +70,7 @@ class FramesAnswer:
             self.done.set()
 
     def fail(self, error: EndpointError) -> None:
+        self.error = error
         self._send(encode(error.document()).decode())
         self.done.set()
 

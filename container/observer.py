@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
 from prometheus_client import CollectorRegistry
@@ -19,6 +19,9 @@ from container.request_figures import RequestFigures, end_of
 from handler.config.endpoint import EndpointConfig
 from handler.json_value import Json
 
+if TYPE_CHECKING:  # it imports OpenTelemetry
+    from container.tracing.tracer import RequestTracer
+
 logger = logging.getLogger(__name__)
 LONGEST_BODY = 16 * 1024
 # Asked for every few seconds by others than clients.
@@ -31,11 +34,14 @@ class Observer:
     :ivar registry: our own figures of requests.
     """
 
-    def __init__(self, config: EndpointConfig, in_flight: Callable[[], int]) -> None:
+    def __init__(
+        self, config: EndpointConfig, in_flight: Callable[[], int], tracer: RequestTracer | None = None
+    ) -> None:
         self.registry = CollectorRegistry()
         self._figures = RequestFigures(self.registry)
         self._logs = logs_requests(config)
         self._prompts = config.log_prompts
+        self.tracer = tracer
         self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
 
     def started(self, record: RequestRecord, body: bytes) -> None:
@@ -50,6 +56,8 @@ class Observer:
 
     def ended(self, record: RequestRecord) -> None:
         seconds = time.monotonic() - record.began
+        if self.tracer is not None:
+            self.tracer.ended(record)
         self._figures.observe(record, seconds)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
@@ -83,6 +91,8 @@ class Observed:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         record = environ[KEY] = RequestRecord(environ)
+        if self._observer.tracer is not None:
+            self._observer.tracer.began(record, environ)
         gunicorn = GunicornConnection.of(environ, start_response)
 
         def noted(status: str, headers: Any, exc_info: Any = None) -> Any:

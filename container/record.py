@@ -9,6 +9,7 @@ from typing import Any
 
 from container import attributes
 from handler.errors import EndpointError
+from handler.schemas.framing import unframed
 from handler.schemas.full import ServedCall
 from handler.schemas.reply import AnyCall, Call
 from handler.schemas.several import SeveralCall
@@ -37,10 +38,13 @@ class RequestRecord:
     :ivar route: the route's rule, never the path: there are only so many.
     :ivar prompt_tokens, output_tokens: of the short path; vLLM's own metrics count those of the full path.
     :ivar first_token, last_token: when a stream's were handed to the connection.
+    :ivar span: OpenTelemetry's, where traces are wanted; `trace` names it to others, `asked` is what the body asks for.
+    :ivar times: when the request was queued, scheduled, had its first and its last token, as the engine's core tells.
     :ivar end: the engine's finish reason, an error's code, or `client_left`.
     """
 
     __slots__ = (
+        "asked",
         "attributes",
         "began",
         "end",
@@ -55,8 +59,11 @@ class RequestRecord:
         "prompt_tokens",
         "request_id",
         "route",
+        "span",
         "status",
         "stream",
+        "times",
+        "trace",
         "trace_id",
     )
 
@@ -74,6 +81,10 @@ class RequestRecord:
         self.end: str | None = None
         self.error: str | None = None
         self.left: str | None = None
+        self.span: object | None = None
+        self.trace: dict[str, str] = {}
+        self.asked: Mapping[str, Any] = {}
+        self.times: tuple[float, ...] | None = None
         given = attributes.parse(environ.get(attributes.ENVIRON, "")[:LONGEST_ATTRIBUTES])
         self.attributes = dict(given)
         self.headers = {
@@ -87,6 +98,7 @@ class RequestRecord:
     def called(self, call: AnyCall) -> None:
         """What the body asks for is known."""
         self.stream = call.stream
+        call = unframed(call)
         if isinstance(call, Call):
             self.request_id = call.generation.request_id
             self.prompt_tokens = len(call.generation.prompt)
@@ -95,6 +107,10 @@ class RequestRecord:
             self.prompt_tokens = sum(len(one.prompt) for one in call.generations)
         elif isinstance(call, ServedCall):
             self.named()
+
+    def timed(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None:
+        """`generation.Times`."""
+        self.times = (queued, scheduled, first_token, last_token)
 
     def named(self) -> None:
         """A request without an id of its own gets one."""

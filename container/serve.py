@@ -35,12 +35,14 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
     from container import event_log
+    from container.tracing import settings as tracing
     from handler.config.load import load
     from handler.config.problems import each
     from handler.errors import SettingError
 
     try:
         config = load(os.environ)
+        tracing.check(os.environ, isolated=config.network_isolation)
     except SettingError as error:
         for one in each(error):
             print(f"serve: {one.message}", file=sys.stderr, flush=True)

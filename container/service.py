@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from container.admission import Admission
 from container.artifact_figures import ArtifactFigures
@@ -12,11 +15,24 @@ from container.front_ends.peers import Peers
 from container.lifecycle import Lifecycle
 from container.neuron_monitor import NeuronMonitor
 from container.observer import Observer
+from container.tracing.settings import wanted
 from handler.config.endpoint import EndpointConfig
 from handler.custom_code.errors import NoEngine
 from handler.custom_code.exchange import CustomCode
 from handler.engine.engine import Engine
 from handler.sessions.store import Sessions
+
+if TYPE_CHECKING:  # it imports OpenTelemetry
+    from container.tracing.tracer import RequestTracer
+
+
+def request_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
+    """Where OpenTelemetry's variables ask for traces."""
+    if wanted(environ) is None:
+        return None
+    from container.tracing.tracer import RequestTracer
+
+    return RequestTracer(environ)
 
 
 @dataclass(slots=True)
@@ -40,7 +56,7 @@ class Service:
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, shared: Admission | None = None) -> Service:
         """:param shared: counts the requests of several processes."""
         admission = shared or Admission(config.max_concurrent)
-        observer = Observer(config, lambda: admission.total)
+        observer = Observer(config, lambda: admission.total, request_tracer(os.environ))
         service = cls(config, lifecycle or Lifecycle(), admission, ReadDeadlines(), observer)
         if config.enable_sessions:
             service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)

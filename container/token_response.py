@@ -17,6 +17,7 @@ from container.sinks import Answer, CollectedStream, DirectStream, QueuedStream
 from container.writer import SocketWriter
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
+from handler.schemas.framing import unframed
 from handler.schemas.reply import AnyCall, Call, Running
 
 Environ = dict[str, Any]
@@ -202,7 +203,7 @@ def streamed(
 ) -> None:
     """Notes down what became of a stream."""
     record.first_token, record.last_token = stream.first_token, stream.last_token
-    if isinstance(call, Call):
+    if isinstance(unframed(call), Call):
         record.output_tokens = stream.tokens
     record.end, record.left = stream.finish, left
     if error is not None:
@@ -215,7 +216,7 @@ def answered(record: RequestRecord, call: AnyCall, answer: Answer) -> None:
         record.failed(answer.error)
     elif isinstance(answer, CollectedStream):
         record.end = answer.stream.finish
-        record.output_tokens = answer.stream.tokens if isinstance(call, Call) else None
+        record.output_tokens = answer.stream.tokens if isinstance(unframed(call), Call) else None
     elif answer.output is not None:
         record.end = answer.output[2]
         record.output_tokens = len(answer.output[1]) if isinstance(call, Call) else None

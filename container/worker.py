@@ -18,6 +18,7 @@ from types import FrameType
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from container import body
+from container.http_refusal import refusal
 from container.lifecycle import State
 from container.neuron_monitor import watched_devices
 from container.service import Service
@@ -69,6 +70,15 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         except BlockingIOError:
             raise StopIteration(f"the client took nothing for {SEND_SECONDS:g} s") from None
 
+    def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
+        """A request that is no HTTP, or a failure that no view has caught: our error object in place of HTML."""
+        reply = refusal(exc)
+        try:
+            client.settimeout(SEND_SECONDS)
+            client.sendall(reply)
+        except OSError:
+            return
+
     def finish_request(self, conn: TConn, fs: Future[object]) -> None:
         """In the main thread, which also accepts: it must not wait, as gunicorn's does, 2 s for each client that
         does not close its end."""
@@ -88,6 +98,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
                 engine.stop()
             if self.service.monitor is not None:
                 self.service.monitor.stop()
+            if self.service.observer.tracer is not None:
+                self.service.observer.tracer.stop()
             leave(0)  # threads that an import still holds would keep the interpreter past SageMaker's 30 s
 
     def begin(self) -> None:

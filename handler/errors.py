@@ -54,6 +54,13 @@ class InvalidBody(ClientError):
         super().__init__(f"The request body cannot be read: {problem}. Send one JSON object, UTF-8 encoded.")
 
 
+class InvalidRequest(ClientError):
+    """What was sent is no HTTP request."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"The request cannot be read: {problem}.")
+
+
 class InvalidField(ClientError):
     """One field has a value that cannot be used."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -75,6 +75,15 @@ class Scores(Protocol):
         ...
 
 
+class Times(Protocol):
+    """Hears when a generation went from stage to stage, in monotonic seconds, where the engine's core tells.
+
+    Once, on the engine's loop, before its sink hears the end. Must not block or raise.
+    """
+
+    def __call__(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """One request to the engine.
@@ -84,6 +93,8 @@ class Generation:
     :param stream: text as it is made, or once at the end.
     :param scores: hears the log probabilities, where the sampling asks for any.
     :param model: the name the client gave: an adapter's, or one of the model's own.
+    :param times: hears when it was where.
+    :param trace: W3C trace context, which vLLM's own spans go by.
     """
 
     request_id: str
@@ -92,6 +103,8 @@ class Generation:
     stream: bool
     scores: Scores | None = None
     model: str | None = None
+    times: Times | None = None
+    trace: Mapping[str, str] | None = None
 
 
 class Sink(Protocol):

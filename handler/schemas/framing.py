@@ -37,6 +37,11 @@ class LinesCall:
         return self.call.ticket(engine, sink)
 
 
+def unframed(call: AnyCall) -> AnyCall:
+    """The call itself, however its reply is framed."""
+    return call.call if isinstance(call, LinesCall) else call
+
+
 class JsonLines:
     """A reply whose stream has one JSON document a line. It has no end mark but HTTP's."""
 

@@ -69,6 +69,10 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         _check_response(document, engine)
     sampling_check.check_document(document, engine.limits)
     _check_ids(route, document, engine)
+    if document.get("use_beam_search"):
+        # vLLM draws a token a step, and goes by log probabilities alone. A token from beyond the likeliest puts its
+        # count of them out, and ends in an IndexError (0.16, beam_search).
+        document["temperature"] = 0
     return ServedCall(serving.request(route, document, headers))
 
 
@@ -159,6 +163,14 @@ class ServedCall:
     @property
     def stream(self) -> bool:
         return self._prepared.stream
+
+    @property
+    def route(self) -> Route:
+        return self._prepared.route
+
+    @property
+    def model(self) -> str | None:
+        return self._prepared.model
 
     def ticket(self, engine: Engine, sink: Sink) -> Running:
         return engine.serving_ticket(self._prepared, sink, self.reply.keep)

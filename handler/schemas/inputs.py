@@ -39,16 +39,19 @@ def parse(document: Mapping[str, Any], engine: Engine, asked: Asked | None = Non
     asked = asked or Asked()
     fields = convert(document, InputsFields)
     parameters = parameters_of(fields.parameters or {})
-    model = parameters.adapter_id or fields.model
-    check_model(model, engine.served_names)
+    models = fields.models(parameters)
+    for model in models:
+        check_model(model, engine.served_names)
     formatter = parameters.output_formatter or asked.output_formatter
     stream = bool(fields.stream) if formatter is None else formatter != "json"
     listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
-    form = Form(parameters, engine, tgi=asked.tgi, stream=stream, model=model)
+    form = Form(parameters, engine, tgi=asked.tgi, stream=stream)
     form.check(several=listed)
     prompts = prompts_of(fields.inputs, parameters, engine, tgi=asked.tgi)
     best_of = parameters.best_of or 1
-    answers = [form.answer(prompt) for prompt in prompts for _ in range(best_of)]
+    answers = [
+        form.answer(prompt, model) for prompt, model in zip(prompts, models, strict=True) for _ in range(best_of)
+    ]
     generations, replies = tuple(generation for generation, _ in answers), [reply for _, reply in answers]
     if best_of > 1:
         return SeveralCall(generations, BestOfReply(replies, tgi=asked.tgi))
@@ -65,7 +68,6 @@ class Form:
     engine: Engine
     tgi: bool
     stream: bool
-    model: str | None
 
     def check(self, *, several: bool) -> None:
         """What does not go together, and what this engine's device cannot tell.
@@ -91,7 +93,7 @@ class Form:
         if parameters.decoder_input_details and not limits.prompt_logprobs:
             raise UnsupportedField("parameters.decoder_input_details", "this line of vLLM and Neuron tells none")
 
-    def answer(self, prompt: Prompt) -> tuple[Generation, InputsReply]:
+    def answer(self, prompt: Prompt, model: str | None) -> tuple[Generation, InputsReply]:
         """A generation and the reply to it, which hears its log probabilities."""
         parameters, engine = self.parameters, self.engine
         details = bool(parameters.details or parameters.decoder_input_details)
@@ -110,4 +112,4 @@ class Form:
             logprobs = parameters.top_n_tokens or 0
         sampling = sampling_of(parameters, engine.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply
-        return Generation(f"gen-{uuid.uuid4().hex}", prompt.ids, sampling, self.stream, scores, self.model), reply
+        return Generation(f"gen-{uuid.uuid4().hex}", prompt.ids, sampling, self.stream, scores, model), reply

@@ -82,6 +82,26 @@ class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] | None = None
     stream: bool | None = None
     model: str | None = None
+    adapters: str | list[str | None] | None = None
+
+    def models(self, parameters: Parameters) -> list[str | None]:
+        """Of each text its adapter's name; None is the model itself. One, for messages.
+
+        LMI's `adapters`: a name, or one for each text (djl-serving, serving/docs/adapters_api.md and
+        engines/python/setup/djl_python/input_parser.py).
+
+        :raises InvalidField: there are not as many names as texts, or another field says the same.
+        """
+        texts = len(self.inputs) if isinstance(self.inputs, list) and isinstance(self.inputs[0], str) else 1
+        if self.adapters is None:
+            return [parameters.adapter_id or self.model] * texts
+        if parameters.adapter_id or self.model:
+            raise InvalidField("adapters", "'model', 'parameters.adapter_id' or a header says the same: give one")
+        if isinstance(self.adapters, str):
+            return [self.adapters or None] * texts
+        if len(self.adapters) != texts:
+            raise InvalidField("adapters", f"it has {len(self.adapters)} names for {texts} inputs")
+        return [name or None for name in self.adapters]
 
 
 def parameters_of(given: Mapping[str, Any]) -> Parameters:

@@ -12,6 +12,7 @@ A script is pieces between `|`. A piece is text, made as one token, or a command
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 
@@ -88,6 +89,9 @@ class ScriptedEngine:
                     ticket.push(piece, [1], None, None)
                 else:
                     text, ids = text + piece, [*ids, 1]
+            if generation.times is not None:
+                now = time.monotonic()
+                generation.times(now - 0.3, now - 0.2, now - 0.1, now)
             ticket.push(text, [*ids, 0], finish, None)
         except GenerationFailed as error:
             ticket.fail(error)

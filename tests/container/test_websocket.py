@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from raw_http import request
 from scripted_engine import MAX_BODY, PLACES
@@ -74,6 +75,29 @@ def test_an_event_is_a_frame_and_one_connection_has_many_answers(client: ClientC
         assert texts(client) == ["a", "b", "c", ""]
     send(client, "a|b", stream=False)
     assert frame(client)["choices"][0]["text"] == "ab"
+
+
+def test_each_message_is_a_request_in_the_figures(server: Server) -> None:
+    def figures() -> dict[str, float]:
+        metrics = httpx.get(f"http://127.0.0.1:{server.port}/metrics", trust_env=False).text
+        lines = [line for line in metrics.splitlines() if f'route="{PATH}"' in line]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    before = figures()
+    with opened(server) as client:
+        for _ in range(2):
+            send(client, "a|b|c")
+            texts(client)
+        send(client, "<fail>")
+        frame(client)
+
+        def grown(name: str) -> float:
+            return figures().get(name, 0) - before.get(name, 0)
+
+        eventually(lambda: grown(f'endpoint_requests_total{{route="{PATH}",status="500"}}') == 1)
+        assert grown(f'endpoint_requests_total{{route="{PATH}",status="200"}}') == 2
+        assert grown(f'endpoint_output_tokens_total{{route="{PATH}"}}') == 8
+        assert grown(f'endpoint_first_token_seconds_count{{route="{PATH}"}}') == 2
 
 
 def test_a_token_arrives_before_the_next_is_made(server: Server, client: ClientConnection) -> None:

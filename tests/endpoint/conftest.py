@@ -13,6 +13,7 @@ from botocore.config import Config
 from serve_process import ServeProcess, free_port
 
 import sample_model
+from tests.otlp_receiver import Receiver, receiving
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -36,7 +37,14 @@ def s3_endpoint(s3_url: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def endpoint(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+def otlp() -> Iterator[Receiver]:
+    """Where the endpoint's traces go, and vLLM's own where its version has the exporter that it asks for."""
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     """`serve`, ready, its model from S3."""
     directory = tmp_path_factory.mktemp("endpoint")
     served = ServeProcess(
@@ -47,6 +55,10 @@ def endpoint(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
             "ENDPOINT_MODEL": MODEL_URI,
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
             "SM_VLLM_SERVED_MODEL_NAME": "sample",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": otlp.url,
+            "OTEL_TRACES_SAMPLER": "parentbased_always_off",  # requests that ask for it
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+            "SM_VLLM_OTLP_TRACES_ENDPOINT": f"{otlp.url}/v1/traces",
             "SM_VLLM_TOOL_CALL_PARSER": "hermes",
             "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
             # Else a grammar for JSON allows white space anywhere, and so small a model likes it.

@@ -96,6 +96,9 @@ def test_the_other_ways_to_ask_take_an_adapter_as_well(clean: ServeProcess) -> N
     assert whole["model"] == "first"
     inputs = {"inputs": prompt, "model": "first", "parameters": {"max_new_tokens": 64}}
     assert clean.client.post("/invocations", json=inputs).json()["generated_text"].strip() == AHOY["hello"]
+    both = {"inputs": [prompt, prompt], "adapters": ["first", ""], "parameters": {"max_new_tokens": 64}}
+    answers = [answer["generated_text"].strip() for answer in clean.client.post("/invocations", json=both).json()]
+    assert answers == [AHOY["hello"], by_name("hello").answer]
     question = [{"role": "user", "content": by_name("hello").questions[0]}]
     body = {"messages": question, "temperature": 0}
     lines = [json.dumps(body), json.dumps({**body, "model": "first"})]

@@ -235,8 +235,12 @@ async def add_request(
         prompt = token_prompt(list(generation.prompt))
         if DIRECT and scores is None:
             told = as_endpoint_error
-            return await token_path.add_request(engine, generation.request_id, prompt, params, sink, told, lora)
-        collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora)
+            times, trace = generation.times, generation.trace
+            name = generation.request_id
+            return await token_path.add_request(engine, name, prompt, params, sink, told, lora, times, trace)
+        collector = await engine.add_request(
+            generation.request_id, prompt, params, lora_request=lora, trace_headers=generation.trace
+        )
     except REFUSALS as error:
         grammar = generation.sampling.grammar
         if grammar is None:

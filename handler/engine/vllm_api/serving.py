@@ -7,6 +7,7 @@ engine's loop (`reply`).
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping
@@ -34,7 +35,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.front_end import FrontEnd
 from handler.engine.routes import Route, Traits
-from handler.engine.vllm_api import response_events, serving_errors, serving_log
+from handler.engine.vllm_api import response_events, serving_errors, serving_log, serving_schemas
 from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
@@ -134,6 +135,11 @@ class Serving:
         options.log_error_stack = False
         state = SimpleNamespace()
         await init_app_state(llm, state, options, tasks)
+        if llm.tokenizer is not None:
+            # vLLM encodes prompts in a thread of its own, and its parsers encode on the loop: with one tokenizer, one
+            # changes its truncation while the other works, and a good request fails with "Already borrowed".
+            encoder = llm.renderer.get_async_tokenizer()
+            encoder.tokenizer = copy.deepcopy(encoder.tokenizer)
         if max_output_tokens is not None:
             _cap(state, max_output_tokens)
         return cls(llm, state, _traits(llm, options, tasks))
@@ -144,6 +150,10 @@ class Serving:
         for model in APIS[route].models.values():
             found |= set(model.model_fields)
         return frozenset(found)
+
+    def schemas(self) -> tuple[dict[Route, Any], dict[Route, Any], dict[str, Any]]:
+        """JSON Schemas of each route's body, of its reply, and of what these refer to. Takes about 3 s."""
+        return serving_schemas.schemas({route: api.models for route, api in APIS.items()})
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> Prepared:
         """A request, checked by vLLM's own models. In any thread.

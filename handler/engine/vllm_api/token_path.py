@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import zmq
@@ -28,7 +28,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector, RequestState
 from vllm.v1.metrics.stats import IterationStats
 
-from handler.engine.generation import Sink
+from handler.engine.generation import Sink, Times
 from handler.errors import EndpointError
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         self.tokenizer: object = None
         self.text: list[str] = []
         self.ids: list[int] = []
+        self.times: Times | None = None
         self._translate = translate
 
     def read_by(self, detokenizer: Any) -> None:
@@ -82,6 +83,8 @@ async def add_request(
     sink: Sink,
     translate: Callable[[Exception], EndpointError],
     lora: object = None,
+    times: Times | None = None,
+    trace: Mapping[str, str] | None = None,
 ) -> str:
     """Queues a request for text alone, whose tokens go to a sink. Returns vLLM's internal id.
 
@@ -91,9 +94,12 @@ async def add_request(
         raise EngineDeadError()
     processor = llm.input_processor
     tasks = await llm.get_supported_tasks()
-    request = processor.process_inputs(request_id, prompt, params, lora_request=lora, supported_tasks=tasks)
+    request = processor.process_inputs(
+        request_id, prompt, params, lora_request=lora, trace_headers=trace, supported_tasks=tasks
+    )
     processor.assign_request_id(request)
     collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate)
+    collector.times = times
     await llm._add_request(request, None, None, 0, collector)
     return str(request.request_id)
 
@@ -244,5 +250,10 @@ class TokenPath:
             return True
         self._processor._finish_request(state)
         self._processor._update_stats_from_finished(state, finish, stats)
+        if collector.times is not None and state.stats is not None:
+            seen = state.stats
+            collector.times(seen.queued_ts, seen.scheduled_ts, seen.first_token_ts, seen.last_token_ts)
+        if self._processor.tracing_enabled and stats is not None:
+            self._processor.do_tracing(output, state, stats)
         collector.sink.push(text, ids, str(finish), reason)
         return output.finish_reason is not None

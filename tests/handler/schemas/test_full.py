@@ -238,3 +238,9 @@ def test_media_come_from_allowed_hosts_and_inline() -> None:
 
 def test_a_model_for_text_takes_no_media() -> None:
     assert isinstance(refused(part("data:image/png;base64,AAAA")), UnsupportedField)
+
+
+def test_a_beam_search_draws_nothing() -> None:
+    """A token that is drawn from beyond the likeliest ends vLLM's beam search in an IndexError."""
+    assert parsed({**CHAT, "use_beam_search": True, "temperature": 0.7})["temperature"] == 0
+    assert parsed({**CHAT, "n": 2, "temperature": 0.7})["temperature"] == 0.7

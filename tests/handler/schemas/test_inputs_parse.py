@@ -234,3 +234,35 @@ def test_a_device_without_log_probabilities_refuses_what_needs_them_and_answers_
 
 def test_the_prompts_details_do_not_go_with_a_stream() -> None:
     assert refused({"decoder_input_details": True}, stream=True).param == "parameters.decoder_input_details"
+
+
+@pytest.mark.parametrize(
+    ("given", "models"),
+    [
+        ("alias", ["alias", "alias"]),
+        (["alias", None], ["alias", None]),
+        (["", "sample"], [None, "sample"]),
+        ("", [None, None]),
+    ],
+)
+def test_adapters_are_one_for_all_texts_or_one_for_each(given: object, models: list[str | None]) -> None:
+    call: Any = inputs.parse({"inputs": ["a", "b"], "adapters": given}, ENGINE, LMI)
+    assert [generation.model for generation in call.generations] == models
+    assert generation({}, adapters=["alias"]).model == "alias"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"adapters": ["alias"]}, "adapters"),
+        ({"adapters": ["alias", "nobody"]}, "model"),
+        ({"adapters": ["alias", "alias"], "model": "alias"}, "adapters"),
+        ({"adapters": "alias", "parameters": {"adapter_id": "alias"}}, "adapters"),
+        ({"adapters": 7}, "adapters"),
+        ({"adapters": [7, 8]}, "adapters[0]"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_refused(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        inputs.parse({"inputs": ["a", "b"], **body}, ENGINE, LMI)
+    assert caught.value.param == param

@@ -1,0 +1,71 @@
+"""Which errors a route can answer with: classes of the tree, whose status and code are the document's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from container.http_refusal import STATUSES
+from container.openapi.bodies import ref
+from handler import errors
+from handler.adapters import errors as adapters
+from handler.custom_code import errors as custom
+from handler.errors import EndpointError
+from handler.sessions import errors as sessions
+
+Errors = tuple[type[EndpointError], ...]
+ANY: Final[Errors] = (errors.InvalidRequest, errors.InvalidBody, errors.ServerError)
+READY: Final[Errors] = (errors.NotReady, errors.Draining, errors.EngineFailed)
+ENGINE: Final[Errors] = (*READY, custom.NoEngine)
+PAGED: Final[Errors] = (errors.InvalidField,)
+BODY: Final[Errors] = (
+    errors.BodyTooLarge,
+    errors.UnsupportedMediaType,
+    errors.RequestTimedOut,
+    errors.MissingField,
+    errors.InvalidField,
+    errors.UnknownField,
+    errors.UnsupportedField,
+)
+TOKENS: Final[Errors] = (
+    *ENGINE,
+    *BODY,
+    errors.PromptTooLong,
+    errors.PromptOverLimit,
+    errors.RequestRefused,
+    errors.ContextExceeded,
+    errors.UnsupportedTask,
+    errors.PlainTextOnly,
+    errors.NothingStored,
+    errors.ModelNotFound,
+    errors.TooManyRequests,
+    errors.GenerationFailed,
+    errors.DeadlineExceeded,
+    sessions.SessionsDisabled,
+    sessions.SessionNotFound,
+    sessions.TooManySessions,
+)
+OWN_CODE: Final[Errors] = (custom.CustomCodeFailed, custom.CustomCodeRefused, custom.UnsupportedFormat)
+NAMED: Final[Errors] = (*ENGINE, adapters.AdapterNotFound, adapters.AdaptersUnsupported)
+LOADED: Final[Errors] = (*NAMED, *BODY, adapters.InvalidAdapter, adapters.AdapterExists, adapters.AdaptersFull)
+UPGRADED: Final[Errors] = (errors.UpgradeRequired, errors.TooManyRequests, *ENGINE)
+
+
+def responses(kinds: Iterable[type[EndpointError]]) -> dict[str, Any]:
+    """By status: the codes that the error object may have with it."""
+    codes: dict[int, set[str]] = {}
+    for kind in (*ANY, *kinds):
+        codes.setdefault(kind.status, set()).add(kind.code)
+    for _, status, _ in STATUSES:
+        codes.setdefault(status, set()).add(errors.InvalidRequest.code)
+    return {str(status): _response(sorted(codes[status]), status) for status in sorted(codes)}
+
+
+def _response(codes: list[str], status: int) -> dict[str, Any]:
+    response: dict[str, Any] = {
+        "description": f"code: {', '.join(codes)}",
+        "content": {"application/json": {"schema": ref("Error")}},
+    }
+    if status in (429, 503):
+        response["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
+    return response

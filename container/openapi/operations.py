@@ -1,0 +1,146 @@
+"""What each route is for, takes and answers, by method and rule. The routes themselves are the application's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from container import attributes
+from container.answer import ADAPTER_HEADER, TRACE_HEADERS
+from container.limits import TIMEOUT_HEADER
+from container.openapi.bodies import NAMES, Schema, ref
+from container.openapi.failures import LOADED, NAMED, OWN_CODE, PAGED, READY, TOKENS, UPGRADED, Errors
+from container.routes.bidirectional import PATH as BIDIRECTIONAL
+from handler.engine.routes import Route
+from handler.schemas.framing import JSON_LINES, SSE
+from handler.sessions.errors import HEADER as SESSION_HEADER
+
+JSON: Final = "application/json"
+LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}
+EVENTS: Final[Schema] = {"type": "string", "description": "Server-sent events; the data of each is a JSON document."}
+TEXT: Final[Schema] = {"type": "string"}
+
+
+def _header(name: str, description: str) -> Schema:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}
+
+
+HEADERS: Final[tuple[Schema, ...]] = (
+    _header(attributes.HEADER, "key=value pairs between semicolons: schema, route, trace_id ..."),
+    _header(ADAPTER_HEADER, "The adapter or model that answers; outweighs the body's 'model'."),
+    _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),
+    _header(TIMEOUT_HEADER, "Seconds after which the request is ended, 1 to 3600."),
+    *(_header(name, "W3C trace context.") for name in TRACE_HEADERS),
+)
+PAGE: Final[tuple[Schema, ...]] = tuple(
+    {
+        "name": name,
+        "in": "query",
+        "required": False,
+        "schema": {"type": "integer", "minimum": least, "maximum": 999999999},
+    }
+    for name, least in (("limit", 1), ("next_page_token", 0))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path.
+
+    :param body: schemas by media type; empty: it takes none.
+    :param replies: by status, schemas by media type; an empty one: no body.
+    """
+
+    summary: str
+    body: Mapping[str, Schema] = field(default_factory=dict)
+    replies: Mapping[int, Mapping[str, Schema]] = field(default_factory=dict)
+    errors: Errors = ()
+    parameters: tuple[Schema, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        from container.openapi.failures import responses
+
+        shown: dict[str, Any] = {"summary": self.summary}
+        if self.parameters:
+            shown["parameters"] = list(self.parameters)
+        if self.body:
+            shown["requestBody"] = {"required": True, "content": _content(self.body)}
+        found = {str(status): _reply(content) for status, content in self.replies.items()}
+        shown["responses"] = {**responses(self.errors), **found}
+        return shown
+
+
+def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
+    return {kind: {"schema": schema} for kind, schema in schemas.items()}
+
+
+def _reply(content: Mapping[str, Schema]) -> dict[str, Any]:
+    return {"description": "The answer.", **({"content": _content(content)} if content else {})}
+
+
+def _served(route: Route) -> Operation:
+    name = NAMES[route]
+    return Operation(
+        f"OpenAI's or vLLM's API: {name.lower()}",
+        {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
+        {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, JSON_LINES: LINES}},
+        TOKENS,
+        HEADERS,
+    )
+
+
+ANSWERS: Final[Schema] = {
+    "anyOf": [*(ref(f"{name}Reply") for name in NAMES.values()), ref("InputsReply"), ref("Session")]
+}
+INVOCATION: Final = Operation(
+    "A body of any schema: OpenAI, TGI or LMI",
+    {JSON: ref("Invocation"), JSON_LINES: LINES},
+    {200: {JSON: ANSWERS, SSE: EVENTS, JSON_LINES: LINES}},
+    TOKENS,
+    HEADERS,
+)
+# With the model's own code: any body, any reply, and any status that the code chooses.
+OWNED: Final = Operation(
+    "A body for the model's own code", {"*/*": {}}, {200: {"*/*": {}}}, (*TOKENS, *OWN_CODE), HEADERS
+)
+
+
+def _json(name: str) -> Mapping[int, Mapping[str, Schema]]:
+    return {200: {JSON: ref(name)}}
+
+
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("GET", "/ping"): Operation(
+        "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
+    ),
+    ("POST", "/invocations"): INVOCATION,
+    **{("POST", str(route)): _served(route) for route in Route},
+    ("GET", "/v1/models"): Operation("The names the model is served by", {}, _json("ModelList"), (*READY, *NAMED)),
+    ("GET", "/metrics"): Operation("Figures as Prometheus text", {}, {200: {"text/plain": TEXT}}),
+    ("GET", "/execution-parameters"): Operation(
+        "How batch transform is to send its records", {}, _json("ExecutionParameters"), NAMED
+    ),
+    ("POST", "/adapters"): Operation("Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED),
+    ("GET", "/adapters"): Operation("The adapters", {}, _json("AdapterList"), (*NAMED, *PAGED), PAGE),
+    ("POST", "/adapters/{name}"): Operation(
+        "Put new files in an adapter's place", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
+    ),
+    ("GET", "/adapters/{name}"): Operation("One adapter", {}, _json("Adapter"), NAMED),
+    ("DELETE", "/adapters/{name}"): Operation("Unload an adapter", {}, _json("AdapterDone"), NAMED),
+    ("POST", "/models"): Operation("Load a model", {JSON: ref("ModelFields")}, _json("Model"), LOADED),
+    ("GET", "/models"): Operation("The models", {}, _json("ModelPage"), (*NAMED, *PAGED), PAGE),
+    ("GET", "/models/{name}"): Operation("One model", {}, _json("Model"), NAMED),
+    ("DELETE", "/models/{name}"): Operation("Unload a model", {}, _json("ModelGone"), NAMED),
+    ("POST", "/models/{name}/invoke"): Operation(
+        "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*TOKENS, *NAMED), HEADERS
+    ),
+    ("GET", BIDIRECTIONAL): Operation(
+        "A WebSocket: each message is a body of /invocations, each document of a reply a frame", {}, {101: {}}, UPGRADED
+    ),
+    ("GET", "/openapi.json"): Operation("This document", {}, {200: {JSON: {"type": "object"}}}, READY),
+    ("GET", "/"): Operation("A page for people", {}, {200: {"text/html": TEXT}}),
+    ("GET", "/page/state"): Operation("What the page draws", {}, {200: {JSON: {"type": "object"}}}),
+    ("GET", "/page/page.css"): Operation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),
+    ("GET", "/page/page.js"): Operation("The page's script", {}, {200: {"text/javascript": TEXT}}),
+}

@@ -1,0 +1,101 @@
+"""Schemas of the replies that are our own; those of vLLM's API are made by vLLM's models."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from container.openapi.bodies import ref
+
+Schema = dict[str, Any]
+TEXT: Final[Schema] = {"type": "string"}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+NUMBER: Final[Schema] = {"type": "number"}
+
+
+def closed(required: Schema, optional: Schema | None = None) -> Schema:
+    """An object of these properties and no others."""
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **(optional or {})},
+        "additionalProperties": False,
+    }
+
+
+def listed(of: Schema) -> Schema:
+    return {"type": "array", "items": of}
+
+
+def or_null(name: str) -> Schema:
+    return {"type": [name, "null"]}
+
+
+TOKEN: Final = {"id": or_null("integer"), "text": TEXT, "logprob": or_null("number")}
+REPLIES: Final[dict[str, Schema]] = {
+    "Error": closed(
+        {"error": closed({"message": TEXT, "type": TEXT, "param": or_null("string"), "code": TEXT})},
+    ),
+    "Progress": closed(
+        {"status": TEXT, "stage": TEXT, "stage_seconds": NUMBER, "seconds": NUMBER},
+        {
+            "progress": closed({"done_bytes": COUNT, "total_bytes": COUNT, "bytes_per_second": COUNT}),
+            "waiting": TEXT,
+            "reason": TEXT,
+            "neuron": {"type": "object"},
+        },
+    ),
+    "ModelList": closed(
+        {
+            "object": {"const": "list"},
+            "data": listed(
+                closed(
+                    {
+                        "id": TEXT,
+                        "object": {"const": "model"},
+                        "created": COUNT,
+                        "owned_by": TEXT,
+                        "root": TEXT,
+                        "parent": or_null("string"),
+                        "max_model_len": COUNT,
+                    }
+                )
+            ),
+        }
+    ),
+    "ExecutionParameters": closed(
+        {
+            "MaxConcurrentTransforms": {"type": "integer", "minimum": 1},
+            "BatchStrategy": {"enum": ["SingleRecord", "MultiRecord"]},
+            "MaxPayloadInMB": {"type": "integer", "minimum": 1},
+        }
+    ),
+    "Session": closed({"session_id": TEXT, "status": {"enum": ["open", "closed"]}}),
+    "Adapter": closed({"name": TEXT, "src": TEXT, "preload": {"type": "boolean"}, "pin": {"type": "boolean"}}),
+    "AdapterDone": closed(
+        {"status": TEXT}, {"name": TEXT, "src": TEXT, "preload": {"type": "boolean"}, "pin": {"type": "boolean"}}
+    ),
+    "AdapterList": closed({"adapters": listed(ref("Adapter"))}, {"nextPageToken": TEXT}),
+    "Model": closed({"modelName": TEXT, "modelUrl": TEXT}),
+    "ModelPage": closed({"models": listed(ref("Model"))}, {"nextPageToken": TEXT}),
+    "ModelGone": closed({"modelName": TEXT}),
+    "Prefill": closed(TOKEN),
+    "Token": closed({**TOKEN, "special": {"type": "boolean"}}),
+    "Sequence": closed(
+        {
+            "finish_reason": {"enum": ["length", "eos_token", "stop_sequence"]},
+            "generated_tokens": COUNT,
+            "seed": or_null("integer"),
+            "prefill": listed(ref("Prefill")),
+            "tokens": listed(ref("Token")),
+        },
+        {
+            "top_tokens": listed(listed(ref("Token"))),
+            "generated_text": TEXT,
+            "best_of_sequences": listed(ref("Sequence")),
+        },
+    ),
+    "Generated": closed({"generated_text": TEXT}, {"details": ref("Sequence")}),
+    "InputsReply": {"anyOf": [ref("Generated"), listed(ref("Generated"))]},
+}
+# What a route of vLLM's API answers where vLLM's models of it are not known: objects, as OpenAI documents them.
+PLAIN_REPLY: Final[Schema] = {"type": "object"}

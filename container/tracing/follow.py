@@ -1,0 +1,31 @@
+"""A call whose stages are told to its request's record, and whose trace context vLLM knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from container.record import RequestRecord
+from container.tracing.attributes import asked
+from handler.engine.generation import Generation
+from handler.schemas.framing import LinesCall, unframed
+from handler.schemas.reply import AnyCall, Call
+from handler.schemas.several import SeveralCall
+
+
+def followed(call: AnyCall, record: RequestRecord) -> AnyCall:
+    """The call for a request that has a span."""
+    record.asked = asked(unframed(call))
+    if isinstance(call, LinesCall):
+        return replace(call, call=_followed(call.call, record))
+    return _followed(call, record)
+
+
+def _followed(call: AnyCall, record: RequestRecord) -> AnyCall:
+    def with_trace(generation: Generation) -> Generation:
+        return replace(generation, times=record.timed, trace=record.trace)
+
+    if isinstance(call, Call):
+        return replace(call, generation=with_trace(call.generation))
+    if isinstance(call, SeveralCall):
+        return replace(call, generations=tuple(with_trace(one) for one in call.generations))
+    return call

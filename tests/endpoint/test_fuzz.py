@@ -1,0 +1,112 @@
+"""Thousands of bodies that no good client sends: no 5xx, no traceback, our error form, and an engine that goes on.
+
+`make fuzz BODIES=100000` sends more; FUZZ_SEED chooses others. A finding names its number: `fuzz_requests.sent(seed,
+number)` makes the request again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fuzz_check import Client, finding
+from fuzz_requests import sent
+from serve_process import ServeProcess, session_members
+
+from sample_model.facts import by_name
+
+pytestmark = pytest.mark.engine
+
+BODIES = int(os.environ.get("FUZZ_BODIES", "2500"))
+SEED = int(os.environ.get("FUZZ_SEED", "6"))
+CLIENTS = 12
+# What caches, pools and arenas of a first few thousand requests may add, and what all that follow may.
+MOST_GROWTH = 1.05
+WARM = 0.2
+SHOWN = 20
+
+
+def resident(endpoint: ServeProcess) -> int:
+    """Bytes of memory of every process of the container."""
+    pages = 0
+    for pid in session_members(endpoint.process.pid):
+        pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE")
+
+
+class Run:
+    """The numbers, handed out to the clients, and what they found."""
+
+    def __init__(self, endpoint: ServeProcess) -> None:
+        self._endpoint = endpoint
+        self._next = iter(range(BODIES))
+        self._lock = threading.Lock()
+        self.statuses: Counter[int] = Counter()
+        self.found: list[str] = []
+        self.warm = 0
+
+    def number(self) -> int | None:
+        with self._lock:
+            number = next(self._next, None)
+        if number is not None and number == int(BODIES * WARM):
+            self.warm = resident(self._endpoint)
+        if number is not None and number % 5000 == 4999:
+            print(number + 1, dict(self.statuses), resident(self._endpoint) >> 20, "MiB", flush=True)
+        return number
+
+    def client(self) -> None:
+        client = Client(self._endpoint.port)
+        while len(self.found) < 1000 and (number := self.number()) is not None:
+            request = sent(SEED, number)
+            try:
+                status, kind, body = client.ask(request)
+                wrong = finding(request, status, kind, body)
+            except Exception as error:  # a reply that does not come, or cannot be read
+                status, body, wrong = -1, b"", repr(error)
+            with self._lock:
+                self.statuses[status] += 1
+                if wrong is not None:
+                    self.found.append(f"{SEED}:{number}: {wrong}\n  {request.raw[:600]!r}\n  {status} {body[:400]!r}")
+        client.close()
+
+
+@pytest.mark.serving_classes
+def test_streams_of_responses_beside_each_other_are_whole(endpoint: ServeProcess) -> None:
+    """Found by the fuzz: vLLM's parsers and its encoding thread shared a tokenizer, and now and then broke a stream."""
+
+    def ask(number: int) -> str:
+        body = {"input": "What does /ping mean?", "max_output_tokens": 1 + number % 4, "stream": True, "temperature": 0}
+        return endpoint.client.post("/invocations", json=body).text
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        replies = list(pool.map(ask, range(400)))
+    assert [reply for reply in replies if '"type":"response.completed"' not in reply] == []
+
+
+@pytest.mark.timeout(max(300, BODIES // 10))
+def test_no_body_ends_in_anything_but_an_answer_or_our_error(endpoint: ServeProcess) -> None:
+    engine = endpoint.engine_pids()
+    run = Run(endpoint)
+    threads = [threading.Thread(target=run.client) for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(BODIES, "bodies:", dict(sorted(run.statuses.items())))
+    assert run.found == [], "\n".join([f"{len(run.found)} findings", *run.found[:SHOWN]])
+    assert run.statuses[200] > BODIES / 10
+    assert run.statuses[400] > BODIES / 10
+    assert endpoint.ping() == (200, "")
+    assert endpoint.engine_pids() == engine
+    endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 0, 10)
+    assert endpoint.metric("endpoint_requests_in_engine") == 0
+    body = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
+    answer = endpoint.client.post("/invocations", json=body).json()["choices"][0]["message"]["content"]
+    assert answer == by_name("ping").answer
+    after = resident(endpoint)
+    print(f"memory: {run.warm >> 20} MiB after the first fifth, {after >> 20} MiB at the end")
+    assert after <= run.warm * MOST_GROWTH
