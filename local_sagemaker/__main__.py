@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 import click
 
 from local_sagemaker.gateway import create_app
+from local_sagemaker.parent import when_ended
 from local_sagemaker.parts import Cut, parse_cut
 from local_sagemaker.server import GatewayServer
 from local_sagemaker.settings import ContainerAddress, Endpoint, GatewaySettings, Limits
@@ -67,6 +69,7 @@ def listen(port: int) -> socket.socket:
 @click.option("--regular-seconds", default=60.0, help="Limit of a whole, regular response.")
 @click.option("--stream-seconds", default=480.0, help="Limit of a streamed response.")
 @click.option("--max-body-bytes", default=25 * 1024 * 1024, help="Limit of a request's body.")
+@click.option("--with-process", type=int, metavar="PID", help="Ends when this process does.")
 def main(
     container: ContainerAddress,
     endpoint: str,
@@ -78,6 +81,7 @@ def main(
     regular_seconds: float,
     stream_seconds: float,
     max_body_bytes: int,
+    with_process: int | None,
 ) -> None:
     """Serve one SageMaker endpoint to boto3, backed by a container's process on this machine."""
     try:
@@ -90,6 +94,8 @@ def main(
     ready = SNIPPET.format(
         name=endpoint, variant=variant, container=container, region=region, port=listener.getsockname()[1]
     )
+    if with_process is not None:
+        when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
     GatewayServer(app, listener, when_ready=lambda: click.echo(ready)).run()
 
 

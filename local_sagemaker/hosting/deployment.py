@@ -41,10 +41,14 @@ class Variant:
         self.base = base
         self.targets = targets
 
-    def scale_to(self, share: float) -> None:
-        """A part of its instances, rounded up."""
+    def scale_to(self, share: float, at_least: bool = False) -> None:
+        """A part of its instances, rounded up.
+
+        :param at_least: where there are more, they stay.
+        """
         if self.pool is not None:
-            self.pool.scale(part_of(self.count, share))
+            wanted = part_of(self.count, share)
+            self.pool.scale(max(wanted, self.pool.desired) if at_least else wanted)
 
 
 def _check_command(image: str, command: str) -> None:
@@ -213,9 +217,9 @@ class Deployment:
                 except StartFailed as error:
                     raise StartFailed(failure_reason(variant.name, error)) from error
 
-    def scale_to(self, share: float) -> None:
+    def scale_to(self, share: float, at_least: bool = False) -> None:
         for variant in self.variants.values():
-            variant.scale_to(share)
+            variant.scale_to(share, at_least)
 
     def lost(self) -> int:
         """How many instances have died since it began."""

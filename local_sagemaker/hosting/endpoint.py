@@ -186,7 +186,7 @@ class LiveEndpoint:
         if rollout.rolling and before is not None:
             try:
                 for share in rollout.rollback_shares:
-                    before.scale_to(share)
+                    before.scale_to(share, at_least=True)
                     before.wait_ready(self._is_deleted)
                     with self.changed:
                         self._share = min(self._share, 1 - share)

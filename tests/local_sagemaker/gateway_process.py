@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from botocore.config import Config
 class GatewayProcess:
     def __init__(self, container_url: str, *options: str) -> None:
         command = [sys.executable, "-m", "local_sagemaker", "--container", container_url]
-        command += ["--endpoint", "sample", "--port", "0", *options]
+        command += ["--endpoint", "sample", "--port", "0", "--with-process", str(os.getpid()), *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.greeting = ""

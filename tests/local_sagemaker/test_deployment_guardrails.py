@@ -88,15 +88,19 @@ def test_an_alarm_in_a_canarys_baking_period_rolls_back(cloud: Cloud, alarm: str
 
 
 def test_a_rolling_update_moves_instances_batch_by_batch_and_back(cloud: Cloud, alarm: str) -> None:
-    with updating(cloud, "batches", rolling(), alarm) as variant:
+    with updating(cloud, "batches", rolling(RollbackMaximumBatchSize=ONE), alarm) as variant:
         assert variant["CurrentInstanceCount"] == 1
-        assert len(cloud.instances("batches")) == 3  # of both fleets: a batch more than before
+        before = cloud.instances("batches")
+        assert len(before) == 3  # of both fleets: a batch more than before
         ring(cloud, alarm)
+        cloud.settled("batches")
+        # The old fleet was whole: nothing of it has ended, and nothing was started.
+        assert {each["pid"] for each in cloud.instances("batches")} < {each["pid"] for each in before}
 
 
 def test_an_alarm_in_a_later_batch_brings_the_old_instances_back(cloud: Cloud, alarm: str) -> None:
     """The first batch bakes for 2 s; when it has passed, an instance of the old fleet is gone."""
-    with updating(cloud, "later", rolling(WaitIntervalInSeconds=120), alarm):
+    with updating(cloud, "later", rolling(WaitIntervalInSeconds=120, RollbackMaximumBatchSize=ONE), alarm):
         until(lambda: pending(cloud, "later")["CurrentInstanceCount"] == 2)
         ring(cloud, alarm)
 

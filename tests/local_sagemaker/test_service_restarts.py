@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from botocore.exceptions import BotoCoreError
 from local_service import COMMAND, QUICK, Cloud, LocalService, gone, run, until
 from test_endpoint_start import ask, started
 
@@ -114,6 +115,22 @@ def test_many_writers_of_one_object_leave_the_last(own: Cloud) -> None:
     until(lambda: all(gone(pid) for pid in running))
     own.service.up()
     assert own.s3.get_object(Bucket="models", Key="raced")["Body"].read().decode() == last
+
+
+def test_an_s3_server_that_dies_comes_back_with_its_objects(own: Cloud) -> None:
+    own.s3.put_object(Bucket="models", Key="through", Body=b"thick and thin")
+    service = psutil.Process(processes(own.service)[0])
+    (server,) = [child for child in service.children() if "local_sagemaker.s3_process" in child.cmdline()]
+    server.kill()
+
+    def served() -> bool:
+        try:
+            return bool(own.s3.get_object(Bucket="models", Key="through")["Body"].read() == b"thick and thin")
+        except BotoCoreError:
+            return False
+
+    until(served)
+    assert gone(server.pid)
 
 
 def test_a_service_ends_with_the_process_it_was_started_for(tmp_path: Path) -> None:
