@@ -26,8 +26,11 @@ OPERATIONS: Mapping[str, str] = {
 }
 
 
-def asked(call: AnyCall) -> dict[str, Value]:
-    """What the body asks for."""
+def asked(call: AnyCall, model: str) -> dict[str, Value]:
+    """What the body asks for.
+
+    :param model: that answers where the body names none.
+    """
     if isinstance(call, ServedCall):
         found: dict[str, Value | None] = {
             "gen_ai.operation.name": OPERATIONS.get(call.route),
@@ -42,6 +45,7 @@ def asked(call: AnyCall) -> dict[str, Value]:
     if call.stream:
         found["gen_ai.request.stream"] = True
     found["gen_ai.provider.name"] = PROVIDER
+    found["gen_ai.response.model"] = found["gen_ai.request.model"] or model
     return {name: value for name, value in found.items() if value is not None}
 
 

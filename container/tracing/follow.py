@@ -12,9 +12,12 @@ from handler.schemas.reply import AnyCall, Call
 from handler.schemas.several import SeveralCall
 
 
-def followed(call: AnyCall, record: RequestRecord) -> AnyCall:
-    """The call for a request that has a span."""
-    record.asked = asked(unframed(call))
+def followed(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
+    """The call for a request that has a span.
+
+    :param model: that answers where the body names none.
+    """
+    record.asked = asked(unframed(call), model)
     if isinstance(call, LinesCall):
         return replace(call, call=_followed(call.call, record))
     return _followed(call, record)

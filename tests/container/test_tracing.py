@@ -79,6 +79,7 @@ def test_a_request_is_a_span_of_its_clients_trace(
     assert told["http.route"] == "/invocations"
     assert told["http.response.status_code"] == 200
     assert told["gen_ai.operation.name"] == "chat"
+    assert told["gen_ai.response.model"] == "scripted"
     assert told["gen_ai.request.max_tokens"] == 9
     assert told["gen_ai.request.temperature"] == 0.5
     assert told["gen_ai.usage.output_tokens"] == 4
