@@ -62,7 +62,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         until = deadline(config, asked, began, stream=call.stream)
         record.called(call)
         if record.span is not None:
-            call = followed(call, record)
+            call = followed(call, record, engine.base_names[0])
         service.observer.started(record, body)
         response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))

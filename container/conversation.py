@@ -102,7 +102,7 @@ class Conversation(Response):
         until = deadline(self._service.config, None, began, stream=True)
         record.called(call)
         if record.span is not None:
-            call = followed(call, record)
+            call = followed(call, record, self._engine.base_names[0])
         self._service.observer.started(record, message)
         answer = FramesAnswer(call.reply, call.stream, self._socket.send)
         ticket = answer.ticket = call.ticket(self._engine, answer)

@@ -14,6 +14,7 @@ from container.errors import error_response, unexpected
 from container.limits import Deadline
 from container.record import RequestRecord, record_of
 from container.sinks import Answer, CollectedStream, DirectStream, QueuedStream
+from container.tracing.follow import heard
 from container.writer import SocketWriter
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
@@ -220,5 +221,7 @@ def answered(record: RequestRecord, call: AnyCall, answer: Answer) -> None:
     elif answer.output is not None:
         record.end = answer.output[2]
         record.output_tokens = len(answer.output[1]) if isinstance(call, Call) else None
+    if record.span is not None:
+        heard(unframed(call), record)
     if answer.gone:
         record.left = "the client closed the connection"

@@ -26,8 +26,11 @@ OPERATIONS: Mapping[str, str] = {
 }
 
 
-def asked(call: AnyCall) -> dict[str, Value]:
-    """What the body asks for."""
+def asked(call: AnyCall, model: str) -> dict[str, Value]:
+    """What the body asks for.
+
+    :param model: that answers where the body names none.
+    """
     if isinstance(call, ServedCall):
         found: dict[str, Value | None] = {
             "gen_ai.operation.name": OPERATIONS.get(call.route),
@@ -42,6 +45,7 @@ def asked(call: AnyCall) -> dict[str, Value]:
     if call.stream:
         found["gen_ai.request.stream"] = True
     found["gen_ai.provider.name"] = PROVIDER
+    found["gen_ai.response.model"] = found["gen_ai.request.model"] or model
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -60,6 +64,22 @@ def _of_generation(generation: Generation, operation: str) -> dict[str, Value | 
     }
 
 
+def answered(document: object) -> dict[str, Value]:
+    """What a whole reply of vLLM's serving classes says of itself."""
+    usage = getattr(document, "usage", None)
+    reasons = [getattr(choice, "finish_reason", None) for choice in getattr(document, "choices", None) or ()]
+    found: dict[str, Value | None] = {
+        "gen_ai.usage.input_tokens": _first(usage, "prompt_tokens", "input_tokens"),
+        "gen_ai.usage.output_tokens": _first(usage, "completion_tokens", "output_tokens"),
+        "gen_ai.response.finish_reasons": [str(reason) for reason in reasons if reason] or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _first(usage: object, *names: str) -> int | None:
+    return next((value for name in names if isinstance(value := getattr(usage, name, None), int)), None)
+
+
 def attributes_of(record: RequestRecord) -> dict[str, Value]:
     """All that is known of a request at its end."""
     first = record.first_token_seconds
@@ -76,7 +96,7 @@ def attributes_of(record: RequestRecord) -> dict[str, Value]:
     }
     if record.error is not None:
         found["error.type"] = record.error
-    elif record.end is not None:
+    elif record.end is not None and record.output_tokens is not None:  # else `answered` knows, or nobody
         found["gen_ai.response.finish_reasons"] = [record.end]
     return {**record.asked, **{name: value for name, value in found.items() if value is not None}}
 

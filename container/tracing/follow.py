@@ -5,19 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from container.record import RequestRecord
-from container.tracing.attributes import asked
+from container.tracing.attributes import answered, asked
 from handler.engine.generation import Generation
 from handler.schemas.framing import LinesCall, unframed
+from handler.schemas.full import ServedCall
 from handler.schemas.reply import AnyCall, Call
 from handler.schemas.several import SeveralCall
 
 
-def followed(call: AnyCall, record: RequestRecord) -> AnyCall:
-    """The call for a request that has a span."""
-    record.asked = asked(unframed(call))
+def followed(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
+    """The call for a request that has a span.
+
+    :param model: that answers where the body names none.
+    """
+    record.asked = asked(unframed(call), model)
     if isinstance(call, LinesCall):
         return replace(call, call=_followed(call.call, record))
     return _followed(call, record)
+
+
+def heard(call: AnyCall, record: RequestRecord) -> None:
+    """The whole reply of a request that has a span is there."""
+    if isinstance(call, ServedCall):
+        record.asked = {**record.asked, **answered(call.reply.document)}
 
 
 def _followed(call: AnyCall, record: RequestRecord) -> AnyCall:

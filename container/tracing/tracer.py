@@ -19,6 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from container.record import RequestRecord
 from container.tracing.attributes import attributes_of, failed
+from container.tracing.complaints import seldom
 from container.tracing.context import carrier
 from container.tracing.settings import GRPC, protocol
 
@@ -34,6 +35,7 @@ class RequestTracer:
     """One for each serving process. Thread-safe; nothing of it runs on the engine's loop."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
+        seldom()
         named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         resource = Resource.create({} if named else {SERVICE_NAME: NAME})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)

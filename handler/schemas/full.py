@@ -189,6 +189,11 @@ class ServedReply:
     def keep(self, whole: Whole) -> None:
         self._whole = whole
 
+    @property
+    def document(self) -> object | None:
+        """vLLM's model of the whole reply, once there is one."""
+        return None if self._whole is None else self._whole.document
+
     def opening(self) -> bytes:
         return b""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from scripted_engine import ScriptedEngine
 from container.application import create_app
 from container.service import Service
 from container.tracing import settings, tracer
+from container.tracing.complaints import Seldom
 from container.tracing.context import carrier
 from handler.config.endpoint import EndpointConfig
 from handler.errors import SettingError
@@ -77,6 +79,7 @@ def test_a_request_is_a_span_of_its_clients_trace(
     assert told["http.route"] == "/invocations"
     assert told["http.response.status_code"] == 200
     assert told["gen_ai.operation.name"] == "chat"
+    assert told["gen_ai.response.model"] == "scripted"
     assert told["gen_ai.request.max_tokens"] == 9
     assert told["gen_ai.request.temperature"] == 0.5
     assert told["gen_ai.usage.output_tokens"] == 4
@@ -175,6 +178,13 @@ def test_a_collector_that_never_answers_delays_and_fails_nothing(
         assert service.observer.tracer is not None
         monkeypatch.setattr(tracer, "LAST_SECONDS", 0.2)
         service.observer.tracer.stop()  # returns, whatever the exporter waits for
+
+
+def test_a_collector_that_does_not_answer_is_complained_of_once_a_minute() -> None:
+    seldom = Seldom(60)
+    lines = [logging.makeLogRecord({"name": "exporter", "levelno": level}) for level in (30, 30, 40, 30)]
+    assert [seldom.filter(line) for line in lines] == [True, False, True, False]
+    assert Seldom(0).filter(lines[0])
 
 
 def test_nothing_is_imported_where_nothing_is_configured() -> None:

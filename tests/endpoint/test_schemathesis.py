@@ -22,14 +22,18 @@ CHECKS = (
     "content_type_conformance",
     "response_headers_conformance",
     "response_schema_conformance",
+    "unsupported_method",
+    "allow_header_conformance",
 )
+# Every field's boundary values take minutes.
+PHASES = "coverage,fuzzing" if EXAMPLES >= 20 else "fuzzing"
 
 
 @pytest.mark.timeout(max(300, EXAMPLES * 30))
 def test_the_endpoint_does_what_its_document_says(endpoint: ServeProcess, tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("schemathesis")
     arguments = [
-        *("--phases", "fuzzing", "--max-examples", str(EXAMPLES), "--seed", "6", "--workers", "2"),
+        *("--phases", PHASES, "--max-examples", str(EXAMPLES), "--seed", "6", "--workers", "2"),
         *("--no-shrink", "--suppress-health-check", "all", "--checks", ",".join(CHECKS), "--continue-on-failure"),
         # Adapters are off here, which is 501; the page is for people.
         *("--exclude-path-regex", "^/adapters", "--request-timeout", "60", "--no-color"),

@@ -238,9 +238,8 @@ async def add_request(
             times, trace = generation.times, generation.trace
             name = generation.request_id
             return await token_path.add_request(engine, name, prompt, params, sink, told, lora, times, trace)
-        collector = await engine.add_request(
-            generation.request_id, prompt, params, lora_request=lora, trace_headers=generation.trace
-        )
+        traced = {} if generation.trace is None else {"trace_headers": generation.trace}
+        collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora, **traced)
     except REFUSALS as error:
         grammar = generation.sampling.grammar
         if grammar is None:

@@ -1,0 +1,39 @@
+"""What OpenTelemetry says of a collector that does not answer: once a minute, not once for each batch and try."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+# Those that complain (opentelemetry-sdk and its exporters, 1.45).
+LOGGERS = (
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.grpc.exporter",
+)
+SECONDS = 60.0
+
+
+class Seldom(logging.Filter):
+    """Lets one line of a logger and level through in so many seconds."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._last: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now, key = time.monotonic(), (record.name, record.levelno)
+        last = self._last.get(key)
+        if last is not None and now - last < self._seconds:
+            return False
+        self._last[key] = now
+        return True
+
+
+def seldom() -> None:
+    """Once a process."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(found, Seldom) for found in logger.filters):
+            logger.addFilter(Seldom())
