@@ -60,7 +60,10 @@ def local() -> None:
 @click.option("--stream-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a streamed response.")
 @click.option("--region", help="us-east-1 at first.")
 @click.option("--with-process", type=int, metavar="PID", help="Ends when this process does; $$ is your shell.")
-def up(directory: Path | None, temporary: bool, with_process: int | None, **given: Any) -> None:
+@click.option("--bucket", "buckets", multiple=True, help="Of S3, made where it is not there; may be repeated.")
+def up(
+    directory: Path | None, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
+) -> None:
     """Start in the background, and print the exports to paste. What is not given stays as it was the last time."""
     if with_process is not None and not exists(with_process):
         raise click.UsageError(f"there is no process {with_process}")
@@ -71,10 +74,13 @@ def up(directory: Path | None, temporary: bool, with_process: int | None, **give
     state = state_directory(directory)
     state.create()
     if (running := alive(state)) is not None:
-        raise click.ClickException(f"it is up already, at {running.url} (process {running.pid})")
+        raise click.ClickException(
+            f"it is up already, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
+        )
     settings = merged(state.settings(), given)
     state.keep_settings(settings)
     running = start(state, with_process)
+    make_buckets(buckets, running)
     click.echo(exports(state, settings, running))
 
 
@@ -199,6 +205,30 @@ def state_directory(given: Path | None) -> StateDirectory:
         home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
         given = home / "neuron-endpoint" / "local-sagemaker"
     return StateDirectory(given.absolute())
+
+
+def make_buckets(names: tuple[str, ...], running: Running) -> None:
+    if not names:
+        return
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=running.s3_url,
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+    )
+    for name in names:
+        try:
+            s3.create_bucket(Bucket=name)
+        except s3.exceptions.BucketAlreadyOwnedByYou:
+            pass
+        except (BotoCoreError, ClientError) as error:
+            raise click.ClickException(
+                f"the bucket {name!r} cannot be made, and it is up without it: {error}"
+            ) from error
 
 
 def merged(settings: Settings, given: dict[str, Any]) -> Settings:

@@ -94,7 +94,7 @@ def _one(client: EndpointClient, body: Mapping[str, Any]) -> Sample:
     except InvocationFailed as error:
         return Sample(None, time.monotonic() - began, chunks, error.code or str(error)[:80])
     except Exception as error:  # what boto3 raises: a throttle, a time-out
-        return Sample(None, time.monotonic() - began, chunks, type(error).__name__)
+        return Sample(None, time.monotonic() - began, chunks, f"{type(error).__name__}: {error}"[:300])
     return Sample(first, time.monotonic() - began, counted or chunks, "" if chunks else "no text")
 
 

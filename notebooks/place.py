@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def use(image: str | None, bucket: str, instance: str, eager_here: bool = False) -> Path:
-    """Sets BUCKET, INSTANCE, WHERE, TO and WORK for the cells in bash; makes the bucket on this machine.
+    """Sets BUCKET, INSTANCE, WHERE, TO, ON and WORK for the cells in bash; makes the bucket on this machine.
 
     :param image: the container's image in ECR, or None: the SageMaker that `neuron-endpoint local up` started here.
     :param eager_here: on this machine, endpoints do without torch.compile: they start sooner, and are slower.
@@ -28,9 +28,10 @@ def use(image: str | None, bucket: str, instance: str, eager_here: bool = False)
     if image is not None:
         os.environ["WHERE"] = ""
         os.environ["TO"] = f"--image {image} --instance {instance}"
+        os.environ["ON"] = f"--image {image} --on {instance}"
         return work
-    os.environ["WHERE"] = "--local"
-    os.environ["TO"] = "--local --poll 0.5" + (" --set SM_VLLM_ENFORCE_EAGER=true" if eager_here else "")
+    os.environ["WHERE"], os.environ["ON"] = "--local", ""
+    os.environ["TO"] = "--local" + (" --set SM_VLLM_ENFORCE_EAGER=true" if eager_here else "")
     import boto3
 
     from model_packaging.local import use_local

@@ -9,6 +9,8 @@ from typing import Any
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 
+from model_packaging.load_plot import throughput as throughput
+
 # A stage's line in the container's log: `[  11.1 s] import vLLM: 9.5 s`, its end and its length in seconds.
 STAGE = re.compile(r"\[ *([\d.]+) s\] (.+): ([\d.]+) s$")
 
@@ -59,23 +61,46 @@ def timeline(starts: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     axes.legend(handles.values(), handles.keys(), fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.invert_yaxis()
+    axes.set_xlim(left=0)
     axes.set(xlabel="seconds since the container's start")
     return _finished(figure)
 
 
-def throughput(runs: Mapping[int, Mapping[str, Any]]) -> Figure:
-    """Tokens a second against the time to a first token and between tokens; a point for each concurrency."""
-    figure, pair = pyplot.subplots(1, 2, figsize=(8, 3), sharey=True, layout="constrained")
-    rates = [run["tokens_per_second"] for run in runs.values()]
-    for axes, name in zip(pair, ("time_to_first_token", "time_between_tokens"), strict=True):
-        for quantile, mark in (("p50", "o-"), ("p90", "s--")):
-            axes.plot([run[name][quantile] * 1000 for run in runs.values()], rates, mark, label=quantile)
-        for concurrency, run in runs.items():
-            at = (run[name]["p50"] * 1000, run["tokens_per_second"])
-            axes.annotate(f" {concurrency}", at, verticalalignment="top")
-        axes.set(xlabel=f"{name.replace('_', ' ')}, ms")
-        axes.legend()
-    pair[0].set(ylabel="tokens a second")
+def kind(path: str) -> str:
+    """What sort of file an artifact is: its suffix, or the directory that such files share."""
+    parts = path.split("/")
+    suffix = parts[-1].rpartition(".")[2]
+    return suffix if "." in parts[-1] and len(suffix) <= 8 else parts[1] if len(parts) > 2 else parts[0]
+
+
+def store(entries: Mapping[str, Mapping[str, int]]) -> Figure:
+    """What each entry keeps: a rectangle for each file, as large as it is; a column for each kind of file.
+
+    :param entries: name -> path -> bytes.
+    """
+    figure, column = pyplot.subplots(
+        len(entries), figsize=(8, 0.5 + 2.6 * len(entries)), squeeze=False, layout="constrained"
+    )
+    colours = pyplot.get_cmap("tab10").colors
+    for (name, files), axes in zip(entries.items(), column[:, 0], strict=True):
+        kinds: dict[str, list[int]] = {}
+        for path, size in sorted(files.items(), key=lambda one: -one[1]):
+            kinds.setdefault(kind(path), []).append(size)
+        left, total = 0.0, sum(files.values())
+        for number, (label, sizes) in enumerate(sorted(kinds.items(), key=lambda one: -sum(one[1]))):
+            width, bottom = sum(sizes) / 1e6, 0.0
+            for size in sizes:
+                height = size / sum(sizes)
+                axes.bar(
+                    left, height, width, bottom, align="edge", color=colours[number % 10], edgecolor="white", lw=0.3
+                )
+                bottom += height
+            axes.bar(0, 0, color=colours[number % 10], label=f"{label}: {len(sizes)}")
+            left += width
+        axes.set(title=f"{name}: {len(files)} files", xlabel=f"MB, of {total / 1e6:.1f}", yticks=[], ylim=(0, 1))
+        axes.set_xlim(0, total / 1e6)
+        axes.spines["left"].set_visible(False)
+        axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     return _finished(figure)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,16 +12,44 @@ from model_packaging.commands.options import json_option, local_only_option, reg
 from model_packaging.commands.output import print_json
 from model_packaging.commands.packaging import shown
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 PROMPT = "Tell a story about a lighthouse keeper who repairs clocks."
+MOST = 256
+
+
+class Counts(click.ParamType[tuple[int, ...]]):
+    """One number of requests at a time, or several with commas between them."""
+
+    name = "N[,N...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            counts = tuple(dict.fromkeys(int(word) for word in str(value).split(",")))
+        except ValueError:
+            counts = ()
+        if not counts or not all(1 <= count <= MOST for count in counts):
+            self.fail(f"{value!r} has no whole numbers from 1 to {MOST} with commas between them.", param, context)
+        return counts
 
 
 @click.command("bench")
 @click.argument("endpoint")
 @click.option("--component", help="The inference component.")
-@click.option("--requests", default=32, show_default=True, type=click.IntRange(min=1))
-@click.option("--concurrency", default=4, show_default=True, type=click.IntRange(1, 256), help="Requests at a time.")
+@click.option("--requests", default=32, show_default=True, type=click.IntRange(min=1), help="At each concurrency.")
+@click.option(
+    "--concurrency",
+    default="4",
+    show_default=True,
+    type=Counts(),
+    help="Requests at a time; several: one after the other.",
+)
 @click.option("--max-tokens", default=128, show_default=True, type=click.IntRange(min=1))
 @click.option("--prompt", default=PROMPT, show_default=True)
+@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw it: .png, .svg or .pdf.")
 @region_option
 @json_option
 @local_only_option
@@ -28,9 +57,10 @@ def command(
     endpoint: str,
     component: str | None,
     requests: int,
-    concurrency: int,
+    concurrency: tuple[int, ...],
     max_tokens: int,
     prompt: str,
+    plot: Path | None,
     region: str | None,
     as_json: bool,
 ) -> None:
@@ -38,34 +68,49 @@ def command(
 
     Exit status 4 when a request failed.
     """
+    from model_packaging import load_plot
     from model_packaging.client import EndpointClient
     from model_packaging.load import measure, summary
 
-    client = EndpointClient(endpoint, component=component, region=region, connections=concurrency)
+    if plot is not None:
+        load_plot.check(plot)
+    client = EndpointClient(endpoint, component=component, region=region, connections=max(concurrency))
     body = {
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": max_tokens,
         "temperature": 0,
         "stream_options": {"include_usage": True},
     }
-    with shown("requests") as listener:
-        samples, seconds = measure(client, body, requests, concurrency, listener)
-    found: dict[str, Any] = summary(samples, seconds)
+    runs: dict[int, dict[str, Any]] = {}
+    for count in concurrency:
+        with shown(f"requests, {count} at a time") as listener:
+            samples, seconds = measure(client, body, requests, count, listener)
+        runs[count] = {"concurrency": count, **summary(samples, seconds)}
+    if plot is not None:
+        load_plot.throughput(runs).savefig(plot)
     if as_json:
-        print_json(found)
+        print_json(next(iter(runs.values())) if len(runs) == 1 else {"runs": [*runs.values()]})
     else:
-        from model_packaging.tables import plain_table, show
+        _show(runs)
+        if plot is not None:
+            click.echo(f"Drawn: {plot}")
+    sys.exit(4 if any(run["failed"] for run in runs.values()) else 0)
 
-        names = ("time_to_first_token", "time_between_tokens", "time_in_all")
+
+def _show(runs: Mapping[int, Mapping[str, Any]]) -> None:
+    from model_packaging.tables import plain_table, show
+
+    names = ("time_to_first_token", "time_between_tokens", "time_in_all")
+    for count, found in runs.items():
         rows = [
             (name.replace("_", " "), *(f"{value * 1000:.1f} ms" for value in found[name].values()))
             for name in names
             if found[name]
         ]
-        failed = "".join(f"\n{count} failed: {error}" for error, count in found["errors"].items())
+        failed = "".join(f"\n{number} failed: {error}" for error, number in found["errors"].items())
+        table = [plain_table(("", "p50", "p90", "p99"), rows)] if rows else []
         show(
-            plain_table(("", "p50", "p90", "p99"), rows),
+            *table,
             f"{found['tokens_per_second']} tokens/s, {found['requests_per_second']} requests/s, "
-            f"{concurrency} at a time, {requests} in all.{failed}",
+            f"{count} at a time, {found['requests']} in all.{failed}",
         )
-    sys.exit(4 if found["failed"] else 0)

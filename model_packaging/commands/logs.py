@@ -51,6 +51,8 @@ def command(
         else:
             click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
         return
+    if not lines and not follow:
+        click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)
     while True:
         for line in lines:
             if as_json:

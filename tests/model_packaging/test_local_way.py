@@ -9,10 +9,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
+from click.testing import CliRunner
 
 import sample_model
+from model_packaging.cli import main
 
 ROOT = Path(__file__).parents[2]
 CONTAINER = f"{sys.executable} {Path(__file__).with_name('scripted_endpoint.py')}"
@@ -46,10 +47,10 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell = Shell(tmp_path_factory.mktemp("local"))
     shell.run("invoke", "--local", "chat", "x", status=3)  # before anything is up
     quick = ("--ping-every", "0.2", "--speed", "20", "--with-process", str(os.getpid()))
-    exports = shell.run("local", "up", "--image", f"local={CONTAINER}", *quick).stdout
-    url = next(line.partition("=")[2] for line in exports.splitlines() if "AWS_ENDPOINT_URL_S3" in line)
-    keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=url, **keys).create_bucket(Bucket="models")
+    up = ("local", "up", "--bucket", "models", "--image", f"local={CONTAINER}", *quick)
+    shell.run(*up)
+    assert "Its exports: neuron-endpoint local env" in shell.run(*up, status=1).stderr
+    assert "No container of chat" in shell.run("logs", "--local", "chat").stderr
     shell.run("push", "--local", str(sample_model.path()), PACKAGE)
     yield shell
     shell.run("local", "down")
@@ -63,10 +64,13 @@ def test_from_a_package_to_an_answer_and_back_to_nothing(shell: Shell) -> None:
     assert shell.run("invoke", "--local", "chat", "What?", "--no-stream").stdout == f"{ANSWER}\n"
     refused = shell.run("invoke", "--local", "chat", "What?", "--max-tokens", "5000", status=4)
     assert "error (400): max_tokens is above 1000. Lower it." in refused.stderr
-    bench = json.loads(shell.run("bench", "--local", "chat", "--requests", "8", "--json").stdout)
-    assert (bench["requests"], bench["failed"]) == (8, 0)
-    assert bench["time_to_first_token"]["p50"] > 0
-    assert bench["tokens_per_second"] > 0
+    picture = Path(shell.environ["LOCAL_SAGEMAKER_STATE"], "bench.png")
+    sweep = ("--requests", "6", "--concurrency", "1,2", "--plot", str(picture), "--json")
+    one, two = json.loads(shell.run("bench", "--local", "chat", *sweep).stdout)["runs"]
+    assert [(run["concurrency"], run["requests"], run["failed"]) for run in (one, two)] == [(1, 6, 0), (2, 6, 0)]
+    assert one["time_to_first_token"]["p50"] > 0
+    assert one["tokens_per_second"] > 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert "fetch model: 6 files" in shell.run("logs", "--local", "chat").stdout
     again = shell.run("deploy", "--local", "chat", PACKAGE, *SETTINGS)
     assert "creating" not in again.stderr
@@ -113,10 +117,27 @@ def test_a_start_that_fails_is_explained_by_the_container(shell: Shell) -> None:
     shell.run("delete", "--local", "odd", "--yes", "--poll", "0.2")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--concurrency", "1,x"), "'1,x' has no whole numbers from 1 to 256"),
+        (("--concurrency", "0"), "no whole numbers from 1 to 256"),
+        (("--plot", "bench.txt"), "End it in .png"),
+        (("--plot", "/nowhere/bench.png"), "there is no directory /nowhere"),
+    ],
+)
+def test_a_bench_that_cannot_be_told_is_not_begun(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(main, ["bench", "nowhere", *words])
+    assert (result.exit_code, said in result.stderr) == (2 if words[0] == "--concurrency" else 1, True)
+
+
 def test_a_bench_with_failures_exits_4(shell: Shell) -> None:
     bench = json.loads(shell.run("bench", "--local", "nowhere", "--requests", "2", "--json", status=4).stdout)
     assert bench["failed"] == 2
-    assert bench["errors"] == {"ValidationError": 2}
+    ((said, count),) = bench["errors"].items()
+    assert count == 2
+    assert said.startswith("ValidationError: ")
+    assert "Endpoint nowhere of account 123456789012 not found" in said
 
 
 def test_an_asynchronous_answer_is_waited_for(shell: Shell) -> None:

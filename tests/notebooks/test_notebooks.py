@@ -21,7 +21,7 @@ WAITS = re.compile(r"^\[ *\d+ s\] endpoint .*(Creating|Updating|Deleting)\b.*\n"
 VERSION = re.compile(r"^vLLM \S+ is installed.*\n", re.MULTILINE)
 VARIABLE = re.compile(
     r"\[ *\d+ s\]|\b\d+(\.\d+)? (ms|s|minutes)\b|\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?|\b[\d.]+ tokens/s"
-    r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ MB (?=│)"
+    r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ MB (?=│)|\b\d+ files, [\d.]+ [kM]B(?=, in )"
 )
 TABLE = re.compile(r"[━┃┏┓┗┛┡┩┳┻╇─│├┤┼└┘┴ ]+")
 NAMES = [path.stem for path in notebooks()]
@@ -34,6 +34,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         yield environ
 
 
+@pytest.mark.timeout(600)  # a compile, on a machine that others use
 @pytest.mark.parametrize("path", notebooks(), ids=NAMES)
 def test_a_new_run_shows_the_same(path: Path, environ: dict[str, str]) -> None:
     kept = nbformat.read(path, as_version=4)

@@ -23,6 +23,8 @@ def test_the_first_endpoint_of_the_readme(tmp_path: Path) -> None:
         PYTHONPATH=str(ROOT),
         PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     )
+    picture = tmp_path / "bench.png"
+    block = block.replace("/tmp/bench.png", str(picture))
     script = f"set -eu\ntrap 'neuron-endpoint local down >&2 || true' EXIT\n{block.removeprefix(SETUP)}"
     done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -31,6 +33,8 @@ def test_the_first_endpoint_of_the_readme(tmp_path: Path) -> None:
     assert "Pushed 5 files to s3://models/sample/" in said
     assert "endpoint chat: InService" in done.stderr
     assert facts.by_name("ping").answer in said
-    assert "4 at a time, 32 in all." in said
+    for count in (1, 4, 16):
+        assert f"{count} at a time, 32 in all." in said
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert "Deleted endpoint chat." in said
     assert "Down." in said

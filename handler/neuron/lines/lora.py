@@ -64,11 +64,13 @@ def spell_lora_fork(draft: Draft) -> None:
 
 
 def spell_lora_vllm(draft: Draft) -> None:
-    """vLLM's own."""
-    _arguments(draft)
+    """vLLM's own. On a CPU the bare model's requests need a place too (`handler/adapters/nothing.py`): with too few the
+    engine computes them and the adapters' by turns, and fills the place anew each time."""
+    _arguments(draft, beside=1)
 
 
-def _arguments(draft: Draft) -> bool:
+def _arguments(draft: Draft, beside: int = 0) -> bool:
+    """:param beside: places that are needed beside the adapters'."""
     config = draft.config
     if not config.enable_lora and not config.lora_modules:
         return False
@@ -77,8 +79,11 @@ def _arguments(draft: Draft) -> bool:
         value = getattr(config, name)
         if value is not None:
             draft.args[name] = value
-    if config.max_loras is None and len(config.lora_modules) > 1:
-        draft.complete("max_loras", len(config.lora_modules), "every adapter is served at once")
+    places = len(config.lora_modules) + beside
+    if config.max_loras is None and config.lora_modules and places > 1:
+        draft.complete(
+            "max_loras", places, "every adapter is served at once" + ", beside the bare model" * bool(beside)
+        )
     elif config.max_loras is not None and config.max_loras < len(config.lora_modules):
         why = f"{len(config.lora_modules)} adapters do not fit into max_loras {config.max_loras}"
         draft.error("too-few-loras", draft.request.setting("max_loras"), why, f"Give {len(config.lora_modules)}.")

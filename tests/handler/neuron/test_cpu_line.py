@@ -24,3 +24,18 @@ def test_eager_is_without_torch_compile_for_the_sampler_too(settings: dict[str, 
     plan = make_plan(EndpointConfig(model="/m", **settings), None, None, line="cpu", installed={"vllm": "0.16.0"}).plan
     assert plan is not None
     assert plan.env.get("TORCHDYNAMO_DISABLE") == disabled
+
+
+@pytest.mark.parametrize(
+    ("settings", "places"),
+    [
+        ({"lora_modules": {"a": "/a"}}, 2),
+        ({"lora_modules": {"a": "/a", "b": "/b"}}, 3),
+        ({"lora_modules": {"a": "/a"}, "max_loras": 1}, 1),
+        ({"enable_lora": True}, None),
+    ],
+)
+def test_the_bare_model_has_a_place_beside_the_adapters(settings: dict[str, Any], places: int | None) -> None:
+    plan = make_plan(EndpointConfig(model="/m", **settings), None, None, line="cpu", installed={"vllm": "0.16.0"}).plan
+    assert plan is not None
+    assert plan.engine_args.get("max_loras") == places
