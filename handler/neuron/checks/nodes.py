@@ -48,7 +48,7 @@ def several_nodes(case: Case) -> Iterator[Finding]:
         setting = case.setting(name)
         if name == "node_rank":
             why = f"node {value} of an engine serves no requests, and this container is what serves them"
-            yield error("several-nodes", setting, why, "Start the further nodes with `vllm serve --headless`.")
+            yield error("several-nodes", setting, why, "Start further nodes with `neuron-endpoint node`.")
         elif name == "nnodes" and hosted:
             yield _alone(case, name, value)
         elif case.plugin and name == "data_parallel_size":
@@ -63,9 +63,7 @@ def several_nodes(case: Case) -> Iterator[Finding]:
 
 
 def _alone(case: Case, name: str, value: Json) -> Finding:
-    why = (
-        f"{name} is {shown(value)}, and an endpoint's instances do not know each other: each is one node"
-    )
+    why = f"{name} is {shown(value)}, and an endpoint's instances do not know each other: each is one node"
     mend = "Use a larger instance, or a cluster (docs/scale.md)."
     return error("several-nodes", case.setting(name), why, mend)
 
