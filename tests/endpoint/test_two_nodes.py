@@ -6,6 +6,7 @@ engines more than CI has time for: SEVERAL_NODES=1 runs it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -91,4 +92,4 @@ def test_both_nodes_work_and_the_loss_of_one_is_told(nodes: Nodes, request: pyte
     if "tensor" in request.node.name:  # an idle engine asks nothing of its workers
         first.client.post("/invocations", json=body)
     first.until(lambda: first.ping()[0] == 500, 60)
-    print(first.ping()[1])
+    assert json.loads(first.ping()[1])["reason"].startswith("the engine: ")
