@@ -57,7 +57,7 @@ def several_nodes(case: Case) -> Iterator[Finding]:
         elif case.plugin:
             why = f"the plugin runs the whole model in one process, whatever {name} says"
             yield error("several-nodes", setting, why, "Leave it out: tensor_parallel_size is what spreads the model.")
-        elif case.line.platforms and not case.line.framework:
+        elif case.line.platforms:
             why = f"{name} is passed on, and what {case.line.title} makes of it was not seen"
             yield warning("several-nodes", setting, why, "Leave it out, or try it on one request first.")
 

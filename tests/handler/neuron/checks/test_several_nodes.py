@@ -49,6 +49,8 @@ def test_what_was_not_seen_is_said() -> None:
     assert {one.severity for one in native.findings if one.code == "several-nodes"} == {Severity.WARNING}
     assert native.plan is not None
     assert native.plan.engine_args["nnodes"] == 2
+    fork = outcome("fork-0.9.1", facts=llama(), engine_args={"data_parallel_size": 2})
+    assert found(fork, "several-nodes").severity is Severity.WARNING
     engines = outcome("nxdi-0.16", facts=llama(), engine_args={"data_parallel_size": 2})
     assert found(engines, "several-engines").severity is Severity.WARNING
 
