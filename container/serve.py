@@ -73,7 +73,7 @@ def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
 
     if config.network_isolation:
         environ.update(OFFLINE)
-    if (config.nodes or 1) == 1:
+    if not several_nodes(config):
         # torch's gloo listens on ports that the kernel picks, outside any range: nobody else is to reach them.
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if config.safe_port_range is not None:
@@ -84,6 +84,12 @@ def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
         environ["PROMETHEUS_MULTIPROC_DIR"] = ""
     for name, value in DEFAULTS.items():
         environ.setdefault(name, value)
+
+
+def several_nodes(config: EndpointConfig) -> bool:
+    """The engine has parts on other machines."""
+    given = config.engine_args
+    return (config.nodes or 1) > 1 or given.get("nnodes", 1) != 1 or "data_parallel_address" in given
 
 
 def process_start() -> float:

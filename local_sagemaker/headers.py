@@ -23,6 +23,7 @@ CLOSED_SESSION = AMZN + "Closed-Session-Id"
 COMPONENT = AMZN + "Inference-Component"
 ADAPTER = AMZN + "Adapter-Identifier"
 TARGET_MODEL = AMZN + "Target-Model"
+PREFIX_AWARE_ID = AMZN + "Prefix-Aware-Id"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from local_sagemaker.hosting.instance import Instance
 from local_sagemaker.hosting.model_data import DataError
 from local_sagemaker.hosting.multi_model import LoadFailed, NotReady, TargetModels
 from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.hosting.prefix import body_here
 from local_sagemaker.http_reply import Head
 from local_sagemaker.routes import Route
 from local_sagemaker.settings import ContainerAddress, Endpoint
@@ -103,7 +104,7 @@ class HostedRoutes:
                 raise errors.OnlyAsynchronous(name)
             variant, pool, way = self._pool(live, identity, asked)
             endpoint = Endpoint(name, variant, settings.region, settings.account)
-            pool, instance, pinned = self._instance(live, endpoint, pool, asked.get(headers.SESSION_ID))
+            pool, instance, pinned = self._instance(live, endpoint, pool, asked)
         route = HostedRoute(live, endpoint, pool, instance, pinned)
         try:
             if isinstance(way, Component):
@@ -139,11 +140,12 @@ class HostedRoutes:
         return variant.name, variant.pool, variant.targets
 
     def _instance(
-        self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, session: str | None
+        self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, asked: Headers
     ) -> tuple[Pool, Instance, bool]:
         """An instance, taken, and whether it alone will do."""
+        session = asked.get(headers.SESSION_ID)
         if session is None or session == NEW_SESSION:
-            instance = pool.pick()
+            instance = pool.pick(body=body_here(), identifier=asked.get(headers.PREFIX_AWARE_ID))
             if instance is None:
                 raise errors.ServiceUnavailable(endpoint, "no instance is healthy")
             return pool, instance, False

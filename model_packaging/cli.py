@@ -35,6 +35,7 @@ COMMANDS = {
     "verify": "Whether a package is whole, file by file.",
     "invoke": "Asks an endpoint: streamed, whole or asynchronous.",
     "deploy": "Makes an endpoint of a package, or brings it up to date.",
+    "node": "A further node of an engine that spans several.",
     "kubernetes": "Prints manifests for a cluster with the Neuron device plugin.",
     "logs": "What an endpoint's containers have written.",
     "delete": "Removes everything that deploy made, and nothing else.",

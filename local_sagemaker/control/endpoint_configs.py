@@ -77,12 +77,22 @@ def _check(config: Document) -> None:
         for member in ("InstanceType", "InitialInstanceCount"):
             if variant.get(member) is None:
                 raise ValidationException(f"{member} must be given for the variant {variant['VariantName']}.")
+        _check_routing(variant.get("RoutingConfig", {}))
         if not variant.get("ModelName") and not config.get("ExecutionRoleArn"):
             raise ValidationException(
                 "ExecutionRoleArn must be given where a variant has no ModelName (its models are inference components)."
             )
     if sum(weight_of(variant) for variant in variants) <= 0:
         raise ValidationException("At least one variant must have a weight above 0.")
+
+
+def _check_routing(routing: Document) -> None:
+    """By the members' documentation in botocore's model."""
+    about, aware = routing.get("PrefixAwareRoutingConfig"), routing.get("RoutingStrategy") == "PREFIX_AWARE"
+    if about is not None and not aware:
+        raise ValidationException("PrefixAwareRoutingConfig may be given only where RoutingStrategy is PREFIX_AWARE.")
+    if aware and not {"PrefixLength", "ConcurrencyThreshold"} <= (about or {}).keys():
+        raise ValidationException("PrefixLength and ConcurrencyThreshold are required for PREFIX_AWARE.")
 
 
 def weight_of(variant: Document) -> float:

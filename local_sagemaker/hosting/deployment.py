@@ -16,6 +16,7 @@ from local_sagemaker.hosting.model_data import DataError, fetch_within, material
 from local_sagemaker.hosting.multi_model import TargetModels
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.prefix import prefix_aware
 from local_sagemaker.hosting.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.settings import HostSettings, default_command
 
@@ -177,7 +178,9 @@ class Fleets:
             if cancelled():
                 remove(base)
                 raise Cancelled
-            pool = Pool(launch, part_of(planned["Count"], share), changed, least_outstanding(planned))
+            pool = Pool(
+                launch, part_of(planned["Count"], share), changed, least_outstanding(planned), prefix_aware(planned)
+            )
             deployment.add(Variant(planned, pool, base, self._targets(container, base)))
 
     def _targets(self, container: Document, base: Path) -> TargetModels | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from local_sagemaker.hosting.instance import Instance, Launch, State
+from local_sagemaker.hosting.prefix import PrefixAware
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +29,20 @@ class Cancelled(Exception):
 class Pool:
     """:param changed: the endpoint's lock. Whoever routes holds it: no fleet is drained under a request."""
 
-    def __init__(self, launch: Launch, count: int, changed: threading.Condition, least_outstanding: bool) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        count: int,
+        changed: threading.Condition,
+        least_outstanding: bool,
+        prefix_aware: PrefixAware | None = None,
+    ) -> None:
         self.launch = launch
         self.desired = count
         self.replaced = 0
         self._changed = changed
         self._least_outstanding = least_outstanding
+        self._prefix_aware = prefix_aware
         self._instances: list[Instance] = []
         self._draining: set[str] = set()
         self._served = False
@@ -50,12 +59,19 @@ class Pool:
         with self._changed:
             return list(self._instances)
 
-    def pick(self, without: frozenset[str] = frozenset()) -> Instance | None:
-        """An instance for one request; whoever takes it calls ``release``."""
+    def pick(
+        self, without: frozenset[str] = frozenset(), body: bytes = b"", identifier: str | None = None
+    ) -> Instance | None:
+        """An instance for one request; whoever takes it calls ``release``.
+
+        :param body: and the identifier of its prefix: what prefix-aware routing goes by.
+        """
         with self._changed:
             fitting = [each for each in self.healthy() if each.id not in without]
             if not fitting:
                 return None
+            if self._prefix_aware is not None:
+                fitting = self._prefix_aware.among(fitting, self._prefix_aware.prefix(body, identifier))
             if self._least_outstanding:
                 least = min(each.outstanding for each in fitting)
                 fitting = [each for each in fitting if each.outstanding == least]

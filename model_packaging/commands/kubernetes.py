@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--config", "document", metavar="FILE", help="The endpoint's settings: a file, or s3://.")
 @click.option("--namespace")
 @click.option("--replicas", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--nodes", default=1, show_default=True, type=click.IntRange(min=1), help="Pods under one model.")
 @click.option("--min", "minimum", type=click.IntRange(min=1), help="Scale: no fewer replicas than these.")
 @click.option("--max", "maximum", type=click.IntRange(min=1), help="Scale: no more replicas than these.")
 @click.option("--concurrency", type=float, help="Scale: requests in flight a replica should have.")
@@ -44,10 +45,17 @@ def command(name: str, model: str | None, **given: Any) -> None:
     """
     from model_packaging.kubernetes.kserve import kserve_manifests
     from model_packaging.kubernetes.manifests import manifests
+    from model_packaging.kubernetes.node_group import group_manifests
     from model_packaging.kubernetes.text import as_text
 
+    several = given["nodes"] > 1
+    if several and (given["kserve"] or given["maximum"]):
+        raise click.UsageError("--nodes goes with neither --kserve nor --max.")
     work = _workload(name, model, given)
-    documents = kserve_manifests(work) if given["kserve"] else manifests(work)
+    if several:
+        documents = group_manifests(work, given["nodes"])
+    else:
+        documents = kserve_manifests(work) if given["kserve"] else manifests(work)
     click.echo(as_text(work, documents), nl=False)
 
 
@@ -64,16 +72,23 @@ def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workloa
     if model:
         variables["ENDPOINT_MODEL"] = model
         variables.update(_graphs(model))
-    config, plan, memory = _examined(variables, given["document"], None if instance is None else instance.name)
+    spread = {"SM_VLLM_NNODES": str(given["nodes"])} if given["nodes"] > 1 else {}
+    config, plan, memory = _examined(
+        {**variables, **spread}, given["document"], None if instance is None else instance.name
+    )
     platform = "cpu" if instance is None else instance.platform
     sizes = _sized(_listed(config.model, variables, platform, given["compiled"]), config.model, given)
+    size = pod_size(plan, instance, sizes, memory, startup=given["startup_seconds"])
+    if spread:
+        unseen = f"{given['nodes']} pods under one model, each with its part; what {plan.line} makes of it was not seen"
+        size = replace(size, reasons=(*size.reasons, unseen))
     settings = given["document"]
     if settings and settings.startswith(("s3://", "{")):
         variables["ENDPOINT_CONFIG"], settings = settings, None
     return Workload(
         name=name,
         image=given["image"],
-        size=pod_size(plan, instance, sizes, memory, startup=given["startup_seconds"]),
+        size=size,
         environment=variables,
         settings=Path(settings).read_text(encoding="utf-8") if settings else None,
         instance=instance,

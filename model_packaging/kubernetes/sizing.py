@@ -91,8 +91,10 @@ def pod_size(
 
 
 def _degree(plan: EnginePlan) -> int:
-    degree = plan.engine_args.get("tensor_parallel_size")
-    return degree if isinstance(degree, int) else 1
+    """Of one pod: several nodes divide it among them."""
+    given = (plan.engine_args.get(name, 1) for name in ("tensor_parallel_size", "pipeline_parallel_size", "nnodes"))
+    tensor, stages, nodes = (value if isinstance(value, int) and value > 0 else 1 for value in given)
+    return max(1, tensor * stages // nodes)
 
 
 def _devices(plan: EnginePlan, instance: Instance) -> tuple[str, int, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from boto3.s3.transfer import TransferConfig
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sample_model
@@ -88,6 +88,7 @@ def test_by_hand() -> None:
     assert (fleet.reads, fleet.read_bytes) == (200, 10 * server.weights)
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 1e6), st.integers(1, 10_000), st.floats(0.1, 1), st.floats(1, 1e6), st.integers(0, 10**13))
 def test_any_fleet_carries_its_load_and_one_instance_less_would_not(
     requests: float, tokens: int, use: float, rate: float, weights: int

@@ -16,7 +16,7 @@ FOLDER = ROOT / "kubernetes"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
 ROLE = "arn:aws:iam::123456789012:role/llm-pods"
 STORE = ("--set", "ENDPOINT_ARTIFACT_STORE=s3://bucket/store", "--compiled")
-# file -> the recipe whose settings it has, and the words beside --image and --config.
+# file -> the recipe whose settings it has, if any, and the words beside --image and --config.
 EXAMPLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "deployment-inf2.yaml": (
         "llama-3.1-8b-inf2.24xlarge",
@@ -36,6 +36,23 @@ EXAMPLES: dict[str, tuple[str, tuple[str, ...]]] = {
             *("--max", "3", "--concurrency", "4", "--prometheus", "http://prometheus.monitoring:9090"),
         ),
     ),
+    "node-group-trn2.yaml": (
+        "",
+        (
+            *(
+                "llama-405b",
+                "meta-llama/Llama-3.1-405B-Instruct",
+                "--instance",
+                "trn2.48xlarge",
+                "--nodes",
+                "2",
+                *STORE,
+            ),
+            *("--set", "ENDPOINT_LINE=native-0.24", "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=64"),
+            *("--set", "SM_VLLM_PIPELINE_PARALLEL_SIZE=2", "--set", "SM_VLLM_MAX_MODEL_LEN=8192"),
+            *("--set", "SM_VLLM_MAX_NUM_SEQS=4"),
+        ),
+    ),
 }
 
 
@@ -51,7 +68,7 @@ def printed(words: tuple[str, ...]) -> str:
 def example(name: str) -> str:
     """Called within `published_models()`, where the recipes' models are by their hub ids."""
     recipe, words = EXAMPLES[name]
-    return printed((*words, "--config", str(ROOT / "recipes" / f"{recipe}.yaml")))
+    return printed((*words, "--config", str(ROOT / "recipes" / f"{recipe}.yaml")) if recipe else words)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import referencing
 KUBERNETES = "1.34"
 SIMPLE = {"str": str, "int": int, "bool": bool, "float": (int, float), "object": object}
 # Types of Kubernetes that kserve's models name otherwise than Kubernetes' own definitions end in.
+POD_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 AS_QUANTITY = ("V1beta1MetricQuantity", "ResourceQuantity")
 
 
@@ -29,6 +30,10 @@ def problems(document: dict[str, Any]) -> list[str]:
     if document["apiVersion"].startswith("serving.kserve.io/"):
         group, version = document["apiVersion"].split("/")
         return list(_by_kserve(document, f"{version.capitalize()}{document['kind']}", "")) if group else []
+    if document["kind"] == "LeaderWorkerSet":  # whose own schema no package has; its pods are Kubernetes' own
+        template = document["spec"]["leaderWorkerTemplate"]
+        parts = [("leader", template["leaderTemplate"]), ("worker", template["workerTemplate"])]
+        return [text for name, part in parts for text in _by_definition(part, POD_TEMPLATE, name)]
     try:
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
     except kubernetes_validate.ValidationError as error:

@@ -19,6 +19,7 @@ from model_packaging.deployment.limits import Sizes, start_seconds
 from model_packaging.deployment.request import Scaling
 from model_packaging.kubernetes.kserve import kserve_manifests
 from model_packaging.kubernetes.manifests import manifests
+from model_packaging.kubernetes.node_group import group_manifests
 from model_packaging.kubernetes.sizing import CORES, DEVICES, PodSize, pod_size
 from model_packaging.kubernetes.text import as_text
 from model_packaging.kubernetes.workload import Workload
@@ -55,9 +56,30 @@ def test_the_examples_are_what_the_command_prints(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_examples_fit_the_published_schemas(name: str) -> None:
     found = list(yaml.safe_load_all((FOLDER / name).read_text()))
-    assert {one["kind"] for one in found} & {"Deployment", "InferenceService"}
+    assert {one["kind"] for one in found} & {"Deployment", "InferenceService", "LeaderWorkerSet"}
     for document in found:
         assert problems(document) == [], document["kind"]
+
+
+def test_a_group_of_pods_is_one_endpoint() -> None:
+    found = {one["kind"]: one for one in group_manifests(workload(replicas=3), 2)}
+    group = found["LeaderWorkerSet"]
+    assert problems(group) == []
+    assert (group["spec"]["replicas"], group["spec"]["leaderWorkerTemplate"]["size"]) == (3, 2)
+    leader, worker = (
+        group["spec"]["leaderWorkerTemplate"][part]["spec"]["containers"][0]
+        for part in ("leaderTemplate", "workerTemplate")
+    )
+    assert (leader["args"], worker["args"]) == (["serve"], ["neuron-endpoint", "node"])
+    assert "startupProbe" in leader
+    assert not {"startupProbe", "readinessProbe", "livenessProbe"} & worker.keys()  # nothing listens there
+    assert leader["resources"] == worker["resources"]
+    assert found["Service"]["spec"]["selector"]["leaderworkerset.sigs.k8s.io/worker-index"] == "0"
+    addresses = [next(one for one in part["env"] if one["name"] == "SM_VLLM_MASTER_ADDR") for part in (leader, worker)]
+    assert addresses[0]["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"  # vLLM binds to it
+    assert addresses[1]["value"] == "$(LWS_LEADER_ADDRESS)"
+    worker["securityContext"]["privilged"] = True
+    assert problems(group)
 
 
 BREAK: dict[str, Any] = {
@@ -94,6 +116,7 @@ def test_kserves_own_fields_are_checked_too() -> None:
         ("inf2.48xlarge", 24, {}, DEVICES, 12),
         ("inf2.48xlarge", 3, {}, DEVICES, 2),
         ("inf2.xlarge", 1, {}, CORES, 1),
+        ("trn2.48xlarge", 4, {}, DEVICES, 1),
         ("inf2.xlarge", 2, {}, DEVICES, 1),
         ("trn1.32xlarge", 1, {}, CORES, 1),
         ("trn2.48xlarge", 64, {}, DEVICES, 16),
@@ -196,6 +219,12 @@ def test_the_command_refuses_what_would_not_start() -> None:
         assert (unknown.exit_code, "--startup-seconds" in unknown.stderr) == (1, True)
         here = run("/opt/ml/model", "--cpu")
         assert (here.exit_code, "not in a pod" in here.stderr) == (1, True)
+        assert run(model, "--cpu", "--nodes", "2", "--kserve").exit_code == 2
+        spread = run(model, "--instance", "trn2.48xlarge", "--nodes", "2", "--set", "SM_VLLM_MAX_MODEL_LEN=2048")
+        assert (spread.exit_code, "in one process, whatever nnodes says" in " ".join(spread.stdout.split())) == (
+            1,
+            True,
+        )
         scaled = run(model, "--cpu", "--kserve", "--max", "2", "--concurrency", "4")
         assert (scaled.exit_code, "--prometheus" in scaled.stderr) == (1, True)
 

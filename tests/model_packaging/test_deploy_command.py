@@ -146,7 +146,7 @@ def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str
     scaled = ("--min", "0", "--max", "2", "--concurrency", "4")
     network = ("--subnet", "subnet-01234567", "--security-group", "sg-01234567")
     variants = (
-        ("--instances", "2", "--routing", "random", *network),
+        ("--instances", "2", "--routing", "prefix", *network),
         ("--component", *scaled),
         ("--async-output", "s3://bucket/out", *scaled),
     )

@@ -26,6 +26,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Grammar, Position, Sampling, Score, Scores, Sink
+from handler.engine.headless import GRAMMARS_ON_CPU
 from handler.engine.vllm_api import chat_templates
 from handler.engine.vllm_api.processes import engine_pids
 from handler.engine.vllm_api.refusals import REFUSALS, as_invalid_field, reason
@@ -40,8 +41,6 @@ DIRECT = vllm.__version__.startswith("0.16.")
 if DIRECT:
     from handler.engine.vllm_api import token_path
 
-# Mends 0.16's CPU worker.
-GRAMMARS_ON_CPU = "handler.engine.vllm_api.cpu_grammar.GrammarsOnCpu"
 # vLLM's own defaults for the OpenAI routes, where neither request nor generation_config.json says otherwise
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
 SAMPLING_DEFAULTS: Mapping[str, float] = {

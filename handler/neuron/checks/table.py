@@ -11,6 +11,7 @@ from handler.neuron.checks.graph import GRAPH
 from handler.neuron.checks.models import MODELS
 from handler.neuron.checks.native import NATIVE
 from handler.neuron.checks.neuron_config import rules, spelling
+from handler.neuron.checks.nodes import NODES
 from handler.neuron.checks.sampling import SAMPLING
 from handler.neuron.checks.start import START
 from handler.neuron.checks.topology import TOPOLOGY
@@ -20,6 +21,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *ARGUMENTS,
     *START,
     *TOPOLOGY,
+    *NODES,
     spelling,
     rules,
     *GRAPH,

@@ -1,0 +1,50 @@
+"""`neuron-endpoint node`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from model_packaging.commands.options import dry_run_option
+from model_packaging.commands.output import print_json, refuse
+
+
+@click.command("node")
+@click.option("--rank", type=click.IntRange(min=1), envvar="LWS_WORKER_INDEX", required=True, help="Of this node.")
+@dry_run_option
+def command(rank: int, dry_run: bool) -> None:
+    """A further node of an endpoint whose engine has several: no HTTP, only vLLM's workers, for `serve` on the first.
+
+    Takes the same environment as `serve`, with the first node's address in SM_VLLM_MASTER_ADDR. LeaderWorkerSet says
+    the rank by itself. Brings the model, and becomes `vllm serve --headless`.
+    """
+    from handler.config.load import load
+    from handler.engine.headless import address_of, headless_words
+    from handler.errors import SettingError
+    from handler.model.source import bring
+    from handler.neuron.examination import examine_config
+    from handler.neuron.installed import installed_versions
+
+    try:
+        config = load(os.environ)
+    except SettingError as error:
+        refuse(error, False)
+    found = examine_config(config)
+    if found.plan is None or found.failed:
+        from model_packaging.tables import findings_table, show
+
+        show(findings_table(found.findings))
+        sys.exit(1)
+    path = config.model if dry_run else bring(config).path
+    arguments = {**found.plan.engine_args, "model": path}
+    version = installed_versions().get("vllm", "")
+    resolve = str if dry_run else address_of
+    words = headless_words(arguments, rank, line=found.plan.line, version=version, resolve=resolve)
+    if dry_run:
+        print_json({"command": [*words], "environment": dict(found.plan.env)})
+        return
+    click.echo(f"node {rank}: {' '.join(words)}", err=True)
+    os.environ.update(found.plan.env)
+    os.execvp(words[0], words)

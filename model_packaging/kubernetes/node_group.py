@@ -1,0 +1,60 @@
+"""One model over several pods: a LeaderWorkerSet whose leader serves and whose workers hold the rest of the engine.
+
+Source: kubernetes-sigs/lws, api/leaderworkerset/v1 (LWS_LEADER_ADDRESS, LWS_WORKER_INDEX, labels). A group is started
+anew as a whole: vLLM's executor does not go on without one of its nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model_packaging.kubernetes.manifests import labels, metadata, scrape, selector, surroundings
+from model_packaging.kubernetes.pod import pod_spec
+from model_packaging.kubernetes.workload import PORT, Workload
+
+Members = dict[str, Any]
+FIRST = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+ADDRESS = "SM_VLLM_MASTER_ADDR"
+# Of a worker there is nothing to be asked, drained or called.
+FRONT = ("ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle")
+
+
+def group_manifests(work: Workload, nodes: int) -> list[Members]:
+    """:param nodes: pods under one model; the workload's replicas are groups of them."""
+    return [*surroundings(work), _service(work), _group(work, nodes)]
+
+
+def _service(work: Workload) -> Members:
+    spec = {
+        "selector": {**selector(work), **FIRST},
+        "ports": [{"name": "http", "port": 80, "targetPort": PORT}],
+    }
+    # LeaderWorkerSet makes a Service of the set's own name.
+    about = {**metadata(work), "name": f"{work.name}-http"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec}
+
+
+def _group(work: Workload, nodes: int) -> Members:
+    leader, worker = pod_spec(work), pod_spec(work)
+    spread = [{"name": "SM_VLLM_NNODES", "value": str(nodes)}]
+    own = {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    leader["containers"][0]["env"] += [*spread, own]
+    container = {key: value for key, value in worker["containers"][0].items() if key not in FRONT}
+    container["args"] = ["neuron-endpoint", "node"]
+    container["env"] = [*container["env"], *spread, {"name": ADDRESS, "value": "$(LWS_LEADER_ADDRESS)"}]
+    worker["containers"] = [container]
+    about = {"labels": labels(work)}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": metadata(work),
+        "spec": {
+            "replicas": work.replicas,
+            "leaderWorkerTemplate": {
+                "size": nodes,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": {"metadata": {**about, "annotations": scrape(work)}, "spec": leader},
+                "workerTemplate": {"metadata": about, "spec": worker},
+            },
+        },
+    }

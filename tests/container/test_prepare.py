@@ -1,0 +1,27 @@
+"""What `serve` fills in of other software's variables before the engine starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from container.serve import prepare
+from handler.config.load import load
+
+
+def prepared(settings: dict[str, str], environ: dict[str, str] | None = None) -> dict[str, str]:
+    found = dict(environ or {})
+    prepare(found, load({"ENDPOINT_MODEL": "org/model", **settings}))
+    return found
+
+
+def test_alone_nothing_listens_beyond_loopback() -> None:
+    assert prepared({})["GLOO_SOCKET_IFNAME"] == "lo"
+    assert prepared({}, {"GLOO_SOCKET_IFNAME": "eth1"})["GLOO_SOCKET_IFNAME"] == "eth1"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"SM_VLLM_NNODES": "2"}, {"SM_VLLM_DATA_PARALLEL_ADDRESS": "10.0.0.1"}, {"ENDPOINT_NODES": "2"}],
+)
+def test_other_nodes_can_be_reached(settings: dict[str, str]) -> None:
+    assert "GLOO_SOCKET_IFNAME" not in prepared(settings)

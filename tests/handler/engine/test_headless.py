@@ -1,0 +1,63 @@
+"""The command line of a further node."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from handler.engine.headless import GRAMMARS_ON_CPU, address_of, headless_words
+from handler.errors import SettingError
+
+SPREAD: dict[str, Any] = {"model": "/m", "nnodes": 2, "master_addr": "first", "tensor_parallel_size": 2}
+
+
+def words(arguments: dict[str, Any], rank: int = 1, line: str = "native-0.24", version: str = "0.24.0") -> list[str]:
+    return headless_words(arguments, rank, line=line, version=version, resolve={"first": "10.0.0.1"}.__getitem__)
+
+
+def test_a_node_has_the_engines_arguments_and_its_own_rank() -> None:
+    more = {"enforce_eager": True, "enable_prefix_caching": False, "quantization": None, "served_model_name": ["x"]}
+    made = words({**SPREAD, **more, "additional_config": {"neuron_config": {"a": [1]}}}, rank=3)
+    assert made[:4] == ["vllm", "serve", "/m", "--headless"]
+    assert set(made[4:]) == {
+        "--nnodes=2",
+        "--master-addr=10.0.0.1",
+        "--node-rank=3",
+        "--tensor-parallel-size=2",
+        "--enforce-eager",
+        "--no-enable-prefix-caching",
+        '--additional-config={"neuron_config": {"a": [1]}}',
+    }
+
+
+def test_data_parallel_engines_are_counted_from_the_rank() -> None:
+    engines = {"model": "/m", "data_parallel_size": 8, "data_parallel_size_local": 2, "data_parallel_address": "first"}
+    assert "--data-parallel-start-rank=6" in words(engines, rank=3)
+    assert "--data-parallel-address=10.0.0.1" in words(engines, rank=3)
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "there"), [("cpu", "0.16.0", True), ("cpu", "0.24.0", False), ("native-0.24", "0.24.0", False)]
+)
+def test_the_workers_of_an_engine_are_alike(line: str, version: str, there: bool) -> None:
+    assert (f"--worker-extension-cls={GRAMMARS_ON_CPU}" in words(SPREAD, line=line, version=version)) is there
+
+
+@pytest.mark.parametrize("change", [{"nnodes": 1}, {"nnodes": None}, {"master_addr": None}, {"nnodes": True}])
+def test_without_other_nodes_it_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match="SM_VLLM_MASTER_ADDR"):
+        words({**SPREAD, **change})
+
+
+def test_a_name_that_stays_unknown_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert address_of("127.0.0.1") == "127.0.0.1"
+
+    def unknown(name: str) -> str:
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    now = iter([0.0, 1000.0])
+    with pytest.raises(SettingError, match="'first' has no address"):
+        address_of("first", clock=lambda: next(now))

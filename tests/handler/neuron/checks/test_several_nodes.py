@@ -1,0 +1,72 @@
+"""Several nodes and several engines under one model: refused by name where nothing carries them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from neuron_plans import found, llama, outcome
+
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.catalogue import find
+from handler.neuron.finding import Severity
+from handler.neuron.planner import make_plan
+
+MASTER = {"MASTER_ADDR": "10.0.0.1", "NEURON_RANK_ID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("nnodes", 2),
+        ("pipeline_parallel_size", 2),
+        ("distributed_executor_backend", "ray"),
+        ("distributed_executor_backend", "external_launcher"),
+        ("node_rank", 1),
+    ],
+)
+@pytest.mark.parametrize("line", ["nxdi-0.16", "nxdi-0.13"])
+def test_the_plugin_spreads_nothing_over_processes(line: str, argument: str, value: Any) -> None:
+    result = outcome(line, facts=llama(), engine_args={argument: value})
+    finding = found(result, "several-nodes")
+    assert (finding.severity, finding.setting) == (Severity.ERROR, argument)
+    assert result.plan is None
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{}, {"nnodes": 1, "node_rank": 0, "pipeline_parallel_size": 1}, {"distributed_executor_backend": "mp"}],
+)
+@pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.24", "cpu"])
+def test_one_node_is_nothing_to_speak_of(line: str, args: dict[str, Any]) -> None:
+    result = outcome(line, facts=llama(), engine_args=args)
+    assert not [one for one in result.findings if one.code.startswith("several")]
+    assert result.plan is not None
+
+
+def test_what_was_not_seen_is_said() -> None:
+    native = outcome("native-0.24", facts=llama(), engine_args={"nnodes": 2, "pipeline_parallel_size": 2})
+    assert {one.severity for one in native.findings if one.code == "several-nodes"} == {Severity.WARNING}
+    assert native.plan is not None
+    assert native.plan.engine_args["nnodes"] == 2
+    fork = outcome("fork-0.9.1", facts=llama(), engine_args={"data_parallel_size": 2})
+    assert found(fork, "several-nodes").severity is Severity.WARNING
+    engines = outcome("nxdi-0.16", facts=llama(), engine_args={"data_parallel_size": 2})
+    assert found(engines, "several-engines").severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("line", "settings", "setting"),
+    [
+        ("native-0.24", {"engine_args": {"nnodes": 2}}, "nnodes"),
+        ("cpu", {"engine_args": {"data_parallel_address": "10.0.0.1"}}, "data_parallel_address"),
+        ("fork-0.9.1", {"nodes": 2, "tensor_parallel_size": 64, "neuron_env": MASTER}, "nodes"),
+    ],
+)
+def test_an_endpoints_instance_is_one_node(line: str, settings: dict[str, Any], setting: str) -> None:
+    for instance, refused in (("ml.trn2.48xlarge", True), ("trn2.48xlarge", False)):
+        config = EndpointConfig(model="/models/llama", instance=instance, **settings)
+        result = make_plan(config, llama(), find(instance), line=line, judge=lambda keys: None)
+        wrong = [one for one in result.findings if one.code == "several-nodes" and one.severity is Severity.ERROR]
+        assert [one.setting for one in wrong] == ([setting] if refused else [])
+        assert all("do not know each other" in one.why for one in wrong)

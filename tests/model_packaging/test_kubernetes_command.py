@@ -1,0 +1,61 @@
+"""`neuron-endpoint kubernetes` of a package in S3: its sizes, and its graphs where a pod finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+import sample_model
+from handler.artifacts.publication import Ingredients
+from handler.artifacts.store import Store
+from model_packaging.cli import main
+
+IMAGE = ("--image", "registry/neuron-endpoint:0.1")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words), env={"COLUMNS": "200"})
+
+
+def environment(result: Result) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    found = {one["kind"]: one for one in yaml.safe_load_all(result.stdout)}
+    container = found["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    return {one["name"]: one.get("value") for one in container["env"]}
+
+
+@pytest.mark.parametrize("kind", ["compiled", "store"])
+def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, tmp_path: Path, kind: str) -> None:
+    graphs = tmp_path / "graphs"
+    graphs.mkdir()
+    (graphs / "model.pt").write_bytes(b"graph")
+    (graphs / "neuron_config.json").write_text("{}")
+    artifacts = str(graphs)
+    if kind == "store":
+        artifacts = f"file://{tmp_path}/store"
+        Store.open(artifacts).publish(graphs, Ingredients("ab" * 32, "graph", {}))
+    to = f"s3://{bucket}/{kind}/"
+    pushed = run("push", str(sample_model.path()), to, "--artifacts", artifacts)
+    assert pushed.exit_code == 0, pushed.output
+    env = environment(run("kubernetes", "chat", to, "--cpu", *IMAGE))
+    assert env["ENDPOINT_MODEL"] == to
+    if kind == "compiled":
+        assert env["ENDPOINT_COMPILED_ARTIFACTS"] == f"{to}compiled/"
+    else:
+        assert env["ENDPOINT_ARTIFACT_STORE"] == f"{to}artifacts"
+
+
+def test_a_start_that_compiles_has_more_time(s3: Any, bucket: str) -> None:
+    to = f"s3://{bucket}/plain/"
+    assert run("push", str(sample_model.path()), to).exit_code == 0
+    settings = ("--set", "SM_VLLM_MAX_MODEL_LEN=512", "--set", "SM_VLLM_MAX_NUM_SEQS=4")
+    words = ("kubernetes", "chat", to, "--instance", "inf2.xlarge", *settings, *IMAGE)
+    assert "and a compile" in run(*words).stdout
+    ahead = run(*words, "--set", f"ENDPOINT_ARTIFACT_STORE=s3://{bucket}/store")
+    assert "and a compile" in ahead.stdout  # nothing is in it yet
+    assert "and a compile" not in run(*words, "--compiled").stdout
+    assert "ENDPOINT_COMPILED_ARTIFACTS" not in environment(ahead)

@@ -1,0 +1,54 @@
+"""`neuron-endpoint node`, as a pod of a LeaderWorkerSet runs it, up to becoming vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import sample_model
+
+COMMAND = (sys.executable, "-m", "model_packaging", "node")
+SPREAD = {
+    "SM_VLLM_NNODES": "2",
+    "SM_VLLM_MASTER_ADDR": "127.0.0.1",
+    "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
+    "ENDPOINT_LINE": "cpu",
+    "ENDPOINT_MODEL": str(sample_model.path()),
+}
+
+
+def run(*words: str, path: Path | None = None, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {
+        "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    return subprocess.run([*COMMAND, *words], env={**kept, **environ}, capture_output=True, text=True, timeout=60)
+
+
+def test_it_becomes_vllm_with_the_plans_arguments(tmp_path: Path) -> None:
+    vllm = tmp_path / "vllm"
+    vllm.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    vllm.chmod(0o755)
+    done = run(path=tmp_path, LWS_WORKER_INDEX="1", **SPREAD)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[:3] == ["serve", str(sample_model.path()), "--headless"]
+    assert {"--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.1", "--tensor-parallel-size=2"} <= set(said)
+
+
+def test_a_dry_run_resolves_and_fetches_nothing() -> None:
+    done = run("--rank", "3", "--dry-run", **{**SPREAD, "SM_VLLM_MASTER_ADDR": "nowhere.invalid"})
+    assert done.returncode == 0, done.stderr
+    assert "--node-rank=3" in json.loads(done.stdout)["command"]
+
+
+def test_what_would_not_work_is_refused() -> None:
+    alone = run("--rank", "1", ENDPOINT_LINE="cpu", ENDPOINT_MODEL=str(sample_model.path()))
+    assert (alone.returncode, "SM_VLLM_MASTER_ADDR" in alone.stderr) == (1, True)
+    plugin = run("--rank", "1", **{**SPREAD, "ENDPOINT_LINE": "nxdi-0.16"})
+    assert (plugin.returncode, "several-nodes" in plugin.stdout) == (1, True)
+    assert run("--rank", "0", **SPREAD).returncode == 2
+    assert run(**SPREAD).returncode == 2
