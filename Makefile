@@ -40,7 +40,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test fuzz test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet lock clean
+.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
 
 help:
 	@echo "make setup                                           .venv with everything the others need"
@@ -49,12 +49,14 @@ help:
 	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
 	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
 	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     bodies that no good client sends, and schemathesis"
+	echo "make test-clients                                    litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
 	echo "make lint                                            ruff and mypy"
 	echo "make plans                                           the recipes' plans and kubernetes/, as tests compare them"
 	echo "make docs                                            docs/configuration.md, from the code"
 	echo "make notebooks                                       run the notebooks again, and keep what they show"
 	echo "make bench [QUICK=1]                                 side by side with vllm serve"
+	echo "make soak [MINUTES=30]                               saturation and bad manners: is anything left behind?"
 	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
 
 $(READY): $(INPUTS)
@@ -101,6 +103,23 @@ fuzz: $(READY)
 	@export FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)
 	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
 
+# Clients whose pins agree neither with the endpoint's nor with each other's: a venv for each set of them.
+CLIENTS := litellm sdk3 sdk2
+TESTS_litellm := test_litellm.py test_langchain.py test_vllm_bench.py
+TESTS_sdk3 := test_sagemaker_sdk3.py
+TESTS_sdk2 := test_sagemaker_sdk2.py
+
+.venv-clients-%/.ready: requirements/clients-%.in requirements/clients-%.txt
+	@[ -x .venv-clients-$*/bin/python ] || $(PYTHON) -m venv .venv-clients-$*
+	.venv-clients-$*/bin/python -m pip --disable-pip-version-check install --quiet --constraint requirements/clients-$*.txt -r requirements/clients-$*.in
+	touch $@
+
+test-clients: $(READY) $(CLIENTS:%=.venv-clients-%/.ready) $(CLIENTS:%=test-clients-%)
+
+test-clients-%: $(READY) .venv-clients-%/.ready
+	@cd tests/clients
+	ENDPOINT_BIN=$(abspath $(BIN)) ../../.venv-clients-$*/bin/python -m pytest -c pytest.ini $(TESTS_$*)
+
 # On a Neuron machine (docs/on-neuron.md). What is installed there stays as it is: it is a constraint.
 test-neuron:
 	@$(NEURON_PYTHON) -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' > /tmp/neuron-pins.txt
@@ -130,6 +149,9 @@ bench: $(READY)
 
 bench-front-ends: $(READY)
 	@$(BIN)/python -m benchmarks front-ends
+
+soak: $(READY)
+	@$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),30)
 
 bench-restore: $(READY)
 	@$(BIN)/python -m benchmarks restore

@@ -26,6 +26,7 @@ from benchmarks.restore import RIVALS, measure
 from benchmarks.restore_contestant import ContestantFailed
 from benchmarks.server import ServerFailed
 from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, stub_workloads, workloads
+from benchmarks.soak_command import command as soak
 from benchmarks.workload import Api
 from handler.artifacts.errors import ArtifactError
 from handler.artifacts.restore import threads_here
@@ -189,6 +190,7 @@ def _circumstances(ours: str, theirs: str, model: Path, plans: list[Plan]) -> di
 main.add_command(fleet)
 main.add_command(gateway)
 main.add_command(front_ends)
+main.add_command(soak)
 
 if __name__ == "__main__":
     main()

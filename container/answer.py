@@ -24,6 +24,7 @@ from handler.schemas import dispatch
 from handler.schemas.asked import Asked
 from handler.schemas.body import decode
 from handler.schemas.dispatch import Parse
+from handler.schemas.leftovers import taken_off
 from handler.schemas.reply import AnyCall
 from handler.sessions.errors import HEADER as SESSION_HEADER
 
@@ -81,7 +82,9 @@ def by_its_body(service: Service, request: Request) -> Parse:
         output_formatter=service.config.output_formatter,
     )
     headers = trace_headers(request)
-    return lambda document, engine: dispatch.parse(document, engine, asked, headers)
+    if ADAPTER_HEADER in request.headers:  # then the model is chosen, and must be there
+        return lambda document, engine: dispatch.parse(document, engine, asked, headers)
+    return lambda document, engine: dispatch.parse(taken_off(document, engine), engine, asked, headers)
 
 
 def of_route(route: Route, request: Request) -> Parse:

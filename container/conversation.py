@@ -16,6 +16,7 @@ from container.lifecycle import State
 from container.limits import deadline, max_body
 from container.record import RequestRecord, record_of
 from container.service import Service
+from container.token_response import count
 from container.tracing.follow import followed
 from container.websocket import WebSocket
 from handler.engine.engine import Engine
@@ -122,8 +123,7 @@ class Conversation(Response):
         self._socket.answer = None
         record.first_token, record.last_token = answer.first_token, answer.last_token
         record.end = answer.finish
-        if record.prompt_tokens is not None:
-            record.output_tokens = answer.tokens
+        count(record, call, answer.tokens)
         if answer.error is not None:
             record.status = answer.error.status
             record.failed(answer.error)

@@ -36,7 +36,7 @@ class RequestRecord:
     """One request. Times in monotonic seconds; None where it is not known.
 
     :ivar route: the route's rule, never the path: there are only so many.
-    :ivar prompt_tokens, output_tokens: of the short path; vLLM's own metrics count those of the full path.
+    :ivar prompt_tokens, output_tokens: of all its prompts and sequences; on the full path they are known at its end.
     :ivar first_token, last_token: when a stream's were handed to the connection.
     :ivar span: OpenTelemetry's, where traces are wanted; `trace` names it to others, `asked` is what the body asks for.
     :ivar times: when the request was queued, scheduled, had its first and its last token, as the engine's core tells.

@@ -45,11 +45,9 @@ class RequestFigures:
             registry=registry,
         )
         self._prompt = Counter(
-            "endpoint_prompt_tokens", "Prompt tokens of answered requests (short path).", route, registry=registry
+            "endpoint_prompt_tokens", "Prompt tokens of answered requests.", route, registry=registry
         )
-        self._output = Counter(
-            "endpoint_output_tokens", "Tokens made for answered requests (short path).", route, registry=registry
-        )
+        self._output = Counter("endpoint_output_tokens", "Tokens made for answered requests.", route, registry=registry)
 
     def observe(self, record: RequestRecord, seconds: float) -> None:
         """A request has ended, after so many seconds."""

@@ -109,10 +109,10 @@ class DirectStream(_Stream):
             self.writer.write(self.reply.event(text, token_ids, None, None))
             return
         event = self.event(text, token_ids, finish_reason, stop_reason)
+        for one in one_by_one(event + (b"" if finish_reason is None else self.reply.closing()), self.reply):
+            self.writer.write(one)
         if finish_reason is None:
-            self.writer.write(event)
             return
-        self.writer.write(event + self.reply.closing())
         self.whole = self.writer.open
         self.writer.finish()
 
@@ -127,6 +127,17 @@ class DirectStream(_Stream):
         self.gone = reason
         if self.ticket is not None:
             self.ticket.cancel()
+
+
+def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
+    """Each event by itself, so that it becomes a chunk, and a payload part, of its own.
+
+    litellm takes a part for an event (llms/sagemaker/common_utils.py, 1.83) and loses the rest of a stream after a part
+    that has two. What belongs together at a stream's beginning and end is therefore sent apart.
+    """
+    mark = b"\n\n" if reply.stream_content_type.startswith("text/event-stream") else b"\n"
+    *events, rest = data.split(mark)
+    return [event + mark for event in events] + ([rest] if rest else [])
 
 
 class CollectedStream(Answer):

@@ -19,7 +19,9 @@ from container.writer import SocketWriter
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
 from handler.schemas.framing import unframed
-from handler.schemas.reply import AnyCall, Call, Running
+from handler.schemas.full import ServedCall
+from handler.schemas.reply import AnyCall, Running
+from handler.schemas.several import SeveralCall
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -204,8 +206,7 @@ def streamed(
 ) -> None:
     """Notes down what became of a stream."""
     record.first_token, record.last_token = stream.first_token, stream.last_token
-    if isinstance(unframed(call), Call):
-        record.output_tokens = stream.tokens
+    count(record, call, stream.tokens)
     record.end, record.left = stream.finish, left
     if error is not None:
         record.failed(error)
@@ -217,11 +218,23 @@ def answered(record: RequestRecord, call: AnyCall, answer: Answer) -> None:
         record.failed(answer.error)
     elif isinstance(answer, CollectedStream):
         record.end = answer.stream.finish
-        record.output_tokens = answer.stream.tokens if isinstance(unframed(call), Call) else None
+        count(record, call, answer.stream.tokens)
     elif answer.output is not None:
         record.end = answer.output[2]
-        record.output_tokens = len(answer.output[1]) if isinstance(call, Call) else None
+        count(record, call, len(answer.output[1]))
     if record.span is not None:
         heard(unframed(call), record)
     if answer.gone:
         record.left = "the client closed the connection"
+
+
+def count(record: RequestRecord, call: AnyCall, seen: int) -> None:
+    """Notes down a request's tokens.
+
+    :param seen: tokens that the sink was given; where it was given documents, the call has counted them.
+    """
+    inner = unframed(call)
+    if isinstance(inner, ServedCall | SeveralCall):
+        record.prompt_tokens, record.output_tokens = inner.tokens.prompt, inner.tokens.output
+    else:
+        record.output_tokens = seen

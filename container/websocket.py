@@ -140,6 +140,7 @@ class WebSocket:
 
     def _gone(self, reason: str) -> None:
         """The client has left: what runs for it is ended."""
+        self._reading = False  # the writer, which lets go of the socket now, has taken the reader off
         answer = self.answer
         if answer is not None:
             if answer.ticket is not None:

@@ -47,12 +47,9 @@ class ReplyReader:
             if not self.complete:
                 self.error = f"no valid HTTP: {error}"
 
-    def take(self) -> bytes:
-        """The body's bytes since the last time."""
-        if len(self._body) == 1:
-            return self._body.pop()
-        taken = b"".join(self._body)
-        self._body.clear()
+    def take(self) -> list[bytes]:
+        """The body's bytes since the last time, a chunk at a time: two that come together stay two."""
+        taken, self._body = self._body, []
         return taken
 
     def _end(self) -> None:

@@ -15,6 +15,7 @@ Cut = Callable[[bytes], Iterator[bytes]]
 
 
 def as_they_arrive(arrived: bytes) -> Iterator[bytes]:
+    """A part for each chunk of the container's reply, which clients that take a part for an event live on."""
     yield arrived
 
 

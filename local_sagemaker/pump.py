@@ -51,7 +51,7 @@ class Pump:
     def carry(self, connection: ContainerConnection, client: socket.socket, encode: Encode) -> None:
         """Waits until the whole reply is with the client, as chunks of a body whose head it has already.
 
-        :param encode: what a chunk is made of, from the bytes that have arrived together.
+        :param encode: makes a chunk's bytes from those of one chunk of the container's.
         :raises UpstreamError: as `ContainerConnection.parts` does.
         """
         stream = Stream(connection, client, encode)
@@ -123,7 +123,7 @@ class Pump:
         """What has arrived goes on; the stream is done when that was all."""
         reply = stream.connection.reply
         if arrived := reply.take():
-            encoded = stream.encode(arrived)
+            encoded = b"".join(map(stream.encode, arrived))
             stream.backlog = b"%x\r\n%b\r\n" % (len(encoded), encoded)
             self._flush(stream)
         if not stream.backlog and not stream.done and (reply.complete or reply.error):

@@ -115,10 +115,9 @@ class ContainerConnection:
         return self.reply.head
 
     def parts(self) -> Iterator[bytes]:
-        """The reply's body: whatever has arrived together comes together, at once."""
+        """The reply's body as it arrives, a chunk at a time where it is chunked."""
         while True:
-            if arrived := self.reply.take():
-                yield arrived
+            yield from self.reply.take()
             if self.reply.complete:
                 return
             if self.reply.error:

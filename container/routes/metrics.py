@@ -30,6 +30,8 @@ class ServiceCollector:
         yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
         waiting = max(0, unfinished - service.engine.slots) if service.engine is not None else 0
         yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", waiting)
+        tasks = service.engine.loop.tasks() if service.engine is not None else 0
+        yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks of the engine's event loop.", tasks)
         stages = GaugeMetricFamily(
             "endpoint_start_stage_seconds", "Seconds that each finished stage of the start took.", labels=["stage"]
         )

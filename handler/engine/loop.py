@@ -47,6 +47,10 @@ class LoopThread:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def tasks(self) -> int:
+        """Tasks that have not ended, vLLM's and ours. From any thread."""
+        return len(asyncio.all_tasks(self.loop))
+
     def stop(self, timeout: float = 5.0) -> None:
         if self.thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)

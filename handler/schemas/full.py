@@ -13,6 +13,7 @@ from handler.engine import grammar_limits, sampling_check
 from handler.engine.engine import Engine
 from handler.engine.generation import Sink
 from handler.engine.routes import Route
+from handler.engine.tokens import Tokens
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas import guided, media
 from handler.schemas.chat import ChatFields, check_template_arguments
@@ -171,6 +172,10 @@ class ServedCall:
     @property
     def model(self) -> str | None:
         return self._prepared.model
+
+    @property
+    def tokens(self) -> Tokens:
+        return self._prepared.tokens
 
     def ticket(self, engine: Engine, sink: Sink) -> Running:
         return engine.serving_ticket(self._prepared, sink, self.reply.keep)

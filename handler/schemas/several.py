@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from handler.engine.engine import Engine
 from handler.engine.generation import Generation, Sink
+from handler.engine.tokens import Tokens
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, Running
 
@@ -29,9 +30,11 @@ class SeveralCall:
     generations: tuple[Generation, ...]
     reply: SeveralReply
     stream: bool = False
+    tokens: Tokens = field(default_factory=Tokens)
 
     def ticket(self, engine: Engine, sink: Sink) -> Running:
-        several = Several(self.reply, sink, len(self.generations))
+        self.tokens.prompt = sum(len(generation.prompt) for generation in self.generations)
+        several = Several(self.reply, sink, len(self.generations), self.tokens)
         several.tickets = [
             engine.ticket(generation, Part(several, place)) for place, generation in enumerate(self.generations)
         ]
@@ -41,9 +44,10 @@ class SeveralCall:
 class Several:
     """The generations of one request as one. The first to fail ends the others."""
 
-    __slots__ = ("_outputs", "_reply", "_sink", "_waiting", "ended", "tickets")
+    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "tickets")
 
-    def __init__(self, reply: SeveralReply, sink: Sink, parts: int) -> None:
+    def __init__(self, reply: SeveralReply, sink: Sink, parts: int, tokens: Tokens) -> None:
+        self._tokens = tokens
         self._reply = reply
         self._sink = sink
         self._outputs: list[Output] = [("", (), None, None)] * parts
@@ -57,6 +61,7 @@ class Several:
 
     def push(self, place: int, output: Output) -> None:
         self._outputs[place] = output
+        self._tokens.output += len(output[1])
         self._waiting -= 1
         if self._waiting == 0 and not self.ended:
             self.ended = True

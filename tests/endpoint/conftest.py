@@ -59,6 +59,7 @@ def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPath
             "OTEL_TRACES_SAMPLER": "parentbased_always_off",  # requests that ask for it
             "OTEL_BSP_SCHEDULE_DELAY": "100",
             "SM_VLLM_OTLP_TRACES_ENDPOINT": f"{otlp.url}/v1/traces",
+            "ENDPOINT_ENABLE_SESSIONS": "true",
             "SM_VLLM_TOOL_CALL_PARSER": "hermes",
             "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
             # Else a grammar for JSON allows white space anywhere, and so small a model likes it.

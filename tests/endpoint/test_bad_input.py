@@ -36,6 +36,7 @@ CASES: list[tuple[str, bytes, int, str | None]] = [
     ("two kinds of prompt", b'{"prompt": "a", "inputs": "b"}', 400, None),
     ("an over-long prompt", json.dumps({"prompt": "hello " * 5000}).encode(), 400, "prompt"),
     ("an unknown role", b'{"messages": [{"role": "martian", "content": "Hello"}]}', 400, "messages[0].role"),
+    ("the same on the full path", b'{"messages": [{"role": "martian", "content": "a"}], "logprobs": true}', 400, None),
     ("no role", b'{"messages": [{"content": "Hello"}]}', 400, "messages[0].role"),
     ("content of a wrong type", b'{"messages": [{"role": "user", "content": 7}]}', 400, "messages[0].content"),
     ("messages of a wrong type", b'{"messages": "Hello"}', 400, "messages"),
@@ -51,7 +52,6 @@ CASES: list[tuple[str, bytes, int, str | None]] = [
     ("a token id outside the vocabulary", b'{"prompt": [1, 99999999]}', 400, "prompt"),
     ("a negative token id", b'{"prompt": [-1]}', 400, "prompt"),
     ("a grammar that ends vLLM's engine", GRAMMAR, 400, "structured_outputs"),
-    ("another model", b'{"prompt": "a", "model": "gpt-9"}', 404, "model"),
     ("more than 25 MB", b'{"prompt": "' + b"a" * (26 * 1024 * 1024) + b'"}', 413, None),
 ]
 
@@ -66,6 +66,16 @@ def test_bad_body(endpoint: ServeProcess, body: bytes, status: int, field: str |
     assert "Traceback" not in reply.text
     assert ".py" not in reply.text
     assert endpoint.ping() == (200, "")
+
+
+def test_another_model_is_refused_where_the_path_names_none(endpoint: ServeProcess) -> None:
+    body = {"prompt": "a", "max_tokens": 1, "model": "gpt-9"}
+    reply = endpoint.client.post("/v1/completions", json=body)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (404, "model")
+    # At /invocations SageMaker's endpoint has chosen, and litellm sends that endpoint's name.
+    assert endpoint.client.post("/invocations", json=body).json()["model"] == "sample"
+    header = {"X-Amzn-SageMaker-Adapter-Identifier": "gpt-9"}
+    assert endpoint.client.post("/invocations", json=body, headers=header).status_code == 404
 
 
 def test_a_wrong_content_type(endpoint: ServeProcess) -> None:
@@ -117,6 +127,6 @@ def test_all_of_it_at_once_beside_good_requests(endpoint: ServeProcess) -> None:
     with ThreadPoolExecutor(16) as pool:
         statuses = [pool.submit(post, body) for body in bad * 2]
         answers = list(pool.map(ask, range(24)))
-        assert {status.result() for status in statuses} == {400, 404}
+        assert {status.result() for status in statuses} == {400}
     assert set(answers) == {by_name("hello").answer}
     assert endpoint.metric("endpoint_requests_in_flight") == 0

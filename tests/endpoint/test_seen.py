@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serve_process import ServeProcess
 
 ROUTE = "/v1/completions"
 TOKENS = 24
-BODY = {"prompt": "What does /ping mean?", "max_tokens": TOKENS, "ignore_eos": True, "temperature": 0, "stream": True}
+BODY: dict[str, Any] = {
+    "prompt": "What does /ping mean?",
+    "max_tokens": TOKENS,
+    "ignore_eos": True,
+    "temperature": 0,
+    "stream": True,
+}
 
 
 def figures(endpoint: ServeProcess) -> dict[tuple[str, ...], float]:
@@ -46,6 +53,41 @@ def test_a_stream_is_counted_and_logged(endpoint: ServeProcess) -> None:
     )
     assert after["endpoint_requests_total", ROUTE, "200"] > before.get(("endpoint_requests_total", ROUTE, "200"), 0)
     assert after["endpoint_start_stage_seconds", "start engine"] > 0
+
+
+# What vLLM's serving classes answer, and the sequences of each.
+FULL: list[tuple[str, dict[str, Any], int]] = [
+    (ROUTE, {**BODY, "logprobs": 1}, 1),
+    (ROUTE, {**BODY, "logprobs": 1, "stream": False}, 1),
+    (ROUTE, {**BODY, "n": 3, "temperature": 1, "stream": False}, 3),
+    (ROUTE, {**BODY, "n": 3, "temperature": 1}, 3),
+    (ROUTE, {**BODY, "prompt": [BODY["prompt"]] * 2}, 2),
+]
+
+
+@pytest.mark.serving_classes
+@pytest.mark.parametrize(("route", "body", "sequences"), FULL)
+def test_tokens_of_the_full_path_are_counted(
+    endpoint: ServeProcess, route: str, body: dict[str, Any], sequences: int
+) -> None:
+    def tokens() -> tuple[float, ...]:
+        found = figures(endpoint)
+        names = ("endpoint_prompt_tokens_total", "endpoint_output_tokens_total")
+        return tuple(found.get((name, route), 0) for name in names)
+
+    before = tokens()
+    # What the reply itself says, of prompts as well.
+    if body["stream"]:
+        reply = endpoint.client.post(route, json={**body, "stream_options": {"include_usage": True}})
+        usage = json.loads(reply.text.split("data: ")[-2])["usage"]
+    else:
+        usage = endpoint.client.post(route, json=body).json()["usage"]
+    assert usage["completion_tokens"] == sequences * TOKENS
+    endpoint.until(lambda: tokens() != before, 10)
+    assert [now - then for now, then in zip(tokens(), before, strict=True)] == [
+        usage["prompt_tokens"],
+        usage["completion_tokens"],
+    ]
 
 
 def test_the_stages_of_the_start_are_events(endpoint: ServeProcess) -> None:

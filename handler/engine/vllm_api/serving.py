@@ -11,7 +11,7 @@ import copy
 import dataclasses
 from argparse import Namespace
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -35,7 +35,8 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.front_end import FrontEnd
 from handler.engine.routes import Route, Traits
-from handler.engine.vllm_api import response_events, serving_errors, serving_log, serving_schemas
+from handler.engine.tokens import Tokens
+from handler.engine.vllm_api import response_events, serving_errors, serving_log, serving_schemas, token_count
 from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
@@ -81,13 +82,17 @@ APIS: Final[Mapping[Route, _Api]] = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that vLLM's models have taken."""
+    """A request that vLLM's models have taken.
+
+    :ivar tokens: what was counted of it so far.
+    """
 
     route: Route
     request: BaseModel
     raw: SimpleNamespace
     stream: bool
     model: str | None
+    tokens: Tokens = field(default_factory=Tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +124,15 @@ class Serving:
         :param max_output_tokens: of a request that does not say; None: what the context leaves.
         """
         serving_log.quiet()
+        token_count.count(llm)
         if not llm.model_config.allowed_media_domains:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
         options = Namespace(
-            **{field.name: getattr(FrontendArgs(), field.name) for field in dataclasses.fields(FrontendArgs)}
+            **{option.name: getattr(FrontendArgs(), option.name) for option in dataclasses.fields(FrontendArgs)}
         )
-        for field in dataclasses.fields(front_end):
-            setattr(options, field.name, getattr(front_end, field.name))
+        for option in dataclasses.fields(front_end):
+            setattr(options, option.name, getattr(front_end, option.name))
         options.model = arguments.model
         options.served_model_name = arguments.served_model_name
         options.enable_log_requests = arguments.enable_log_requests
@@ -207,6 +213,7 @@ class Serving:
         """
         api = APIS[prepared.route]
         serving = getattr(self._state, api.state)
+        token_count.COUNTED.set(prepared.tokens)
         try:
             result = await getattr(serving, api.method)(prepared.request, prepared.raw)
         except Exception as error:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Of requests: a client could fill the log with them, and with what it sent.
-PREFIX = "vllm.entrypoints."
+PREFIXES = ("vllm.entrypoints.", "vllm.renderers.")
 IGNORED_FIELDS = "vllm.entrypoints.openai.engine.protocol"
 
 
 class _NoTraceback(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        if not record.name.startswith(PREFIX) or record.levelno < logging.WARNING:
+        if not record.name.startswith(PREFIXES) or record.levelno < logging.WARNING:
             return True
         if record.name == IGNORED_FIELDS:
             return False

@@ -1,0 +1,168 @@
+"""What a soak asks for: every surface, streamed and whole, and bodies that are wrong. Pure but for the dice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+FINE = range(200, 201)
+REFUSED = range(400, 500)
+EITHER = range(200, 500)  # it may still mean something: only 5xx would be wrong
+DONE = b"data: [DONE]\n\n"
+QUESTIONS = ("What does /ping mean?", "What is Trainium?", "Say: ünïcödé 日本語 🙂.", "How do I deploy a model?")
+# A grammar is compiled once and kept by the engine's core: clients that send a new one each time fill its cache
+# (VLLM_XGRAMMAR_CACHE_MB, 512 MB), which is no leak and would look like one.
+SCHEMAS = tuple(
+    {"type": "object", "properties": {name: {"enum": [1, 2]}}, "required": [name], "additionalProperties": False}
+    for name in ("status", "stage", "queue", "slots")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request.
+
+    :ivar mark: what a whole reply with status 200 contains.
+    """
+
+    kind: str
+    path: str
+    body: bytes
+    statuses: range = FINE
+    mark: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+    content_type: str = "application/json"
+
+
+Maker = Callable[[Random], Asked]
+
+
+def question(pick: Random) -> str:
+    """No two alike at their beginning, so that no prefix cache answers; up to about 300 tokens."""
+    return f"{pick.randrange(10**6)} " + "and so on " * pick.choice((0, 0, 0, 5, 60)) + pick.choice(QUESTIONS)
+
+
+def limits(pick: Random) -> dict[str, Any]:
+    return {"max_tokens": pick.randint(1, 48), "temperature": pick.choice((0, 0, 1)), "ignore_eos": pick.random() < 0.5}
+
+
+def asked(kind: str, path: str, document: Mapping[str, Any], stream: bool, mark: bytes = b"", **more: Any) -> Asked:
+    body = json.dumps({**document, "stream": True} if stream else document).encode()
+    return Asked(f"{kind}, {'streamed' if stream else 'whole'}", path, body, FINE, mark, **more)
+
+
+def chat(pick: Random) -> Asked:
+    stream = pick.random() < 0.6
+    document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick)}
+    return asked("chat", "/v1/chat/completions", document, stream, DONE if stream else b'"usage"')
+
+
+def completion(pick: Random) -> Asked:
+    stream = pick.random() < 0.6
+    return asked(
+        "completion",
+        "/v1/completions",
+        {"prompt": question(pick), **limits(pick)},
+        stream,
+        DONE if stream else b'"usage"',
+    )
+
+
+def full_path(pick: Random) -> Asked:
+    """What vLLM's own serving classes answer."""
+    stream = pick.random() < 0.6
+    mark = DONE if stream else b'"usage"'
+    schema = {"name": "fixed", "schema": pick.choice(SCHEMAS)}
+    extra = pick.choice(
+        (
+            {"logprobs": True, "top_logprobs": 2},
+            {"n": 2, "temperature": 1},
+            {"response_format": {"type": "json_schema", "json_schema": schema}, "ignore_eos": False},
+        )
+    )
+    document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick), **extra}
+    return asked("serving classes", "/v1/chat/completions", document, stream, mark)
+
+
+def responses(pick: Random) -> Asked:
+    stream = pick.random() < 0.6
+    document = {"input": question(pick), "max_output_tokens": pick.randint(1, 32), "temperature": 0, "store": False}
+    return asked("responses", "/v1/responses", document, stream, b"response.completed" if stream else b'"output"')
+
+
+def tokenize(pick: Random) -> Asked:
+    return asked("tokenize", "/tokenize", {"prompt": question(pick)}, False, b'"tokens"')
+
+
+def lmi(pick: Random) -> Asked:
+    document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "details": True}}
+    return asked("LMI", "/invocations", document, pick.random() < 0.6, b'"generated_text"')
+
+
+def tgi(pick: Random) -> Asked:
+    document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "do_sample": True}}
+    headers = (("X-Amzn-SageMaker-Custom-Attributes", "schema=tgi;trace_id=soak"),)
+    return asked("TGI", "/invocations", document, pick.random() < 0.6, b'"generated_text"', headers=headers)
+
+
+def lines(pick: Random) -> Asked:
+    """Batch transform: a body a line, one of them wrong."""
+    bodies = [json.dumps({"prompt": question(pick), "max_tokens": pick.randint(1, 16)}) for _ in range(3)]
+    body = "\n".join([*bodies, '{"prompt": 7}']).encode()
+    return Asked("JSON lines", "/invocations", body, FINE, b'"error"', content_type="application/jsonlines")
+
+
+def large(pick: Random) -> Asked:
+    """A stream of several hundred kB, for those who do not take it."""
+    document = {
+        "prompt": question(pick),
+        "max_tokens": pick.randint(100, 300),
+        "logprobs": 5,
+        "ignore_eos": True,
+        "temperature": 1,
+    }
+    return asked("large", "/v1/completions", document, True, DONE)
+
+
+WRONG = (
+    b"",
+    b"hello",
+    b"[1, 2]",
+    b"{}",
+    b'{"prompt": "\xff\xfe"}',
+    b'{"prompt": "\\ud800"}',
+    b'{"messages": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"prompt": "a", "temperature": NaN}',
+    b'{"prompt": "a", "max_tokens": -1}',
+    b'{"prompt": "a", "max_tokns": 5}',
+    b'{"prompt": [1, 99999999]}',
+    b'{"prompt": "a", "structured_outputs": {"grammar": "root ::="}}',
+    b'{"inputs": "a", "parameters": {"watermark": true}}',
+    json.dumps({"prompt": "hello " * 5000}).encode(),
+)
+
+
+def wrong(pick: Random) -> Asked:
+    return Asked("wrong bodies", "/invocations", pick.choice(WRONG), REFUSED)
+
+
+def damaged(pick: Random) -> Asked:
+    """A good body with some of its bytes cut out or changed."""
+    good = pick.choice((chat, completion, full_path, lmi))(pick)
+    body = bytearray(good.body)
+    for _ in range(pick.randint(1, 3)):
+        at = pick.randrange(len(body))
+        if pick.random() < 0.5:
+            body[at] = pick.randrange(256)
+        else:
+            del body[at : at + pick.randint(1, 20)]
+            if not body:
+                break
+    return Asked("damaged bodies", good.path, bytes(body), EITHER)
+
+
+OPENAI: Mapping[Maker, int] = {chat: 6, completion: 6, full_path: 4, responses: 1, tokenize: 1}
+OURS: Mapping[Maker, int] = {**OPENAI, lmi: 4, tgi: 3, lines: 1, wrong: 3, damaged: 2}

@@ -1,0 +1,72 @@
+"""The endpoint from its own venv, and a gateway in front of it; the clients are in this one.
+
+`ENDPOINT_BIN` is the directory of `serve`, `vllm` and the gateway's Python.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import serve_process
+from asked import BIN, ENDPOINT, REGION, ROOT
+from serve_process import ServeProcess, free_port
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """`serve` with the sample model, ready. Nothing of its settings is there for a client's sake."""
+    directory = tmp_path_factory.mktemp("endpoint")
+    serve_process.SERVE = BIN / "serve"
+    (directory / "opt-ml").mkdir()
+    (directory / "opt-ml" / "model").symlink_to(ROOT / "sample_model" / "weights")
+    served = ServeProcess(
+        directory,
+        {
+            "PYTHONPATH": str(ROOT),
+            "SAGEMAKER_BASE_DIR": str(directory / "opt-ml"),
+            "ENDPOINT_SCRATCH": str(directory / "scratch"),
+        },
+    )
+    try:
+        served.wait_port()
+        served.wait_ready()
+        yield served
+        assert "Traceback" not in served.log
+    finally:
+        served.terminate()
+
+
+@pytest.fixture(scope="session")
+def gateway(endpoint: ServeProcess) -> Iterator[str]:
+    """SageMaker's runtime in front of it."""
+    port = free_port()
+    arguments = ["--container", endpoint.url, "--endpoint", ENDPOINT, "--port", str(port)]
+    process = subprocess.Popen([BIN / "python", "-m", "local_sagemaker", *arguments], stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    process.stdout.readline()  # it says when it listens
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait(10)
+
+
+@pytest.fixture(autouse=True)
+def aws(gateway: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a user of the clients sets, and nothing of this machine's own."""
+    settings = {
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": gateway,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "NO_PROXY": "127.0.0.1",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)

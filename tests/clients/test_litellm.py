@@ -1,0 +1,81 @@
+"""litellm's two ways to SageMaker: `sagemaker` sends `inputs`, `sagemaker_chat` sends `messages`.
+
+Seen in litellm's sources (llms/sagemaker): the address is made from the region, unless `sagemaker_base_url` gives the
+whole of it; the model's name is the endpoint's, and is sent in chats; a payload part is taken for an event.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import litellm
+import pytest
+from asked import ANSWER, ENDPOINT, QUESTION
+
+MESSAGES = [{"role": "user", "content": QUESTION}]
+# The sample model's own template, as litellm is told of it: `sagemaker` writes the prompt itself.
+TEMPLATE = {
+    "roles": {"user": {"pre_message": "<|user|>", "post_message": "<|end|>"}},
+    "initial_prompt_value": "<|bos|>",
+    "final_prompt_value": "<|assistant|>",
+}
+
+
+@pytest.fixture(autouse=True)
+def template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(litellm.custom_prompt_dict, ENDPOINT, TEMPLATE)
+
+
+@pytest.fixture
+def ask(gateway: str) -> Any:
+    def completion(provider: str, **fields: Any) -> Any:
+        call = "invocations-response-stream" if fields.get("stream") else "invocations"
+        return litellm.completion(
+            model=f"{provider}/{ENDPOINT}",
+            messages=MESSAGES,
+            temperature=0,
+            sagemaker_base_url=f"{gateway}/endpoints/{ENDPOINT}/{call}",
+            **{"max_tokens": 100, **fields},
+        )
+
+    return completion
+
+
+@pytest.mark.parametrize("provider", ["sagemaker", "sagemaker_chat"])
+def test_the_answer_is_the_models(ask: Any, provider: str) -> None:
+    reply = ask(provider)
+    assert reply.choices[0].message.content == ANSWER
+    assert reply.usage.completion_tokens > 0
+
+
+@pytest.mark.parametrize("provider", ["sagemaker", "sagemaker_chat"])
+def test_streamed_it_is_the_same_token_by_token(ask: Any, provider: str) -> None:
+    texts = [chunk.choices[0].delta.content or "" for chunk in ask(provider, stream=True)]
+    assert "".join(texts) == ANSWER
+    assert len([text for text in texts if text]) > 3
+
+
+def test_a_streamed_chat_says_why_it_ended(ask: Any) -> None:
+    ends = [chunk.choices[0].finish_reason for chunk in ask("sagemaker_chat", stream=True, max_tokens=3)]
+    assert ends[-1] == "length"
+
+
+def test_parameters_reach_the_model(ask: Any) -> None:
+    short = ask("sagemaker", max_tokens=3).choices[0].message.content
+    assert short
+    assert ANSWER.startswith(short)
+    assert short != ANSWER
+    assert ask("sagemaker", stop=[ANSWER[5:8]]).choices[0].message.content == ANSWER[:5]
+
+
+def test_tools_are_passed_on(ask: Any) -> None:
+    tool = {"type": "function", "function": {"name": "ask", "parameters": {"type": "object", "properties": {}}}}
+    with pytest.raises(litellm.BadRequestError) as caught:
+        ask("sagemaker_chat", tools=[tool], tool_choice="auto")
+    assert "tool_call_parser" in str(caught.value).lower()  # the endpoint has none, and says which setting it wants
+
+
+@pytest.mark.parametrize("provider", ["sagemaker", "sagemaker_chat"])
+def test_the_containers_refusal_is_told(ask: Any, provider: str) -> None:
+    with pytest.raises(Exception, match="1024"):
+        ask(provider, max_tokens=100_000)
