@@ -9,6 +9,8 @@ import threading
 import time
 from types import FrameType
 
+from gunicorn import util
+
 from container.front_ends.following import follow, join
 from container.front_ends.leading import accepts, lead
 from container.front_ends.peers import Peers
@@ -29,6 +31,8 @@ class SharedWorker(EngineWorker):
 
     def init_process(self) -> None:
         self.app.post = self.post
+        role = "leader" if self.post.seat == 0 else f"front end {self.post.seat}"
+        util._setproctitle(f"{role} [{self.cfg.proc_name}]")
         super().init_process()
 
     @property
