@@ -31,8 +31,8 @@ SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
 SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
 GROUPS = Path("/sys/fs/cgroup/cpu")
 PERIOD_US = 20_000
-WHOLE = Workload(engine="stub", concurrency=256, requests=512, tokens=256)
-HELD = Workload(engine="stub", concurrency=128, requests=128, tokens=128)
+WHOLE = Workload(engine="stub", concurrency=256, requests=256, tokens=256)
+HELD = Workload(engine="stub", concurrency=96, requests=96, tokens=128)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Board:
 
     # Cells before the seats', and those of a seat.
     _LEADER, _PLACES, _TROUBLE, _ADAPTERS, _FULL, _HEAD = range(6)
-    _STATE, _IN_FLIGHT, _UNFINISHED, _SEAT = range(4)
+    _STATE, _IN_FLIGHT, _UNFINISHED, _CONNECTIONS, _SEAT = range(5)
 
     def __init__(self, seats: int) -> None:
         self.seats = seats
@@ -149,6 +149,17 @@ class Board:
 
     def unfinished(self) -> int:
         return sum(self._cells[self._cell(seat, self._UNFINISHED)] for seat in range(self.seats))
+
+    def note_connections(self, seat: int, connections: int) -> None:
+        """How many a front end holds open."""
+        self._cells[self._cell(seat, self._CONNECTIONS)] = connections
+
+    def fewest_connections(self, seat: int) -> int | None:
+        """Of the other front ends that serve; None where there is none."""
+        others = [
+            self._cells[self._cell(other, self._CONNECTIONS)] for other in self.members(Member.SERVING) if other != seat
+        ]
+        return min(others, default=None)
 
     def clear(self, seat: int) -> None:
         """Gives back what a front end that has ended held."""

@@ -19,6 +19,9 @@ from container.lifecycle import State
 from container.worker import EXIT_ENGINE_FAILED, EngineWorker, leave
 
 BACKLOG = 128
+# How long a front end leaves a connection to those that have fewer, and how often: 4 ms at the most, should they not
+# be able to take it.
+YIELD_SECONDS, YIELDS = 0.001, 4
 
 
 class SharedWorker(EngineWorker):
@@ -28,6 +31,7 @@ class SharedWorker(EngineWorker):
     """
 
     post: Post
+    _yielded = 0
 
     def init_process(self) -> None:
         self.app.post = self.post
@@ -75,6 +79,28 @@ class SharedWorker(EngineWorker):
         if self.peers.leads:
             return accepts(self.service, self.peers)
         return self.service.lifecycle.status.state is not State.STARTING
+
+    def notify(self) -> None:
+        """In each turn of the main loop."""
+        super().notify()
+        if self.post.seat > 0:
+            self.peers.board.note_connections(self.post.seat, self.nr_conns)
+
+    def accept(self, listener: socket.socket) -> None:
+        """A new connection wakes every process, and the first takes it; of a burst, the first would take nearly all.
+
+        So who has more connections than another gives that one a moment, and takes what it has left there.
+        """
+        board, seat = self.peers.board, self.post.seat
+        fewest = board.fewest_connections(seat) if seat > 0 else None
+        if fewest is not None and self.nr_conns > fewest and self._yielded < YIELDS:
+            self._yielded += 1
+            time.sleep(YIELD_SECONDS)
+            return
+        self._yielded = 0
+        super().accept(listener)
+        if seat > 0:
+            board.note_connections(seat, self.nr_conns)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)

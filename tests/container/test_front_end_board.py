@@ -76,6 +76,17 @@ def test_a_killed_process_gives_back_its_places_and_locks_nobody_out() -> None:
     assert board.member(1) is Member.RELEASED
 
 
+def test_who_has_more_connections_than_another_is_told() -> None:
+    board = Board(4)
+    assert board.fewest_connections(1) is None
+    for seat, connections in ((1, 5), (2, 3), (3, 0)):
+        board.note_connections(seat, connections)
+    board.set_member(1, Member.SERVING)
+    assert board.fewest_connections(1) is None
+    board.set_member(2, Member.SERVING)  # the third does not serve: it counts for nothing
+    assert (board.fewest_connections(1), board.fewest_connections(2)) == (3, 5)
+
+
 def test_a_seat_is_given_once_and_the_board_says_when_there_is_none() -> None:
     board = Board(4)
     assert [board.take_seat() for _ in range(3)] == [1, 2, 3]
