@@ -19,9 +19,9 @@ from container.lifecycle import State
 from container.worker import EXIT_ENGINE_FAILED, EngineWorker, leave
 
 BACKLOG = 128
-# How long a front end leaves a connection to those that have fewer, and how often: 4 ms at the most, should they not
+# How long a front end leaves a connection to those that have fewer, and how often: 10 ms at the most, should they not
 # be able to take it.
-YIELD_SECONDS, YIELDS = 0.001, 4
+YIELD_SECONDS, YIELDS = 0.001, 10
 
 
 class SharedWorker(EngineWorker):

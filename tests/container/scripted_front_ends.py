@@ -1,0 +1,81 @@
+"""`SharedServer` as it is, with real workers, and a scripted engine of its own in each of them. Prints its port.
+
+`--broken`: no front end can join the engine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from scripted_engine import ScriptedEngine
+
+from container import worker
+from container.front_ends import following
+from container.front_ends.server import SharedServer
+from container.lifecycle import Lifecycle
+from container.service import Service
+from handler.config.endpoint import EndpointConfig
+from handler.engine.seats import SPARE_SEATS, Seats
+from handler.errors import EndpointError
+from handler.model.source import Model
+from handler.neuron.plan import EnginePlan
+
+FRONT_ENDS, PLACES = 2, 40
+
+
+class OwnedEngine(ScriptedEngine):
+    """The leader's, as far as it is asked about its front ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        addresses = ("nowhere",) * (FRONT_ENDS + 1 + SPARE_SEATS)
+        self.seats = Seats(addresses, addresses)
+        self.pids = (os.getpid(),)
+
+    def release(self, seat: int) -> int:
+        print(f"released {seat}", file=sys.stderr, flush=True)
+        return 0
+
+
+def start(service: Service) -> None:
+    """Instead of bringing a model and starting vLLM."""
+    engine: Any = OwnedEngine()
+    service.engine = engine
+    assert service.peers is not None
+    service.admission.limit = PLACES
+    service.peers.planned(EnginePlan("cpu", {}), Model("/nowhere", "scripted", 0))
+    try:
+        service.peers.gather(engine)
+    except EndpointError as error:
+        service.lifecycle.fail(error.message)
+        return
+    service.lifecycle.ready()
+
+
+def join(*_: object) -> ScriptedEngine:
+    if "--broken" in sys.argv:
+        raise RuntimeError("no way to the engine")
+    return ScriptedEngine()
+
+
+if __name__ == "__main__":
+    for name in ("core", "front_ends"):  # they import vLLM
+        sys.modules[f"handler.engine.vllm_api.{name}"] = ModuleType(name)
+    worker.start = start  # type: ignore[attr-defined]
+    following.Engine.join = join  # type: ignore[attr-defined]
+    config = EndpointConfig(
+        model="scripted",
+        port=0,
+        front_ends=FRONT_ENDS,
+        enable_sessions=True,
+        max_concurrent=PLACES,
+        neuron_monitor=False,
+    )
+
+    def make_service(shared: Any) -> Service:
+        return Service.of(config, Lifecycle(), shared)
+
+    SharedServer(config, make_service, lambda port: print(port, flush=True)).run()
