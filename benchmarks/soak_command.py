@@ -29,7 +29,20 @@ OURS_SETTINGS = {
     "ENDPOINT_SESSION_EXPIRATION": "60",
     "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
 }
-COLUMNS = ("in_flight", "running", "tasks", "threads", "sockets", "fds", "core_fds", "http_rss", "core_rss", "tokens")
+COLUMNS = (
+    "in_flight",
+    "running",
+    "tasks",
+    "threads",
+    "sockets",
+    "fds",
+    "core_fds",
+    "http_rss",
+    "http_own",
+    "core_rss",
+    "core_own",
+    "tokens",
+)
 
 
 @click.command("soak")

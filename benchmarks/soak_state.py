@@ -26,6 +26,7 @@ class Held:
 
     :ivar in_flight: requests accepted and not yet answered; `in_engine`: requests with a slot or in the queue for one.
     :ivar running: the core's own count of both, as of its last step.
+    :ivar http_own, core_own: resident memory that is no file's: the kernel takes pages of files back when it likes.
     :ivar tasks: of the engine's event loop. The request that asks is not counted in `sockets` and `fds`.
     """
 
@@ -39,7 +40,9 @@ class Held:
     core_threads: int
     core_fds: int
     http_rss: float
+    http_own: float
     core_rss: float
+    core_own: float
     tokens: int
 
     @property
@@ -79,10 +82,16 @@ class Watch:
             self.http.num_fds(),
             self.core.num_threads(),
             self.core.num_fds(),
-            self.http.memory_info().rss / MB,
-            self.core.memory_info().rss / MB,
+            *memory(self.http),
+            *memory(self.core),
             figure((TOKENS,)),
         )
+
+
+def memory(process: Process) -> tuple[float, float]:
+    """All that is resident, and what of it is no file's."""
+    found = process.memory_info()
+    return found.rss / MB, (found.rss - found.shared) / MB
 
 
 def sockets(process: Process) -> int:

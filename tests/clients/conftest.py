@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 import serve_process
 from asked import BIN, ENDPOINT, REGION, ROOT
 from serve_process import ServeProcess, free_port
+
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or its import asks the internet for prices, for 10 s
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +31,10 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]
             "PYTHONPATH": str(ROOT),
             "SAGEMAKER_BASE_DIR": str(directory / "opt-ml"),
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
+            # The model's.
+            "SM_VLLM_TOOL_CALL_PARSER": "hermes",
+            "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
+            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
         },
     )
     try:

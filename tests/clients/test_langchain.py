@@ -99,5 +99,5 @@ def test_stop_words_end_the_text() -> None:
 
 
 def test_the_containers_refusal_is_told() -> None:
-    with pytest.raises(Exception, match="max_new_tokens"):
+    with pytest.raises(Exception, match="context is 1024"):
         texts(False).invoke(PROMPT, max_new_tokens=100_000)
