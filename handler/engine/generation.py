@@ -95,6 +95,7 @@ class Generation:
     :param model: the name the client gave: an adapter's, or one of the model's own.
     :param times: hears when it was where.
     :param trace: W3C trace context, which vLLM's own spans go by.
+    :param apart: the reply shows every token by itself: tokens of different steps are never pushed together.
     """
 
     request_id: str
@@ -105,6 +106,7 @@ class Generation:
     model: str | None = None
     times: Times | None = None
     trace: Mapping[str, str] | None = None
+    apart: bool = False
 
 
 class Sink(Protocol):

@@ -112,4 +112,5 @@ class Form:
             logprobs = parameters.top_n_tokens or 0
         sampling = sampling_of(parameters, engine.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply
-        return Generation(f"gen-{uuid.uuid4().hex}", prompt.ids, sampling, self.stream, scores, model), reply
+        name = f"gen-{uuid.uuid4().hex}"
+        return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply

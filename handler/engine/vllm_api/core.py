@@ -236,7 +236,9 @@ async def add_request(
             told = as_endpoint_error
             times, trace = generation.times, generation.trace
             name = generation.request_id
-            return await token_path.add_request(engine, name, prompt, params, sink, told, lora, times, trace)
+            return await token_path.add_request(
+                engine, name, prompt, params, sink, told, lora, times, trace, generation.apart
+            )
         traced = {} if generation.trace is None else {"trace_headers": generation.trace}
         collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora, **traced)
     except REFUSALS as error:

@@ -5,6 +5,9 @@ streams that is half of what a front end costs beside the sending itself (benchm
 the core's socket itself, and a plain request's tokens go straight to its sink. Whatever else runs on the engine
 (vLLM's serving classes, logprobs, several sequences) goes through vLLM's output processor as ever.
 
+Where the loop is behind, and further steps of the core are here already, their tokens go to the sink together: as
+vLLM's own collector does. No token waits for one that is not here yet.
+
 What is used of vLLM: `AsyncMPClient`'s sockets, decoder and `_process_utility_output` (v1/engine/core_client.py),
 `OutputProcessor.request_states` and its statistics (v1/engine/output_processor.py), the detokenizer
 (v1/engine/detokenizer.py).
@@ -29,25 +32,35 @@ from vllm.v1.engine.output_processor import RequestOutputCollector, RequestState
 from vllm.v1.metrics.stats import IterationStats
 
 from handler.engine.generation import Sink, Times
+from handler.engine.vllm_api.token_gaps import TokenGaps
 from handler.errors import EndpointError
 
 logger = logging.getLogger(__name__)
 
 # Messages handled before other work of the loop gets its turn; the core sends one a step.
-AT_ONCE = 4
+AT_ONCE = 8
 
 
 class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is untyped from here
     """What vLLM's output processor hands a request's outputs to, when they go to a sink.
 
-    :param plain: no stop strings, no special spacing: the text of a token is what the decoder says, and nothing else.
+    :param apart: tokens of different steps are never pushed together.
+    :ivar plain: no stop strings, no special spacing: the text of a token is what the decoder says, and nothing else.
+    :ivar text, ids: what has been made and not been pushed yet.
     """
 
     def __init__(
-        self, internal_id: str, kind: RequestOutputKind, sink: Sink, translate: Callable[[Exception], EndpointError]
+        self,
+        internal_id: str,
+        kind: RequestOutputKind,
+        sink: Sink,
+        translate: Callable[[Exception], EndpointError],
+        *,
+        apart: bool = False,
     ) -> None:
         super().__init__(kind, internal_id)
         self.sink = sink
+        self.apart = apart
         self.whole = kind is not RequestOutputKind.DELTA
         self.plain = False
         self.step: Callable[[object, int], str | None]
@@ -67,8 +80,23 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         if self.plain:
             self.step, self.tokenizer = detokenizer.stream.step, detokenizer.tokenizer
 
+    def keep(self, text: str, ids: list[int]) -> None:
+        self.text.append(text)
+        self.ids += ids
+
+    def kept(self) -> tuple[str, list[int]]:
+        """All of it, which is then pushed."""
+        text, ids = "".join(self.text), self.ids
+        self.text, self.ids = [], []
+        return text, ids
+
+    def flush(self) -> None:
+        if self.ids and not self.whole:
+            self.sink.push(*self.kept(), None, None)
+
     def put(self, output: RequestOutput | Exception) -> None:
         if isinstance(output, Exception):
+            self.flush()
             self.sink.fail(self._translate(output))
         else:
             completion = output.outputs[0]
@@ -85,9 +113,11 @@ async def add_request(
     lora: object = None,
     times: Times | None = None,
     trace: Mapping[str, str] | None = None,
+    apart: bool = False,
 ) -> str:
     """Queues a request for text alone, whose tokens go to a sink. Returns vLLM's internal id.
 
+    :param apart: tokens of different steps are never pushed together.
     :raises Exception: what vLLM's input processor refuses; `EngineDeadError`.
     """
     if llm.errored:
@@ -98,7 +128,7 @@ async def add_request(
         request_id, prompt, params, lora_request=lora, trace_headers=trace, supported_tasks=tasks
     )
     processor.assign_request_id(request)
-    collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate)
+    collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate, apart=apart)
     collector.times = times
     await llm._add_request(request, None, None, 0, collector)
     return str(request.request_id)
@@ -113,12 +143,15 @@ class TokenPath:
         self._processor = llm.output_processor
         self._states: dict[str, RequestState] = llm.output_processor.request_states
         self._manager = llm.logger_manager
+        self._gaps = TokenGaps.of(self._manager)
         self._mm_stats = llm.input_processor.stat_mm_cache
         self._log_stats = bool(llm.log_stats)
         self._loop = asyncio.get_running_loop()
         self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
         self._fd = int(self._socket.getsockopt(zmq.FD))
         self._open = True
+        self._more = False
+        self._keeping: list[SinkCollector] = []
         self._aborts: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -148,22 +181,44 @@ class TokenPath:
             self._processor.propagate_error(error)
 
     def _readable(self) -> None:
+        again = False
         try:
-            for _ in range(AT_ONCE):
-                if not self._open or self._socket.closed:
-                    return
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            frames = self._received()
+            for place in range(AT_ONCE):
+                if frames is None:
+                    break
                 self._resources.validate_alive(frames)
-                self._take(self._client.decoder.decode(frames))
-        except zmq.Again:
-            return
+                message = self._client.decoder.decode(frames)
+                again = place == AT_ONCE - 1
+                frames = None if again else self._received()
+                self._more = frames is not None
+                self._take(message)
         except Exception as error:
+            self._flush()
             if not isinstance(error, EngineDeadError):
                 logger.exception("the engine's outputs cannot be read")
             self._resources.engine_dead = True
             self._end(error)
             return
-        self._loop.call_soon(self._readable)
+        self._flush()
+        if again:
+            self._loop.call_soon(self._readable)
+
+    def _received(self) -> list[zmq.Frame] | None:
+        """One message; None where none is here."""
+        if not self._open or self._socket.closed:
+            return None
+        try:
+            return self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+
+    def _flush(self) -> None:
+        self._more = False
+        if self._keeping:
+            keeping, self._keeping = self._keeping, []
+            for collector in keeping:
+                collector.flush()
 
     def _take(self, message: EngineCoreOutputs) -> None:
         if message.utility_output:
@@ -173,6 +228,7 @@ class TokenPath:
         if not outputs and not message.scheduler_stats:
             return
         stats = IterationStats() if self._log_stats and outputs else None
+        gaps: list[float] = []
         others: list[EngineCoreOutput] = []
         aborted: list[str] = []
         for output in outputs:
@@ -183,7 +239,7 @@ class TokenPath:
                 others.append(output)
                 continue
             try:
-                if not self._push(state, output, message.timestamp, stats):
+                if not self._push(state, output, message.timestamp, stats, gaps):
                     aborted.append(output.request_id)
             except Exception as error:  # one request's trouble is not the others'
                 logger.exception("an output cannot be handled")
@@ -195,6 +251,7 @@ class TokenPath:
             self._aborts.add(task)
             task.add_done_callback(self._aborts.discard)
         self._processor.update_scheduler_stats(message.scheduler_stats)
+        self._gaps.observe(gaps, message.engine_index)
         if self._manager is not None:
             self._manager.record(
                 engine_idx=message.engine_index,
@@ -204,9 +261,17 @@ class TokenPath:
             )
 
     def _push(
-        self, state: RequestState, output: EngineCoreOutput, timestamp: float, stats: IterationStats | None
+        self,
+        state: RequestState,
+        output: EngineCoreOutput,
+        timestamp: float,
+        stats: IterationStats | None,
+        gaps: list[float],
     ) -> bool:
-        """One request's tokens of one step. False where the core does not know yet that it has ended."""
+        """One request's tokens of one step. False where the core does not know yet that it has ended.
+
+        :param gaps: takes the time since the request's last token.
+        """
         collector: SinkCollector = state.queue
         ids, finish, reason = output.new_token_ids, output.finish_reason, output.stop_reason
         if stats is not None:
@@ -215,7 +280,7 @@ class TokenPath:
             else:
                 stats.num_generation_tokens += len(ids)
                 state.stats.num_generation_tokens += len(ids)
-                stats.inter_token_latencies_iter.append(timestamp - state.stats.last_token_ts)
+                gaps.append(timestamp - state.stats.last_token_ts)
                 state.stats.last_token_ts = timestamp
         if state.is_prefilling:
             state.num_cached_tokens = output.num_cached_tokens
@@ -233,10 +298,7 @@ class TokenPath:
                     text += state.detokenizer._protected_step(token) or ""
                     collector.step = state.detokenizer.stream.step
             if collector.whole:
-                collector.text.append(text)
-                collector.ids += ids
-                if finish is not None:
-                    text, ids = "".join(collector.text), collector.ids
+                collector.keep(text, ids)
         else:
             stop = state.detokenizer.update(ids, finish == FinishReason.STOP)
             if stop:
@@ -245,9 +307,20 @@ class TokenPath:
                 text = state.detokenizer.get_next_output_text(finish is not None, not collector.whole)
                 ids = state.detokenizer.output_token_ids if collector.whole else ids
         if finish is None:
-            if not collector.whole:
+            if collector.whole:
+                return True
+            if collector.ids:
+                collector.keep(text, ids)
+            elif self._more and not collector.apart:
+                collector.keep(text, ids)
+                self._keeping.append(collector)
+            else:
                 collector.sink.push(text, ids, None, None)
             return True
+        if collector.ids:
+            if not collector.whole:
+                collector.keep(text, ids)
+            text, ids = collector.kept()
         self._processor._finish_request(state)
         self._processor._update_stats_from_finished(state, finish, stats)
         if collector.times is not None and state.stats is not None:

@@ -1,0 +1,66 @@
+"""Tokens that wait together are pushed together, whole and in order; one that comes alone is pushed alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sample_model
+
+pytestmark = pytest.mark.serving_classes
+PROGRAM = Path(__file__).with_name("token_path_program.py")
+TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
+KINDS = ("plain", "apart", "whole", "stops")
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    environment = {**os.environ, "PYTHONPATH": str(PROGRAM.parents[3]), "VLLM_LOGGING_LEVEL": "ERROR"}
+    command = [sys.executable, str(PROGRAM), str(sample_model.path())]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("story", ["behind", "in time"])
+def test_every_token_once_and_in_order(told: dict[str, Any], story: str, kind: str) -> None:
+    heard = told[story][kind]
+    assert "".join(text for text, _, _ in heard["pushes"]) == TEXT
+    assert [token for _, ids, _ in heard["pushes"] for token in ids] == told["ids"]
+    assert [finish for _, _, finish in heard["pushes"]] == [None] * (len(heard["pushes"]) - 1) + ["length"]
+    assert not heard["failed"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "stops"])
+def test_what_waits_goes_together(told: dict[str, Any], kind: str) -> None:
+    assert len(told["behind"][kind]["pushes"]) < len(told["ids"]) / 4
+
+
+def test_a_reply_that_shows_each_token_gets_each_by_itself(told: dict[str, Any]) -> None:
+    assert [len(ids) for _, ids, _ in told["behind"]["apart"]["pushes"]] == [1] * len(told["ids"])
+
+
+@pytest.mark.parametrize("kind", ["plain", "apart", "stops"])
+def test_a_token_that_comes_alone_waits_for_none(told: dict[str, Any], kind: str) -> None:
+    assert [len(ids) for _, ids, _ in told["in time"][kind]["pushes"]] == [1] * len(told["ids"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_came_before_the_cores_death_is_pushed_before_the_error(told: dict[str, Any], kind: str) -> None:
+    heard = told["dead"][kind]
+    expected = [] if kind == "whole" else told["ids"][:3]
+    assert [token for _, ids, _ in heard["pushes"] for token in ids] == expected
+    assert heard["failed"]
+
+
+def test_every_gap_between_tokens_is_counted(told: dict[str, Any]) -> None:
+    gaps = (len(told["ids"]) - 1) * len(KINDS)
+    assert [told["behind"]["gaps"], told["in time"]["gaps"], told["dead"]["gaps"]] == [gaps, gaps, 2 * len(KINDS)]

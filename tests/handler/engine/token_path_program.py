@@ -1,0 +1,149 @@
+"""A program of its own, because it imports vLLM: the way of tokens over a real socket, without a core behind it.
+
+Prints what each sink was given, one JSON object for each story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import zmq
+import zmq.asyncio
+from prometheus_client import Histogram
+from transformers import AutoTokenizer
+from vllm import SamplingParams
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
+from vllm.v1.engine.core_client import BackgroundResources
+from vllm.v1.engine.output_processor import OutputProcessor
+from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
+
+from handler.engine.vllm_api.token_gaps import TokenGaps
+from handler.engine.vllm_api.token_path import SinkCollector, TokenPath
+from handler.errors import EndpointError, EngineFailed
+
+TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
+DEAD = b"ENGINE_CORE_DEAD"
+
+
+@dataclass
+class Heard:
+    """A sink."""
+
+    pushes: list[tuple[str, list[int], str | None]] = field(default_factory=list)
+    failed: bool = False
+
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: object) -> None:
+        self.pushes.append((text, list(token_ids), finish_reason))
+
+    def fail(self, error: EndpointError) -> None:
+        self.failed = True
+
+
+class Story:
+    """One token path, and the far end of its socket."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        context = zmq.asyncio.Context.instance()
+        output = context.socket(zmq.PULL)
+        address = f"inproc://tokens-{id(self)}-{time.monotonic_ns()}"
+        output.bind(address)
+        self.core = zmq.Context(context).socket(zmq.PUSH)
+        self.core.connect(address)
+        self.encoder = MsgpackEncoder()
+        self.processor = OutputProcessor(tokenizer, log_stats=True)
+        resources = BackgroundResources(ctx=None, output_socket=output)
+        client = SimpleNamespace(resources=resources, decoder=MsgpackDecoder(EngineCoreOutputs), utility_results={})
+        self.histogram = Histogram("gaps", "", ["engine"], registry=None)
+        llm = SimpleNamespace(
+            engine_core=client,
+            output_processor=self.processor,
+            logger_manager=None,
+            input_processor=SimpleNamespace(stat_mm_cache=lambda: None),
+            log_stats=True,
+            output_handler=None,
+        )
+        self.path = TokenPath.install(llm)
+        self.path._gaps = TokenGaps([{0: self.histogram.labels("0")}])
+        self.sinks: dict[str, Heard] = {}
+
+    def request(self, name: str, **collected: Any) -> None:
+        kind = RequestOutputKind.FINAL_ONLY if collected.pop("whole", False) else RequestOutputKind.DELTA
+        params = SamplingParams(max_tokens=100, output_kind=kind, stop=collected.pop("stop", []))
+        sink = self.sinks[name] = Heard()
+        request = EngineCoreRequest(name, [1, 2, 3], None, params, None, None, time.time(), None, None, None)
+        request.external_req_id = name
+        collector = SinkCollector(name, kind, sink, lambda error: EngineFailed("its process ended"), **collected)
+        self.processor.add_request(request, None, queue=collector)
+
+    def send(self, tokens: dict[str, int], finish: FinishReason | None = None) -> None:
+        outputs = [EngineCoreOutput(name, [token], finish_reason=finish) for name, token in tokens.items()]
+        self.core.send_multipart(self.encoder.encode(EngineCoreOutputs(outputs=outputs)))
+
+    async def heard(self) -> dict[str, object]:
+        """After the loop has read all there is."""
+        before = None
+        while before != (before := json.dumps([sink.pushes for sink in self.sinks.values()])):
+            await asyncio.sleep(0.05)
+        gaps = [one.value for one in next(iter(self.histogram.collect())).samples if one.name == "gaps_count"]
+        found = {name: {"pushes": sink.pushes, "failed": sink.failed} for name, sink in self.sinks.items()}
+        return {**found, "gaps": gaps[0]}
+
+    async def end(self) -> None:
+        guard = self.path._resources.output_queue_task
+        guard.cancel()
+        await asyncio.wait([guard])
+        self.core.close(0)
+        self.path._resources.output_socket.close(0)
+
+
+async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    found: dict[str, object] = {}
+
+    def kinds(story: Story) -> list[str]:
+        story.request("plain")
+        story.request("apart", apart=True)
+        story.request("whole", whole=True)
+        story.request("stops", stop=["nowhere"])
+        return list(story.sinks)
+
+    story = Story(tokenizer)  # all steps are here before the loop looks
+    names = kinds(story)
+    for place, token in enumerate(ids):
+        story.send(dict.fromkeys(names, token), FinishReason.LENGTH if place == len(ids) - 1 else None)
+    found["behind"] = await story.heard()
+    await story.end()
+
+    story = Story(tokenizer)  # each is taken before the next is made
+    names = kinds(story)
+    for place, token in enumerate(ids):
+        story.send(dict.fromkeys(names, token), FinishReason.LENGTH if place == len(ids) - 1 else None)
+        await story.heard()
+    found["in time"] = await story.heard()
+    await story.end()
+
+    story = Story(tokenizer)  # the core dies behind its last tokens
+    names = kinds(story)
+    for token in ids[:3]:
+        story.send(dict.fromkeys(names, token))
+    story.core.send(DEAD)
+    found["dead"] = await story.heard()
+    await story.end()
+    return found
+
+
+def main() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+    ids = tokenizer.encode(TEXT, add_special_tokens=False)
+    print(json.dumps({"ids": ids, **asyncio.run(tell(tokenizer, ids))}))
+
+
+if __name__ == "__main__":
+    main()
