@@ -17,6 +17,7 @@ import click
 from benchmarks.block import Block
 from benchmarks.comparison import comparisons
 from benchmarks.contestant import ENVIRONMENT, KINDS, STUB
+from benchmarks.figures import Comparison
 from benchmarks.fleet_command import fleet
 from benchmarks.front_ends import front_ends
 from benchmarks.gateway import gateway
@@ -25,7 +26,8 @@ from benchmarks.report import Report
 from benchmarks.restore import RIVALS, measure
 from benchmarks.restore_contestant import ContestantFailed
 from benchmarks.server import ServerFailed
-from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, run, stub_workloads, workloads
+from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, free_port, run, stub_workloads, workloads
+from benchmarks.setup import SetupFailed, measure_setup
 from benchmarks.soak_command import command as soak
 from benchmarks.workload import Api
 from handler.artifacts.errors import ArtifactError
@@ -36,7 +38,7 @@ QUICK_LIMIT_S = 270.0
 FULL_LIMIT_S = 2 * 3600.0
 STUB_QUICK_LIMIT_S = 125.0
 STUB_PAIRS = 8
-PARTS = ("model", "stub")
+PARTS = ("setup", "model", "stub")
 BUSY = 0.5  # processes that want to run, in the mean of the last minute
 
 
@@ -65,7 +67,7 @@ def main() -> None:
 @click.option(
     "--pairs", default=12, show_default=True, type=click.IntRange(1), help="Blocks of each side per workload."
 )
-@click.option("--concurrency", default="1,32,64", show_default=True, type=Numbers(), help="Concurrent requests.")
+@click.option("--concurrency", type=Numbers(), help="Concurrent requests; default: 1,8,32,64,200 (quick: 1,32,64).")
 @click.option("--parts", default=",".join(PARTS), show_default=True, help="Which of them, separated by commas.")
 @click.option("--restarts", is_flag=True, help="Start both servers afresh for every pair.")
 @click.option("--model", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Model directory.")
@@ -76,7 +78,7 @@ def main() -> None:
 def serving(
     quick: bool,
     pairs: int,
-    concurrency: tuple[int, ...],
+    concurrency: tuple[int, ...] | None,
     parts: str,
     restarts: bool,
     model: Path | None,
@@ -89,6 +91,7 @@ def serving(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     apis: tuple[Api, ...] = ("chat",) if quick else ("chat", "completion")
+    concurrency = concurrency or ((1, 32, 64) if quick else (1, 8, 32, 64, 200))
     limit = limit_s or (QUICK_LIMIT_S if quick else FULL_LIMIT_S)
     chosen = parts.split(",")
     if unknown := set(chosen) - set(PARTS):
@@ -105,25 +108,29 @@ def serving(
     }
     report = Report(out)
     measured = Run()
+    own: list[Comparison] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         directory = model or (
             SAMPLE_MODEL if any(SAMPLE_MODEL.glob("*.safetensors")) else write_random_model(Path(scratch) / "random")
         )
-        report.line(_circumstances(ours, theirs, directory, [plans[part] for part in chosen]))
+        report.line(_circumstances(ours, theirs, directory, [plans[part] for part in chosen if part in plans]))
         if (load := os.getloadavg()[0]) > BUSY:
             report.alarm(f"the machine is busy with something else (load average {load:.1f}): wide spreads ahead")
         try:
             for part in chosen:
+                if part == "setup":
+                    own += measure_setup(directory, Path(scratch) / part, free_port())
+                    continue
                 sides = contestants(ours, theirs, directory, Path(scratch) / part, plans[part].shape)
                 run(plans[part], sides, report, measured)
-        except (ServerFailed, WarmUpFailed, OSError) as error:
+        except (ServerFailed, WarmUpFailed, SetupFailed, OSError) as error:
             report.alarm(str(error))
             sys.exit(1)
         except KeyboardInterrupt:
             report.alarm("interrupted; the servers have been ended")
             sys.exit(130)
-    report.finish(comparisons(measured.starts, measured.blocks), f"ours: {ours}, theirs: {theirs}")
+    report.finish([*own, *comparisons(measured.starts, measured.blocks)], f"ours: {ours}, theirs: {theirs}")
     report.say(f"{time.monotonic() - began:.0f} s in all; {report.out}, {report.lines}")
     if invalid := [block for block in measured.blocks if not block.valid]:
         _condemn(report, invalid)

@@ -69,7 +69,11 @@ def _generate(port: int, workload: Workload) -> LoadResult:
         timeout=workload.deadline_s + 30,
         check=True,
     )
-    return msgspec.json.decode(done.stdout, type=LoadResult)
+    try:
+        return msgspec.json.decode(done.stdout, type=LoadResult)
+    except msgspec.DecodeError as error:
+        ends = f"{done.stdout[:60]!r} ... {done.stdout[-60:]!r}"
+        raise OSError(f"{len(done.stdout)} bytes of the load generator cannot be read ({error}): {ends}") from None
 
 
 @contextmanager

@@ -106,6 +106,8 @@ def _name(figure: _Figure, workload: Workload) -> str:
         c = "" if workload.concurrency == 256 else f"_c{workload.concurrency}"
         return figure.name.format(c=c, tokens="" if workload.tokens == 256 else f"_{workload.tokens}")
     api = "" if workload.api == "chat" else f"{workload.api}_"
+    if workload.sentences > 1:
+        api = f"long_{api}"
     return figure.name.format(api=api, c=workload.concurrency)
 
 

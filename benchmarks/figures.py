@@ -90,15 +90,18 @@ def measure(result: LoadResult, pings: Sequence[Ping], before: Usage, after: Usa
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of `bench.json`. `ratio` is ours / theirs: the median of the pairs' own ratios."""
+    """One line of `bench.json`. `ratio` is ours / theirs: the median of the pairs' own ratios.
+
+    A figure that has no other side has neither `theirs` nor a ratio, and `pairs` says how often it was measured.
+    """
 
     figure: str
     ours: float
-    theirs: float
-    ratio: float
+    theirs: float | None
+    ratio: float | None
     pairs: int
-    low: float  # the smallest and the largest ratio of a pair
-    high: float
+    low: float | None  # the smallest and the largest ratio of a pair
+    high: float | None
     likely_low: float | None  # the 95 % interval of the median; None with fewer than 6 pairs, which have none
     likely_high: float | None
     unit: str
@@ -133,6 +136,11 @@ def compare(
         unit=unit,
         better=better,
     )
+
+
+def alone(figure: str, values: Sequence[float], unit: str, *, better: str = "less") -> Comparison:
+    """A figure of ours that has no other side: the median."""
+    return Comparison(figure, median(values), None, None, len(values), None, None, None, None, unit, better)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:

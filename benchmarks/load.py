@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -102,7 +103,11 @@ def main() -> None:
 
     workload = msgspec.json.decode(sys.stdin.buffer.read(), type=Workload)
     result = uvloop.run(run_load(workload, int(sys.argv[1])))
-    sys.stdout.buffer.write(msgspec.json.encode(result))
+    # With PYTHONUNBUFFERED stdout's own write may take a part and say nothing.
+    rest = memoryview(msgspec.json.encode(result))
+    os.set_blocking(1, True)
+    while rest:
+        rest = rest[os.write(1, rest) :]
 
 
 if __name__ == "__main__":

@@ -62,7 +62,14 @@ def _table(comparisons: Sequence[Comparison], sides: str) -> Table:
     table.add_column("better")
     for c in comparisons:
         likely, spread = _range(c.likely_low, c.likely_high), _range(c.low, c.high)
-        values = (_number(c.ours), _number(c.theirs), f"{c.ratio:.2f}", likely, spread, str(c.pairs))
+        values = (
+            _number(c.ours),
+            _number(c.theirs),
+            "" if c.ratio is None else f"{c.ratio:.2f}",
+            likely,
+            spread,
+            str(c.pairs),
+        )
         table.add_row(c.figure, *values, c.unit, c.better)
     return table
 
@@ -71,5 +78,7 @@ def _range(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{low:.2f} - {high:.2f}"
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

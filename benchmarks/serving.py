@@ -23,6 +23,7 @@ WARM_CONCURRENCY = 64
 WARM_ROUNDS = 5
 QUICK_PROBE_S = 5.0
 PROBE_S = 15.0
+LONG = 16  # sentences of a long prompt
 STEADY = 0.1  # two warm-up rounds whose rates differ by less than this part
 
 
@@ -53,9 +54,9 @@ class WarmUpFailed(Exception):
 
 
 def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: bool) -> tuple[Workload, ...]:
-    """Streamed and whole replies for each API and concurrency; quick has whole ones at 2 to 32 only.
+    """Streamed and whole replies for each API and concurrency; quick: whole ones at 2 to 32 only, no long prompts.
 
-    /ping is asked in a block of its own, at the highest concurrency and for a fixed time: answering costs
+    /ping is asked in a block of its own, at 64 concurrent or else at the highest, for a fixed time: answering costs
     the very CPU time that the other blocks measure, and a p99 wants more questions than fit into those.
     """
     found = []
@@ -65,20 +66,22 @@ def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: boo
             found.append(plain)
             if not quick or 1 < c <= 32:
                 found.append(replace(plain, streamed=False))
+    if not quick:
+        found += (Workload(concurrency=c, requests=96 if c > 1 else 24, sentences=LONG) for c in (1, 32))
     seconds = QUICK_PROBE_S if quick else PROBE_S
-    found.append(Workload(concurrency=max(concurrency), requests=1_000_000, seconds=seconds, probed=True))
+    probed = 64 if 64 in concurrency else max(concurrency)
+    found.append(Workload(concurrency=probed, requests=1_000_000, seconds=seconds, probed=True))
     return tuple(found)
 
 
 def stub_workloads(*, quick: bool) -> tuple[Workload, ...]:
     """Streamed chat on the stub: engines that no front end can follow, and ones that any ought to."""
-    found = [
-        Workload(engine="stub", concurrency=256, requests=768, tokens=256),
-        Workload(engine="stub", concurrency=256, requests=1024, tokens=64),
-        *(Workload(engine="stub", concurrency=c, requests=c, tokens=128, steps_per_s=50) for c in (64, 256)),
-    ]
+    ceiling = Workload(engine="stub", concurrency=256, requests=512 if quick else 768, tokens=256)
+    found = [ceiling, replace(ceiling, requests=512 if quick else 1024, tokens=64)]
     if not quick:
-        found.append(Workload(engine="stub", concurrency=64, requests=384, tokens=256))
+        found.append(replace(ceiling, concurrency=64, requests=384))
+    for c in (256,) if quick else (64, 256):
+        found.append(replace(ceiling, concurrency=c, requests=c, tokens=128, steps_per_s=50))
     return tuple(found)
 
 

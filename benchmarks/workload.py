@@ -25,6 +25,7 @@ class Workload:
     concurrency: int = 32
     requests: int = 192
     tokens: int = 64
+    sentences: int = 1  # of the prompt; 16 are 400 to 640 tokens
     temperature: float = 0.0
     seconds: float | None = None  # after which no further request is begun, be there any left
     probed: bool = False  # /ping is asked 20 times a second meanwhile
@@ -39,6 +40,8 @@ class Workload:
     @property
     def label(self) -> str:
         words = [self.api, "streamed" if self.streamed else "whole", f"c{self.concurrency}"]
+        if self.sentences > 1:
+            words.append("long prompt")
         if self.engine == "stub":
             pace = f"{self.steps_per_s} steps/s" if self.steps_per_s else "unpaced"
             words += [f"{self.tokens} tokens", "stub", pace]
@@ -46,7 +49,7 @@ class Workload:
 
     def body(self, index: int) -> bytes:
         """The JSON of request number `index`: exactly `tokens` tokens, whatever the model would like."""
-        prompt = PROMPT.format(index=index)
+        prompt = " ".join([PROMPT.format(index=index)] * self.sentences)
         document: dict[str, object] = {
             "model": "model",
             "max_tokens": self.tokens,

@@ -8,11 +8,12 @@ import pytest
 
 from benchmarks.block import Block
 from benchmarks.comparison import Started, comparisons
-from benchmarks.figures import Measurements, compare, interval, measure, percentile
+from benchmarks.figures import Measurements, alone, compare, interval, measure, percentile
 from benchmarks.load import LoadResult
 from benchmarks.probe import Ping
 from benchmarks.processes import Usage
 from benchmarks.sample import Sample
+from benchmarks.setup import seconds_of
 from benchmarks.workload import Workload
 
 
@@ -134,3 +135,14 @@ def test_figures_of_the_stub_have_names_of_their_own() -> None:
         found = {one.figure: one.ratio for one in comparisons([], blocks)}
         assert found[name] == 3.0
         assert not {"stream_tps_c64", "stream_tps_c256"} & set(found)
+
+
+def test_a_figure_without_another_side_has_no_ratio() -> None:
+    found = alone("setup_s", [0.5, 0.3, 0.4], "s")
+    assert (found.ours, found.theirs, found.ratio, found.pairs, found.low) == (0.4, None, None, 3, None)
+
+
+def test_the_time_of_the_set_up_is_read_from_the_log() -> None:
+    line = b'{"event": "stage", "stage": "%s", "seconds": 0.1, "since_start_seconds": 0.44}\n'
+    assert seconds_of(line % b"fetch model") == 0.44
+    assert [seconds_of(other) for other in (line % b"bind port", b"INFO x: fetch model", b"[1]", b"null")] == [None] * 4
