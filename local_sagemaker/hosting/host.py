@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.deployment import Fleets
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
+from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instance import end_left_over
 from local_sagemaker.hosting.model_data import remove
 from local_sagemaker.hosting.objects import Objects
