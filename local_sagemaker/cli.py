@@ -15,20 +15,13 @@ from typing import Any, TypeVar
 
 import click
 
-from local_sagemaker.state import COMMANDS, DOCKER, ENVIRONMENT, PROCESS, TOKEN, Running, Settings, StateDirectory
+from local_sagemaker.chaos_commands import chaos
+from local_sagemaker.running import alive, answers, ask, exists, exports, state_directory, state_option
+from local_sagemaker.state import DOCKER, PROCESS, Running, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
-OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-state_option = click.option(
-    "--state",
-    "directory",
-    envvar=ENVIRONMENT,
-    type=click.Path(file_okay=False, path_type=Path),
-    help=f"The state directory; else ${ENVIRONMENT}, else one under ~/.local/state.",
-)
 
 
 @click.group()
@@ -131,82 +124,6 @@ def env(directory: Path | None) -> None:
     click.echo(exports(state, state.settings(), running))
 
 
-@local.group()
-def chaos() -> None:
-    """Faults, for rehearsals."""
-
-
-endpoint_argument = click.argument("endpoint")
-instance_option = click.option("--instance", help="Which one; else a healthy one.")
-seconds_option = click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="For how long."
-)
-
-
-@chaos.command()
-@state_option
-@endpoint_argument
-@instance_option
-def kill(directory: Path | None, endpoint: str, instance: str | None) -> None:
-    """SIGKILL for an instance: it is found dead, and replaced."""
-    killed = ask(state_directory(directory), "kill", endpoint=endpoint, instance=instance)
-    click.echo(f"Killed {killed['instance']} (process {killed['pid']}).")
-
-
-@chaos.command()
-@state_option
-@endpoint_argument
-@instance_option
-@seconds_option
-def refuse_pings(directory: Path | None, endpoint: str, instance: str | None, seconds: float) -> None:
-    """Health checks of an instance fail: it is found ill, and replaced."""
-    ill = ask(state_directory(directory), "refuse-pings", endpoint=endpoint, instance=instance, seconds=seconds)
-    click.echo(f"Pings of {ill['instance']} fail for {seconds:g} s.")
-
-
-@chaos.command()
-@state_option
-@endpoint_argument
-@seconds_option
-@click.option("--delay", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Seconds per invocation.")
-def slow(directory: Path | None, endpoint: str, seconds: float, delay: float) -> None:
-    """The network takes longer."""
-    ask(state_directory(directory), "slow", endpoint=endpoint, seconds=seconds, delay=delay)
-    click.echo(f"Each invocation of {endpoint} takes {delay:g} s longer for {seconds:g} s.")
-
-
-@chaos.command()
-@state_option
-@endpoint_argument
-@seconds_option
-@click.option("--share", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Of the invocations.")
-def throttle(directory: Path | None, endpoint: str, seconds: float, share: float) -> None:
-    """Invocations are refused with a ThrottlingException."""
-    ask(state_directory(directory), "throttle", endpoint=endpoint, seconds=seconds, share=share)
-    click.echo(f"{share:.0%} of the invocations of {endpoint} are throttled for {seconds:g} s.")
-
-
-@chaos.command()
-@state_option
-@click.argument("code")
-@click.option("--times", type=click.IntRange(min=0), default=1, show_default=True, help="0: not any more.")
-@click.option("--operation", help="InvokeEndpoint, CreateEndpoint, ...; else the invocations, if they may fail so.")
-@click.option("--endpoint", help="Only invocations of this one.")
-def error(directory: Path | None, code: str, times: int, operation: str | None, endpoint: str | None) -> None:
-    """The next calls fail with a documented error: ModelNotReadyException, ResourceLimitExceeded, ..."""
-    state = state_directory(directory)
-    planned = ask(state, "error", code=code, times=times, operation=operation, endpoint=endpoint)
-    names = ", ".join(planned["operations"])
-    click.echo(f"The next {times} of these fail with {code}: {names}." if times else f"No more {code} of {names}.")
-
-
-def state_directory(given: Path | None) -> StateDirectory:
-    if given is None:
-        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-        given = home / "neuron-endpoint" / "local-sagemaker"
-    return StateDirectory(given.absolute())
-
-
 def make_buckets(names: tuple[str, ...], running: Running) -> None:
     if not names:
         return
@@ -280,70 +197,4 @@ def start(state: StateDirectory, with_process: int | None = None) -> Running:
     raise click.ClickException(f"it did not start; the end of {log}:\n{tail}")
 
 
-def answers(running: Running) -> bool:
-    try:
-        call(running, "status", {})
-    except OSError:
-        return False
-    return True
-
-
-def alive(state: StateDirectory) -> Running | None:
-    running = state.running()
-    return running if running is not None and exists(running.pid) else None
-
-
-def exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    # A child of ours that has ended stays until it is waited for.
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return False
-
-
-def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, Any]:
-    """:raises click.ClickException: nothing is up, or it refuses."""
-    from urllib.error import HTTPError
-
-    running = alive(state)
-    if running is None:
-        raise click.ClickException(f"nothing is up on {state.path}")
-    try:
-        return call(running, command, arguments)
-    except HTTPError as error:
-        raise click.ClickException(json.loads(error.read())["message"]) from None
-    except OSError as error:
-        raise click.ClickException(f"{running.url} does not answer ({error})") from error
-
-
-def call(running: Running, command: str, arguments: dict[str, object]) -> dict[str, Any]:
-    import urllib.request
-
-    request = urllib.request.Request(
-        f"{running.url}{COMMANDS}{command}", json.dumps(arguments).encode(), {TOKEN: running.token}, method="POST"
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=10) as reply:
-        answer: dict[str, Any] = json.load(reply)
-    return answer
-
-
-def exports(state: StateDirectory, settings: Settings, running: Running) -> str:
-    """Lines for a shell; boto3 needs nothing else."""
-    lines = {
-        "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
-        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,
-        "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING": running.url,
-        **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
-        "AWS_ACCESS_KEY_ID": settings.access_key or "local",
-        "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
-        "AWS_DEFAULT_REGION": settings.region,
-        ENVIRONMENT: str(state.path),
-    }
-    return "\n".join(f"export {name}={value}" for name, value in lines.items())
+local.add_command(chaos)

@@ -36,7 +36,6 @@ from local_sagemaker.gateway import Gateway, mount
 from local_sagemaker.hosted_routes import HostedRoutes
 from local_sagemaker.hosting.docker import Docker
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instance import end_left_over
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.settings import HostSettings, Images, Timing, image_environment
 from local_sagemaker.openai_path import OpenAIPath
@@ -99,7 +98,12 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
         host.shut_down()
 
     app.config[SHUT_DOWN] = shut_down
-    app.config[KILL] = lambda: end_left_over(host.pids)
+
+    def kill() -> None:
+        jobs.stop_all()
+        host.kill()
+
+    app.config[KILL] = kill
     jobs.restore()
     endpoints.restore()
     components.restore()

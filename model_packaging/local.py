@@ -30,7 +30,7 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
 
     :raises NothingUp: there is none.
     """
-    from local_sagemaker.cli import OF_MOTO, alive
+    from local_sagemaker.running import OF_MOTO, alive
 
     state = _state()
     running = alive(state)
@@ -82,7 +82,7 @@ class LocalLog:
 
 
 def _state() -> StateDirectory:
-    from local_sagemaker.cli import state_directory
+    from local_sagemaker.running import state_directory
     from local_sagemaker.state import ENVIRONMENT
 
     given = os.environ.get(ENVIRONMENT)

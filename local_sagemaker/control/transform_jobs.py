@@ -100,9 +100,12 @@ class TransformJobs:
             listed, token = page(jobs, asked, "TransformJobName", "TransformJobStatus")
             return {"TransformJobSummaries": listed, "NextToken": token}
 
-    def shut_down(self, seconds: float) -> None:
+    def stop_all(self) -> None:
         for job in list(self._jobs.values()):
             job.stop()
+
+    def shut_down(self, seconds: float) -> None:
+        self.stop_all()
         for job in list(self._jobs.values()):
             job.wait(seconds)
 

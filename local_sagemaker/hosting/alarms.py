@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+log = logging.getLogger(__name__)
 
 
 class Alarms:
@@ -24,7 +28,13 @@ class Alarms:
         return [name for name in names if name not in states]
 
     def ringing(self, names: Iterable[str]) -> list[str]:
-        return [name for name, state in self._states(names).items() if state == "ALARM"]
+        """What can't be asked rings not; the next look is soon."""
+        try:
+            states = self._states(names)
+        except (BotoCoreError, ClientError) as error:
+            log.warning("the alarms can't be looked at: %s", error)
+            return []
+        return [name for name, state in states.items() if state == "ALARM"]
 
     def _states(self, names: Iterable[str]) -> dict[str, str]:
         """:raises botocore.exceptions.BotoCoreError: CloudWatch does not answer."""

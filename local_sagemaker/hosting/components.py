@@ -9,8 +9,8 @@ from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
-from local_sagemaker.hosting.deployment import Fleets
 from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.model_data import DataError, remove
 from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
 from local_sagemaker.hosting.rollout import Rollout

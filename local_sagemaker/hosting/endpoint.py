@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.chaos import Chaos
 from local_sagemaker.hosting.component import Component
-from local_sagemaker.hosting.deployment import Deployment, Fleets, Variant
+from local_sagemaker.hosting.deployment import Deployment, Variant
+from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instance import Instance
 from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
 from local_sagemaker.hosting.rollout import Rollout
@@ -157,8 +158,10 @@ class LiveEndpoint:
         except StartFailed as error:
             self._report("RollingBack", str(error))
             self._roll_back(before, rollout, str(error))
-        except Cancelled:
+        except BaseException as error:
             self._abandon()
+            if not isinstance(error, Cancelled):
+                raise
         else:
             with self.changed:
                 self.current, self.pending = deployment, None

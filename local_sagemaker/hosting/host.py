@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.deployment import Fleets
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
+from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instance import end_left_over
 from local_sagemaker.hosting.model_data import remove
 from local_sagemaker.hosting.objects import Objects
 from local_sagemaker.hosting.settings import HostSettings
 
 Document = dict[str, Any]
+BETWEEN = 0.2
 
 
 class Host:
@@ -68,3 +70,13 @@ class Host:
             thread.start()
         for thread in ending:
             thread.join()
+
+    def kill(self) -> None:
+        """At once, as the machine's own end would: the service is an orphan, and ends."""
+        for endpoint in self.all():
+            endpoint.ended.set()
+            for pool in endpoint.pools():
+                pool.abandon()
+        end_left_over(self.pids)
+        time.sleep(BETWEEN)  # What was being started meanwhile has its file by then.
+        end_left_over(self.pids)

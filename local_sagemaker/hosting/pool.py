@@ -127,6 +127,10 @@ class Pool:
             for instance in self._instances:
                 instance.stop()
 
+    def abandon(self) -> None:
+        """Nothing is started any more; for one who can't wait for a lock."""
+        self._stopped = True
+
     def wait_ended(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         return all(each.wait_ended(max(deadline - time.monotonic(), 0)) for each in self.instances())

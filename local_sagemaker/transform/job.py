@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from local_sagemaker.hosting.component import call
-from local_sagemaker.hosting.deployment import Deployment, Fleets
+from local_sagemaker.hosting.deployment import Deployment
+from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instance import Instance
 from local_sagemaker.hosting.objects import Location, ObjectError, Objects
 from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed

@@ -16,7 +16,7 @@ import boto3
 import psutil
 from botocore.config import Config
 
-from local_sagemaker.cli import ask
+from local_sagemaker.running import ask
 from local_sagemaker.state import StateDirectory
 
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")

@@ -93,6 +93,7 @@ def main(directory: Path, verb: str, words: list[str]) -> int:
         return end(directory, words[0])
     if verb == "rm" and words[:1] == ["--force"] and len(words) == 2:
         end(directory, words[1])
+        (directory / words[1]).unlink(missing_ok=True)
         return 0
     return 125
 

@@ -90,7 +90,9 @@ def test_an_endpoint_that_does_not_start_fails_with_a_reason(
     assert "The primary container for production variant AllTraffic did not pass the ping health check" in reason
     assert said in reason
     log = Path(reason.partition("its log is ")[2].rstrip(")"))
-    assert log.read_text().startswith("the stub ")
+    assert log.exists()
+    if name == "exits":  # The other may be ended before it has said anything.
+        assert log.read_text().startswith("the stub ")
     with pytest.raises(ClientError, match="not found"):
         ask(cloud, name)
     with pytest.raises(ClientError, match="it is not in service"):

@@ -120,7 +120,7 @@ def test_a_broken_reply_on_the_openai_path_is_not_whole(cloud: Cloud, pair: str)
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     """A service that checks signatures and has low limits."""
-    keys = ("--access-key", "AKIALOCAL", "--secret-key", "secret/+=", "--regular-seconds", "0.5")
+    keys = ("--access-key", "AKIALOCAL", "--secret-key", "secret/+=", "--regular-seconds", "1.5")
     service = LocalService(tmp_path_factory.mktemp("signed"), *QUICK, *keys, "--stream-seconds", "0.7")
     yield service
     service.down()
@@ -181,7 +181,7 @@ def test_the_time_limits_hold(signed: LocalService) -> None:
     if not cloud.exists("signed"):
         started(cloud, "signed")
     with pytest.raises(ClientError, match="Your invocation timed out") as caught:
-        ask(cloud, "signed", "wait", seconds=2)
+        ask(cloud, "signed", "wait", seconds=8)
     assert caught.value.response["Error"]["Code"] == "ModelError"
     body = json.dumps({"do": "stream", "count": 100, "pause": 0.05}).encode()
     reply = cloud.runtime.invoke_endpoint_with_response_stream(EndpointName="signed", Body=body)

@@ -1,0 +1,151 @@
+"""What starts the processes of a deployment on this machine: data, environment, command."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
+from local_sagemaker.hosting.instance import Launch, confinement
+from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
+from local_sagemaker.hosting.multi_model import TargetModels
+from local_sagemaker.hosting.objects import Objects
+from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.prefix import prefix_aware
+from local_sagemaker.hosting.runner import AsProcess, InDocker, Runner
+from local_sagemaker.hosting.settings import HostSettings, default_command
+
+
+class Fleets:
+    """Starts fleets; knows the machine, not the endpoint's life."""
+
+    def __init__(self, settings: HostSettings, objects: Objects) -> None:
+        self._settings = settings
+        self._objects = objects
+        self._confinement = confinement()
+
+    def base_directory(self, endpoint: str, name: str) -> Path:
+        return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
+
+    def fetch(self, container: Document, base: Path, variant: str, seconds: float) -> None:
+        """:raises DataError: the data can't be had in time."""
+        base.mkdir(parents=True, exist_ok=True)
+        fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
+
+    def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
+        """:raises StartFailed: there is no such command on this machine."""
+        settings = self._settings
+        runner = self._runner(container)
+        startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
+        pids = settings.directory / "pids"
+        pids.mkdir(parents=True, exist_ok=True)
+        return Launch(
+            runner=runner,
+            base=base,
+            logs=settings.directory / "logs" / endpoint / name,
+            startup_seconds=settings.timing.scaled(startup),
+            timing=settings.timing,
+            pids=pids,
+        )
+
+    def download_seconds(self, timeouts: Document) -> float:
+        timing = self._settings.timing
+        return timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
+
+    def _runner(self, container: Document) -> Runner:
+        """:raises StartFailed: what would stand for the image is not on this machine."""
+        settings, image = self._settings, container["Image"]
+        command = settings.images.command(image)
+        if command is None and settings.docker is not None:
+            _check_command(image, settings.docker.client[0])
+            return InDocker(settings.docker, image, {**settings.given, **self._environment(container)})
+        command = command or default_command()
+        _check_command(image, command[0])
+        environment = {**settings.environment, **settings.given, **self._environment(container)}
+        return AsProcess((*self._confinement, *command), environment)
+
+    def _environment(self, container: Document) -> Mapping[str, str]:
+        """SageMaker's, with what reaches this machine's S3, then the model's own."""
+        settings = self._settings
+        multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
+        credentials = {
+            "AWS_REGION": settings.region,
+            "AWS_DEFAULT_REGION": settings.region,
+            "AWS_ACCESS_KEY_ID": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL_S3": settings.s3_url,
+        }
+        return {**credentials, **multi, **container.get("Environment", {})}
+
+    def start(
+        self,
+        endpoint: str,
+        deployment: Deployment,
+        changed: threading.Condition,
+        cancelled: Callable[[], bool],
+        share: float = 1.0,
+    ) -> None:
+        """Every variant, in service, or, to begin with, a share of its instances.
+
+        :param deployment: an empty one. Each fleet is in it, with ``changed`` held, when its processes begin: who
+            cancels and then takes the lock finds them all.
+        :raises StartFailed: with the endpoint's FailureReason; what has begun to run is being stopped.
+        :raises Cancelled: likewise.
+        """
+        try:
+            for planned in deployment.plan["Variants"]:
+                self._variant(endpoint, planned, deployment, changed, cancelled, share)
+            deployment.wait_ready(cancelled)
+        except BaseException:
+            deployment.stop()
+            raise
+
+    def _variant(
+        self,
+        endpoint: str,
+        planned: Document,
+        deployment: Deployment,
+        changed: threading.Condition,
+        cancelled: Callable[[], bool],
+        share: float,
+    ) -> None:
+        container = planned.get("Container")
+        if container is None:
+            deployment.add(Variant(planned, None, None))
+            return
+        name = planned["VariantName"]
+        base = self.base_directory(endpoint, name)
+        try:
+            launch = self.launch(endpoint, name, container, base, planned)
+            self.fetch(container, base, name, self.download_seconds(planned))
+        except (DataError, StartFailed) as error:
+            remove(base)
+            raise StartFailed(str(error)) from error
+        with changed:
+            if cancelled():
+                remove(base)
+                raise Cancelled
+            pool = Pool(
+                launch, part_of(planned["Count"], share), changed, least_outstanding(planned), prefix_aware(planned)
+            )
+            deployment.add(Variant(planned, pool, base, self._targets(container, base)))
+
+    def _targets(self, container: Document, base: Path) -> TargetModels | None:
+        if container.get("Mode") != "MultiModel":
+            return None
+        patience = self._settings.timing.target_model_patience
+        return TargetModels(container["ModelDataUrl"], base, self._objects, patience)
+
+
+def _check_command(image: str, command: str) -> None:
+    if shutil.which(command) is None:
+        raise StartFailed(f"The image {image} stands for the command {command}, which is not there.")
+
+
+def least_outstanding(planned: Document) -> bool:
+    strategy: str = planned.get("RoutingConfig", {}).get("RoutingStrategy", "RANDOM")
+    return strategy != "RANDOM"
