@@ -49,7 +49,9 @@ def page_figures(service: Service) -> dict[str, object]:
 def vllm_figures(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
     """vLLM's figures that are shown, each summed over its labels."""
     found: dict[str, float] = {}
-    for family in registry.restricted_registry(NAMES).collect():
+    # What sums several processes cannot say what it has before it has read all of it.
+    families = registry.restricted_registry(NAMES) if registry is REGISTRY else registry
+    for family in families.collect():
         for sample in family.samples:
             if sample.name in NAMES:
                 found[sample.name] = found.get(sample.name, 0.0) + sample.value

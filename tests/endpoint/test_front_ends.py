@@ -158,11 +158,10 @@ def on_both(served: ServeProcess, each: int, tokens: int) -> list[Stream]:
     kept: dict[str, list[Stream]] = {}
     for _ in range(300):
         stream = Stream(served, tokens)
-        mine = kept.setdefault(stream.seat, [])
-        if len(mine) < each:
-            mine.append(stream)
-        else:
+        if stream.seat == "0" or len(kept.setdefault(stream.seat, [])) == each:  # the leader's are its first moment's
             stream.leave()
+        else:
+            kept[stream.seat].append(stream)
         if sum(len(streams) for streams in kept.values()) == 2 * each:
             return [stream for streams in kept.values() for stream in streams]
     raise AssertionError(f"{[(seat, len(streams)) for seat, streams in kept.items()]}")
