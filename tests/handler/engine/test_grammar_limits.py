@@ -38,3 +38,18 @@ def test_a_schema_that_refers_to_itself_alone_is_refused(schema: object) -> None
 def test_others_are_not(schema: object) -> None:
     for document in documents(schema):
         check_document(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"structured_outputs": {"regex": "\0"}},
+        {"structured_outputs": {"grammar": "root ::= \0"}},
+        {"structured_outputs": {"json": {"type": "string", "pattern": "a\0"}}},
+        {"response_format": {"type": "json_schema", "json_schema": {"schema": {"properties": {"\0": {}}}}}},
+        {"tool_choice": "required", "tools": [{"function": {"parameters": {"pattern": "\0"}}}]},
+    ],
+)
+def test_a_nul_at_which_the_reader_of_grammars_dies_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(InvalidField, match=r"U\+0000"):
+        check_document(document)
