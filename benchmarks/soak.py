@@ -36,7 +36,10 @@ class SoakPlan:
 
 @dataclass(slots=True)
 class Soak:
-    """What was seen. `samples` are taken under load, by seconds since the measured part began."""
+    """What was seen. `samples` are taken under load, by seconds since the measured part began.
+
+    :ivar others: connections of others than the visitors, open before they came.
+    """
 
     warm: Held
     end: Held
@@ -44,11 +47,14 @@ class Soak:
     wrong: list[str] = field(default_factory=list)
     samples: list[tuple[float, Held]] = field(default_factory=list)
     slots: int = 0
+    others: int = 0
 
     def leaks(self) -> list[str]:
         """What is held at the end that was not held after the warm-up."""
         found = [f"{name}: {value} left" for name, value in _busy(self.end).items() if value]
-        for name in ("tasks", "threads", "sockets", "fds", "core_threads", "core_fds"):
+        if self.end.sockets > self.others:
+            found.append(f"sockets: {self.others} before, {self.end.sockets} left")
+        for name in ("tasks", "threads", "fds", "core_threads", "core_fds"):
             before, after = getattr(self.warm, name), getattr(self.end, name)
             if after > before:
                 found.append(f"{name}: {before} after the warm-up, {after} at the end")
@@ -77,18 +83,19 @@ class Soak:
 async def soak(watch: Watch, port: int, plan: SoakPlan, slots: int) -> Soak:
     """Runs it; raises nothing for what the server does wrong, which the result tells."""
     pick = Random(plan.seed)
+    others = (await asyncio.to_thread(watch.look)).sockets
     if plan.ours:
         await _fill_pool(watch, port, plan.visitors * 2)
     visits: Counter[str] = Counter()
     wrong: list[str] = []
     await _visit(port, plan, pick, plan.warm_seconds, visits, wrong)
-    warm = await settled(watch, port)
+    warm = await settled(watch, port, others)
     visits.clear()
     samples: list[tuple[float, Held]] = []
     sampling = asyncio.create_task(_sample(watch, plan.seconds, samples))
     await _visit(port, plan, pick, plan.seconds, visits, wrong)
     await sampling
-    return Soak(warm, await settled(watch, port), visits, wrong, samples, slots)
+    return Soak(warm, await settled(watch, port, others), visits, wrong, samples, slots, others)
 
 
 async def _fill_pool(watch: Watch, port: int, threads: int) -> None:
@@ -103,14 +110,14 @@ async def _fill_pool(watch: Watch, port: int, threads: int) -> None:
         writer.close()
 
 
-async def settled(watch: Watch, port: int) -> Held:
-    """As soon as no request and no connection is held any more; or as it is when the patience has ended."""
+async def settled(watch: Watch, port: int, others: int) -> Held:
+    """As soon as no request and no visitor's connection is held any more; or as it is when the patience has ended."""
     end = time.monotonic() + SETTLE_S
     while True:
         # The core tells of its requests with a step: one more token makes one.
         await Visitor(port, Random(0)).stay(TOKEN)
         held = await asyncio.to_thread(watch.look)
-        if (held.idle and not held.sockets) or time.monotonic() > end:
+        if (held.idle and held.sockets <= others) or time.monotonic() > end:
             return held
         await asyncio.sleep(0.2)
 
@@ -162,9 +169,4 @@ async def _sample(watch: Watch, seconds: float, samples: list[tuple[float, Held]
 
 
 def _busy(held: Held) -> dict[str, int]:
-    return {
-        "slots": held.in_engine,
-        "places": held.in_flight,
-        "the core's requests": held.running,
-        "sockets": held.sockets,
-    }
+    return {"slots": held.in_engine, "places": held.in_flight, "the core's requests": held.running}
