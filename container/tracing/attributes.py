@@ -96,7 +96,7 @@ def attributes_of(record: RequestRecord) -> dict[str, Value]:
     }
     if record.error is not None:
         found["error.type"] = record.error
-    elif record.end is not None and record.output_tokens is not None:  # else `answered` knows, or nobody
+    elif record.end is not None and "-" in record.request_id:  # the short path's; else `answered` knows, or nobody
         found["gen_ai.response.finish_reasons"] = [record.end]
     return {**record.asked, **{name: value for name, value in found.items() if value is not None}}
 
