@@ -96,7 +96,7 @@ gateway: $(READY)
 	@exec $(BIN)/python -m local_sagemaker --container http://127.0.0.1:$(PORT) --endpoint sample --port $(GATEWAY_PORT)
 
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m tests.lanes
 
 # Bodies that no good client sends, and schemathesis over /openapi.json. SEED chooses others.
 fuzz: $(READY)
