@@ -109,8 +109,8 @@ class DirectStream(_Stream):
             self.writer.write(self.reply.event(text, token_ids, None, None))
             return
         event = self.event(text, token_ids, finish_reason, stop_reason)
-        for one in one_by_one(event + (b"" if finish_reason is None else self.reply.closing()), self.reply):
-            self.writer.write(one)
+        closing = b"" if finish_reason is None else self.reply.closing()
+        self.writer.write(*one_by_one(event + closing, self.reply))
         if finish_reason is None:
             return
         self.whole = self.writer.open
@@ -133,7 +133,7 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
     """Each event by itself, so that it becomes a chunk, and a payload part, of its own.
 
     litellm takes a part for an event (llms/sagemaker/common_utils.py, 1.83) and loses the rest of a stream after a part
-    that has two. What belongs together at a stream's beginning and end is therefore sent apart.
+    that has two. What belongs together at a stream's beginning and end is therefore framed apart.
     """
     mark = b"\n\n" if reply.stream_content_type.startswith("text/event-stream") else b"\n"
     *events, rest = data.split(mark)

@@ -81,13 +81,15 @@ class SocketWriter:
         else:
             self._leave("the client closed the connection")
 
-    def write(self, data: bytes) -> None:
-        """Sends one event, or keeps what the client does not take yet."""
-        if not self.open or not data:
+    def write(self, *events: bytes) -> None:
+        """Sends events, each as a chunk of its own, in one system call; keeps what the client does not take yet."""
+        data = b""
+        for event in events if self.open else ():
+            if event:
+                self.sent += len(event)
+                data += b"%x\r\n%b\r\n" % (len(event), event) if self._chunked else event
+        if not data:
             return
-        self.sent += len(data)
-        if self._chunked:
-            data = b"%x\r\n%b\r\n" % (len(data), data)
         if self._head:
             data = self._head + data
             self._head = b""
