@@ -10,7 +10,7 @@ from flask import Request, Response
 
 from container import attributes
 from container.body import read_json
-from container.limits import TIMEOUT_HEADER, deadline, max_body, whole_only
+from container.limits import TIMEOUT_HEADER, Deadline, deadline, max_body, whole_only
 from container.lines_response import KINDS, LinesResponse
 from container.record import record_of
 from container.service import Service
@@ -45,13 +45,13 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
     config = service.config
     service.admission.enter()
     try:
-        parse = for_model(parse, model or request.headers.get(ADAPTER_HEADER))
         body = read_json(request, max_body(config), service.deadlines, also=KINDS)
         asked = request.headers.get(TIMEOUT_HEADER)
         record = record_of(request.environ)
         if request.mimetype in KINDS:
             until = deadline(config, asked, began, stream=False)
             service.observer.started(record, body)
+            parse = for_model(parse, model or request.headers.get(ADAPTER_HEADER))
             return LinesResponse(engine, parse, lines_of(body), service.admission, until)
         document = decode(body)
         session = request.headers.get(SESSION_HEADER)
@@ -59,11 +59,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         if managed is not None:
             service.admission.leave()
             return managed
-        call = parse(document, engine)
-        until = deadline(config, asked, began, stream=call.stream)
-        record.called(call)
-        if record.span is not None:
-            call = followed(call, record, engine.base_names[0])
+        call, until = called(service, engine, request, parse, document, began, model)
         service.observer.started(record, body)
         response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))
@@ -71,6 +67,29 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
     except BaseException:
         service.admission.leave()
         raise
+
+
+def called(
+    service: Service,
+    engine: Engine,
+    request: Request,
+    parse: Parse,
+    document: Mapping[str, Any],
+    began: float,
+    model: str | None = None,
+) -> tuple[AnyCall, Deadline]:
+    """What a body asks for, and when the request is ended. Noted down in its record; nothing has begun.
+
+    :param began: monotonic seconds at which the request came.
+    :raises EndpointError: it cannot be answered.
+    """
+    record = record_of(request.environ)
+    call = for_model(parse, model or request.headers.get(ADAPTER_HEADER))(document, engine)
+    until = deadline(service.config, request.headers.get(TIMEOUT_HEADER), began, stream=call.stream)
+    record.called(call)
+    if record.span is not None:
+        call = followed(call, record, engine.base_names[0])
+    return call, until
 
 
 def by_its_body(service: Service, request: Request) -> Parse:

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 HEADER = "X-Amzn-SageMaker-Custom-Attributes"
 ENVIRON = "HTTP_X_AMZN_SAGEMAKER_CUSTOM_ATTRIBUTES"
+# What SageMaker lets through of a reply's.
+RETURNED = re.compile(r"[\x20-\x7e]{1,1024}", re.ASCII)
+
+
+def returned(given: str | None) -> str | None:
+    """A reply's header, where its view gives none: the request's own."""
+    return given if given and RETURNED.fullmatch(given) else None
 
 
 def parse(header: str | None) -> dict[str, str]:

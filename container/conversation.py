@@ -14,9 +14,9 @@ from container.errors import error_response, unexpected
 from container.frames import FramesAnswer
 from container.lifecycle import State
 from container.limits import deadline, max_body
+from container.outcome import count
 from container.record import RequestRecord, record_of
 from container.service import Service
-from container.token_response import count
 from container.tracing.follow import followed
 from container.websocket import WebSocket
 from handler.engine.engine import Engine

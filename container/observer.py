@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
@@ -29,9 +28,10 @@ QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
 class Observer:
-    """One for each serving process. Thread-safe; nothing of it runs on the engine's loop.
+    """One for each serving process. Thread-safe. Only what writes a log may wait; the engine's loop calls the rest.
 
     :ivar registry: our own figures of requests.
+    :ivar logs: each request's begin and end are logged.
     """
 
     def __init__(
@@ -39,29 +39,35 @@ class Observer:
     ) -> None:
         self.registry = CollectorRegistry()
         self._figures = RequestFigures(self.registry)
-        self._logs = logs_requests(config)
+        self.logs = logs_requests(config)
         self._prompts = config.log_prompts
         self.tracer = tracer
         self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
 
+    def began(self, record: RequestRecord, environ: Mapping[str, Any]) -> None:
+        """A request's headers are here."""
+        if self.tracer is not None:
+            self.tracer.began(record, environ)
+
     def started(self, record: RequestRecord, body: bytes) -> None:
         """A request was taken. Its body is logged only where the settings ask for that."""
         record.named()
-        if not self._logs:
+        if not self.logs:
             return
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
         if self._prompts:
             fields["body"] = body[:LONGEST_BODY].decode("utf-8", "replace")
         event(logger, "request_start", f"{record.request_id} {record.route}", fields)
 
-    def ended(self, record: RequestRecord) -> None:
-        seconds = time.monotonic() - record.began
+    def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
+        """:param seconds: that it took, where it has ended before now."""
+        seconds = record.seconds() if seconds is None else seconds
         if self.tracer is not None:
             self.tracer.ended(record)
         self._figures.observe(record, seconds)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
-        if not self._logs or record.route in QUIET:
+        if not self.logs or record.route in QUIET:
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {
@@ -91,8 +97,7 @@ class Observed:
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         record = environ[KEY] = RequestRecord(environ)
-        if self._observer.tracer is not None:
-            self._observer.tracer.began(record, environ)
+        self._observer.began(record, environ)
         gunicorn = GunicornConnection.of(environ, start_response)
 
         def noted(status: str, headers: Any, exc_info: Any = None) -> Any:

@@ -120,6 +120,10 @@ class RequestRecord:
         self.error = error.code  # not its message, which may repeat what the client sent
         self.end = type(error).__name__
 
+    def seconds(self) -> float:
+        """Since its headers came."""
+        return time.monotonic() - self.began
+
     @property
     def first_token_seconds(self) -> float | None:
         return None if self.first_token is None else self.first_token - self.began

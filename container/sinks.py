@@ -109,12 +109,11 @@ class DirectStream(_Stream):
             self.writer.write(self.reply.event(text, token_ids, None, None))
             return
         event = self.event(text, token_ids, finish_reason, stop_reason)
-        closing = b"" if finish_reason is None else self.reply.closing()
-        self.writer.write(*one_by_one(event + closing, self.reply))
         if finish_reason is None:
+            self.writer.write(*one_by_one(event, self.reply))
             return
         self.whole = self.writer.open
-        self.writer.finish()
+        self.writer.finish(*one_by_one(event + self.reply.closing(), self.reply))
 
     def fail(self, error: EndpointError) -> None:
         self.error = error

@@ -12,16 +12,13 @@ from container.admission import Admission
 from container.connection import GunicornConnection
 from container.errors import error_response, unexpected
 from container.limits import Deadline
-from container.record import RequestRecord, record_of
+from container.outcome import answered, streamed
+from container.record import record_of
 from container.sinks import Answer, CollectedStream, DirectStream, QueuedStream
-from container.tracing.follow import heard
 from container.writer import SocketWriter
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
-from handler.schemas.framing import unframed
-from handler.schemas.full import ServedCall
 from handler.schemas.reply import AnyCall, Running
-from handler.schemas.several import SeveralCall
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -195,46 +192,3 @@ class IteratedStream:
             self._engine.loop.call(self._ticket.cancel)
             left = None if self._error or self._stream.finish else "the reply was closed before its end"
             self._ended(self._error, left)
-
-
-def streamed(
-    record: RequestRecord,
-    call: AnyCall,
-    stream: DirectStream | QueuedStream,
-    error: EndpointError | None,
-    left: str | None,
-) -> None:
-    """Notes down what became of a stream."""
-    record.first_token, record.last_token = stream.first_token, stream.last_token
-    count(record, call, stream.tokens)
-    record.end, record.left = stream.finish, left
-    if error is not None:
-        record.failed(error)
-
-
-def answered(record: RequestRecord, call: AnyCall, answer: Answer) -> None:
-    """Notes down what became of a whole reply."""
-    if answer.error is not None:
-        record.failed(answer.error)
-    elif isinstance(answer, CollectedStream):
-        record.end = answer.stream.finish
-        count(record, call, answer.stream.tokens)
-    elif answer.output is not None:
-        record.end = answer.output[2]
-        count(record, call, len(answer.output[1]))
-    if record.span is not None:
-        heard(unframed(call), record)
-    if answer.gone:
-        record.left = "the client closed the connection"
-
-
-def count(record: RequestRecord, call: AnyCall, seen: int) -> None:
-    """Notes down a request's tokens.
-
-    :param seen: tokens that the sink was given; where it was given documents, the call has counted them.
-    """
-    inner = unframed(call)
-    if isinstance(inner, ServedCall | SeveralCall):
-        record.prompt_tokens, record.output_tokens = inner.tokens.prompt, inner.tokens.output
-    else:
-        record.output_tokens = seen

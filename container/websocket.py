@@ -140,7 +140,9 @@ class WebSocket:
 
     def _gone(self, reason: str) -> None:
         """The client has left: what runs for it is ended."""
-        self._reading = False  # the writer, which lets go of the socket now, has taken the reader off
+        if self._reading:  # the writer lets go of the socket now
+            self._reading = False
+            self._loop.remove_reader(self._socket.fileno())
         answer = self.answer
         if answer is not None:
             if answer.ticket is not None:
@@ -155,9 +157,6 @@ class WebSocket:
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._socket.fileno())
         self._gone("the end")
         self._writer.abandon()
 

@@ -7,6 +7,7 @@ during the drain read "503, draining" rather than a reset.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -18,6 +19,10 @@ from types import FrameType
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from container import body
+from container.direct.exchange import Ground
+from container.direct.lane import Elsewhere, Lane, serves
+from container.direct.notes import Notes
+from container.direct.reply_head import ReplyHeads
 from container.http_refusal import refusal
 from container.lifecycle import State
 from container.neuron_monitor import watched_devices
@@ -45,6 +50,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     """
 
     service: Service
+    _lane: Lane | None = None
 
     def init_process(self) -> None:
         os.setpgid(0, 0)
@@ -79,10 +85,55 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         except OSError:
             return
 
+    @property
+    def lane(self) -> Lane | None:
+        """Where connections go, from when the engine is ready. Of the main thread."""
+        if self._lane is None and self.service.lifecycle.status.state is State.READY and serves(self.service):
+            engine = self.service.engine
+            assert engine is not None, "`serves` has seen it"
+            ground = Ground(
+                self.service, engine.loop.loop, ReplyHeads(self.reply_headers()), Notes(self.service.observer)
+            )
+            self._lane = Lane(ground, Elsewhere(self.enqueue_req, self._closed), self.cfg.keepalive)
+        return self._lane if self.alive else None
+
+    def reply_headers(self) -> tuple[tuple[str, str], ...]:
+        """That every reply has, whatever it answers."""
+        return ()
+
+    def accept(self, listener: socket.socket) -> None:
+        lane = self.lane
+        if lane is None:
+            super().accept(listener)
+            return
+        try:
+            client, address = listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+                raise
+            return
+        self.nr_conns += 1
+        lane.take(TConn(self.cfg, client, address, listener.getsockname()))
+
+    def _closed(self, conn: TConn, graceful: bool) -> None:
+        """From the engine's loop: a connection that it had is to be closed."""
+        if graceful:
+            self.tpool.submit(conn.close, graceful=True)
+        else:
+            conn.close()
+        self.method_queue.defer(self._left)
+
+    def _left(self) -> None:
+        self.nr_conns -= 1
+
     def finish_request(self, conn: TConn, fs: Future[object]) -> None:
         """In the main thread, which also accepts: it must not wait, as gunicorn's does, 2 s for each client that
         does not close its end."""
-        if fs.cancelled() or fs.exception() is not None or fs.result():
+        if fs.cancelled() or fs.exception() is not None:
+            super().finish_request(conn, fs)
+        elif fs.result() is True and self.lane is not None:
+            self.lane.take(conn, conn.parser.unreader.take_buffered())
+        elif fs.result():
             super().finish_request(conn, fs)
         else:
             self.nr_conns -= 1
@@ -93,6 +144,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         try:
             super().run()
         finally:
+            if self._lane is not None:
+                self._lane.ground.notes.close()
             engine, self.service.engine = self.service.engine, None  # its end is no failure now
             if engine is not None:
                 engine.stop()
@@ -122,6 +175,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
         self._finish(self.service.config.drain)
+        if self._lane is not None:
+            self._lane.stop()
         super().handle_exit(sig, frame)
 
     def _finish(self, seconds: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 MAX_BACKLOG = 4 * 1024 * 1024
 MAX_SILENCE = 60.0
@@ -34,6 +34,7 @@ class SocketWriter:
         "_released",
         "_socket",
         "_timer",
+        "_watched",
         "open",
         "sent",
     )
@@ -57,6 +58,7 @@ class SocketWriter:
         self._released: Callable[[], None] | None = released
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._watched = False
         self.open = True
         self.sent = 0
 
@@ -67,6 +69,7 @@ class SocketWriter:
 
     def watch(self) -> None:
         """Notices a client that closes its end while its reply is being made."""
+        self._watched = True
         self._loop.add_reader(self._fd, self._readable)
 
     def _readable(self) -> None:
@@ -79,15 +82,11 @@ class SocketWriter:
         if peeked:  # the next request, sent early: it waits its turn
             self._loop.remove_reader(self._fd)
         else:
-            self._leave("the client closed the connection")
+            self.left("the client closed the connection")
 
     def write(self, *events: bytes) -> None:
         """Sends events, each as a chunk of its own, in one system call; keeps what the client does not take yet."""
-        data = b""
-        for event in events if self.open else ():
-            if event:
-                self.sent += len(event)
-                data += b"%x\r\n%b\r\n" % (len(event), event) if self._chunked else event
+        data = self._framed(events)
         if not data:
             return
         if self._head:
@@ -104,12 +103,21 @@ class SocketWriter:
         if taken < len(data):
             self._keep(data[taken:])
 
-    def finish(self) -> None:
-        """Ends the body with its end mark; the socket is released when the client has taken all of it."""
-        if self._chunked and self.open:
-            self._send(self._head + b"0\r\n\r\n")
+    def finish(self, *events: bytes) -> None:
+        """The last events and the body's end mark; the socket is released when the client has taken all of it."""
+        data = self._framed(events)
+        if self.open:
+            self._send(self._head + data + (b"0\r\n\r\n" if self._chunked else b""))
             self._head = b""
         self.abandon()
+
+    def _framed(self, events: Sequence[bytes]) -> bytes:
+        data = b""
+        for event in events if self.open else ():
+            if event:
+                self.sent += len(event)
+                data += b"%x\r\n%b\r\n" % (len(event), event) if self._chunked else event
+        return data
 
     def abandon(self) -> None:
         """Ends without the end mark; the socket is released when what was written has been taken."""
@@ -121,14 +129,14 @@ class SocketWriter:
         if self._backlog:
             self._backlog += data
             if len(self._backlog) > MAX_BACKLOG:
-                self._leave(f"the client is {len(self._backlog):,} bytes behind")
+                self.left(f"the client is {len(self._backlog):,} bytes behind")
             return
         try:
             taken = self._socket.send(data, FLAGS)
         except BlockingIOError:
             taken = 0
         except OSError:
-            self._leave("the client closed the connection")
+            self.left("the client closed the connection")
             return
         if taken < len(data):
             self._keep(data[taken:])
@@ -144,7 +152,7 @@ class SocketWriter:
         except BlockingIOError:
             return
         except OSError:
-            self._leave("the client closed the connection")
+            self.left("the client closed the connection")
             return
         del self._backlog[:taken]
         self._stop_timer()
@@ -156,14 +164,15 @@ class SocketWriter:
             self._release()
 
     def _silent(self) -> None:
-        self._leave(f"the client took nothing for {MAX_SILENCE:g} s")
+        self.left(f"the client took nothing for {MAX_SILENCE:g} s")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _leave(self, reason: str) -> None:
+    def left(self, reason: str) -> None:
+        """The client has left, or is cut off."""
         if self.open:
             self.open = False
             self._gone(reason)
@@ -174,7 +183,8 @@ class SocketWriter:
         if released is None:
             return
         self._stop_timer()
-        self._loop.remove_reader(self._fd)
+        if self._watched:
+            self._loop.remove_reader(self._fd)
         if self._backlog:
             self._loop.remove_writer(self._fd)
             self._backlog.clear()

@@ -15,6 +15,7 @@ from container.front_ends.following import follow, join
 from container.front_ends.leading import accepts, lead
 from container.front_ends.peers import Peers
 from container.front_ends.post import Post
+from container.front_ends.relay import HEADER
 from container.lifecycle import State
 from container.worker import EXIT_ENGINE_FAILED, EngineWorker, leave
 
@@ -85,6 +86,9 @@ class SharedWorker(EngineWorker):
         super().notify()
         if self.post.seat > 0:
             self.peers.board.note_connections(self.post.seat, self.nr_conns)
+
+    def reply_headers(self) -> tuple[tuple[str, str], ...]:
+        return ((HEADER, str(self.post.seat)),)
 
     def accept(self, listener: socket.socket) -> None:
         """A new connection wakes every process, and the first takes it; of a burst, the first would take nearly all.

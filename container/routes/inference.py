@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from flask import Blueprint, Response, request
@@ -12,9 +11,6 @@ from container.answer import answer, by_its_body, of_route
 from container.custom_code import custom_response
 from container.service import Service
 from handler.engine.routes import Route
-
-# What SageMaker lets through.
-RETURNED = re.compile(r"[\x20-\x7e]{1,1024}", re.ASCII)
 
 
 def blueprint(service: Service) -> Blueprint:
@@ -36,8 +32,8 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.after_request
     def with_attributes(response: Response) -> Response:
-        given = request.headers.get(attributes.HEADER, "")
-        if attributes.HEADER not in response.headers and RETURNED.fullmatch(given):
+        given = attributes.returned(request.headers.get(attributes.HEADER))
+        if given is not None and attributes.HEADER not in response.headers:
             response.headers[attributes.HEADER] = given
         return response
 

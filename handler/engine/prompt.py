@@ -31,6 +31,11 @@ class PromptRenderer:
     # Fast tokenizers encode in Rust under threads; the slow ones are Python with state.
     _slow: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def quick(self) -> bool:
+        """Its tokenizer is compiled, and waits for no lock."""
+        return bool(getattr(self.tokenizer, "is_fast", False))
+
     def chat(
         self,
         messages: Sequence[Message],
@@ -67,7 +72,7 @@ class PromptRenderer:
 
         :raises InvalidField: the text has no tokens.
         """
-        if getattr(self.tokenizer, "is_fast", False):
+        if self.quick:
             ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         else:
             with self._slow:

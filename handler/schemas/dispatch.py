@@ -93,6 +93,19 @@ def short(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:
     return False
 
 
+def quick(route: Route | None, document: Mapping[str, Any], traits: Traits) -> bool:
+    """The short path serves this body, with one prompt, and nothing in it has to be compiled first.
+
+    :param route: None: a body of /invocations, of which nothing but its keys says what it is.
+    :raises ClientError: its keys leave it open.
+    """
+    route = route or by_key(document, traits)
+    if route is not None:
+        return short(route, document, traits)
+    parameters = document.get("parameters")
+    return isinstance(document.get("inputs"), str) and not (isinstance(parameters, dict) and parameters.get("grammar"))
+
+
 def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
     """The route of a body of /invocations; None is TGI or LMI. A pure function of its arguments.
 

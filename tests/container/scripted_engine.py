@@ -36,19 +36,20 @@ SLOTS = 3
 class ScriptedEngine:
     """Real loop, real tickets, scripted tokens.
 
+    :param quick: its tokenizer is compiled, so that the loop answers small requests by itself.
     :ivar begun: requests taken in.
     :ivar cancelled: requests whose slot was freed before their end.
     :ivar is_dead, silent: what the engine is to seem; `silent` in seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, quick: bool = False) -> None:
         self.loop = LoopThread.start("scripted-engine")
         self.served_names = self.base_names = ("scripted",)
         self.adapter_names = ()
         self.adapters = None
         self.max_model_len = CONTEXT
         self.slots = SLOTS
-        self.prompts = scripted_prompts()
+        self.prompts = scripted_prompts(quick=quick)
         self.limits = ON_CPU
         self.traits = PLAIN
         self.front_end = FrontEnd()

@@ -13,6 +13,8 @@ from raw_http import Connection, request
 from waiting import WITHIN, eventually
 
 PING = request("/ping")
+# Arguments: small requests answered by the loop, or every request by a thread. What a client sees is the same.
+WAYS: tuple[tuple[str, ...], ...] = ((), ("--threads",))
 
 
 class Server:

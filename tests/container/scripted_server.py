@@ -1,6 +1,7 @@
 """A real gunicorn with our own worker around the application, and a scripted engine in it. Prints its port.
 
-Started by tests as a process. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
+Started by tests as a process, with `--threads` for one whose loop answers nothing by itself. `GET /scripted` tells what
+the engine has seen; `POST /scripted/NAME` opens a gate.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
 def start(service: Service) -> None:
     """Instead of bringing a model and starting vLLM."""
-    service.engine = ScriptedEngine()  # type: ignore[assignment]  # a stand-in
+    service.engine = ScriptedEngine(quick="--threads" not in sys.argv)  # type: ignore[assignment]  # a stand-in
     service.lifecycle.ready()
 
 

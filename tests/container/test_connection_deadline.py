@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from raw_http import request
 from scripted_engine import PLACES
-from scripted_process import Server
+from scripted_process import WAYS, Server
 from waiting import eventually
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("deadlines") / "errors.log", "--deadlines")
+@pytest.fixture(scope="module", params=WAYS, ids=["loop", "threads"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("deadlines") / "errors.log", "--deadlines", *request.param)
     yield server
     server.stop()
     assert "Traceback" not in server.log.read_text()

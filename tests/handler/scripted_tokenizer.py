@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import jinja2
@@ -52,9 +53,25 @@ class ScriptedTokenizer:
         )
 
 
-def scripted_prompts(template: str | None = PLAIN_TEMPLATE, *, parts: bool = False) -> PromptRenderer:
+class QuickTokenizer(ScriptedTokenizer):
+    """What `PromptRenderer` uses of a compiled tokenizer: the same tokens."""
+
+    is_fast = True
+
+    @property
+    def backend_tokenizer(self) -> QuickTokenizer.Backend:
+        return self.Backend()
+
+    class Backend:
+        def encode(self, text: str, add_special_tokens: bool = True) -> SimpleNamespace:
+            return SimpleNamespace(ids=[BOS] * add_special_tokens + list(text.encode()))
+
+
+def scripted_prompts(
+    template: str | None = PLAIN_TEMPLATE, *, parts: bool = False, quick: bool = False
+) -> PromptRenderer:
     """A real renderer over the stand-in."""
-    return PromptRenderer(ScriptedTokenizer(), template, parts, VOCAB_SIZE)
+    return PromptRenderer(QuickTokenizer() if quick else ScriptedTokenizer(), template, parts, VOCAB_SIZE)
 
 
 def text_of(ids: Sequence[int]) -> str:

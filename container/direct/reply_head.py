@@ -1,0 +1,43 @@
+"""A reply's status line and headers, as gunicorn sends them for the same reply."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from email.utils import formatdate
+from http import HTTPStatus
+
+Header = tuple[str, str]
+
+
+class ReplyHeads:
+    """Makes heads. A date is made once a second, and a common head's text once.
+
+    :param extra: headers of every reply.
+    """
+
+    __slots__ = ("_date", "_extra", "_second")
+
+    def __init__(self, extra: Iterable[Header] = ()) -> None:
+        self._extra = tuple(extra)
+        self._second = 0
+        self._date = ""
+
+    def head(self, status: int, headers: Iterable[Header], *, keep_alive: bool, chunked: bool) -> bytes:
+        lines = [
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            "Server: gunicorn",
+            f"Date: {self._now()}",
+            f"Connection: {'keep-alive' if keep_alive else 'close'}",
+        ]
+        if chunked:
+            lines.append("Transfer-Encoding: chunked")
+        lines += [f"{name}: {value}" for name, value in headers]
+        lines += [f"{name}: {value}" for name, value in self._extra]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+    def _now(self) -> str:
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._date = second, formatdate(second, usegmt=True)
+        return self._date
