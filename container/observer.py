@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 from werkzeug.wsgi import ClosingIterator
 
 from container.connection import GunicornConnection
@@ -31,6 +31,7 @@ class Observer:
     """One for each serving process. Thread-safe. Only what writes a log may wait; the engine's loop calls the rest.
 
     :ivar registry: our own figures of requests.
+    :ivar direct, handed_on: count requests that the engine's loop answers by itself, and those it leaves to a thread.
     :ivar logs: each request's begin and end are logged.
     """
 
@@ -38,6 +39,13 @@ class Observer:
         self, config: EndpointConfig, in_flight: Callable[[], int], tracer: RequestTracer | None = None
     ) -> None:
         self.registry = CollectorRegistry()
+        ways = Counter(
+            "endpoint_request_ways",
+            "Requests that came to the engine's loop, by who answered.",
+            ["way"],
+            registry=self.registry,
+        )
+        self.direct, self.handed_on = ways.labels("loop"), ways.labels("thread")
         self._figures = RequestFigures(self.registry)
         self.logs = logs_requests(config)
         self._prompts = config.log_prompts

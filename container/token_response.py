@@ -23,6 +23,7 @@ from handler.schemas.reply import AnyCall, Running
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
+OF_THE_BODY = frozenset({"Content-Type", "Content-Length", *(name for name, _ in STREAM_HEADERS)})
 OK = "200 OK"
 
 
@@ -68,9 +69,9 @@ class TokenResponse(Response):
             else:
                 body = self._iterate(environ, start_response)
         except EndpointError as error:
-            body = _refuse(error, environ, start_response)
+            body = self._refuse(error, environ, start_response)
         except Exception as error:  # Flask's handlers are behind us here
-            body = _refuse(unexpected(error), environ, start_response)
+            body = self._refuse(unexpected(error), environ, start_response)
         finally:
             if not isinstance(body, IteratedStream):
                 self._admission.leave()
@@ -95,7 +96,7 @@ class TokenResponse(Response):
         connection.take_back()
         streamed(record_of(environ), self._call, stream, stream.error, stream.gone)
         if stream.error is not None and not writer.started:
-            return _refuse(stream.error, environ, start_response)
+            return self._refuse(stream.error, environ, start_response)
         connection.finished(OK, headers, writer.sent, whole=stream.whole)
         return ()
 
@@ -118,7 +119,7 @@ class TokenResponse(Response):
                 connection.finished(OK, [], 0, whole=False)
                 return ()
         if answer.error is not None:
-            return _refuse(answer.error, environ, start_response)
+            return self._refuse(answer.error, environ, start_response)
         self.set_data(answer.body())
         return super().__call__(environ, start_response)
 
@@ -138,21 +139,23 @@ class TokenResponse(Response):
         else:
             ticket.begin(self._deadline.left(), self._deadline.error())
 
+    def _refuse(self, error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """Flask's hooks have put their headers on the reply that there is not: they are the error's as well."""
+        record_of(environ).failed(error)
+        response = error_response(error)
+        response.headers.extend((name, value) for name, value in self.headers if name not in OF_THE_BODY)
+        return response(environ, start_response)
+
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         stream = QueuedStream(self._call.reply)
         ticket = self._call.ticket(self._engine, stream)
         self._engine.loop.call(self._started, ticket)
         first = stream.events.get()
         if isinstance(first, EndpointError):
-            return _refuse(first, environ, start_response)
+            return self._refuse(first, environ, start_response)
         start_response(OK, [*self.headers.items()])
         ended = partial(streamed, record_of(environ), self._call, stream)
         return IteratedStream(first, stream, self._engine, ticket, self._admission, ended)
-
-
-def _refuse(error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-    record_of(environ).failed(error)
-    return error_response(error)(environ, start_response)
 
 
 class IteratedStream:

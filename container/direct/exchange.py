@@ -89,6 +89,7 @@ class Exchange:
         self._call = call
         ticket = self._ticket(engine, call)
         service.admission.enter()
+        service.observer.direct.inc()
         self._ground.notes.started(self.record, body)
         try:
             ticket.begin(until.left(), until.error())

@@ -103,7 +103,7 @@ class _Reading:
     def on_header(self, name: bytes, value: bytes) -> None:
         if b"_" in name:  # which a variable's name cannot tell from "-"
             raise NotDirect
-        self.headers[name.lower()] = value
+        self.headers[name.lower()] = value.strip(b" \t")
         self.count += 1
 
     def on_body(self, body: bytes) -> None:

@@ -92,6 +92,7 @@ class Lane:
     def hand_over(self, client: Client, received: bytes) -> None:
         """A client's request is not the lane's."""
         self._clients.discard(client)
+        self.ground.service.observer.handed_on.inc()
         conn = client.conn
         conn.init()
         conn.sock.setblocking(True)

@@ -1,0 +1,223 @@
+"""Requests that the loop answers, and those that it hands on: seen from the client, the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from raw_http import Connection, request
+from scripted_engine import PLACES
+from scripted_process import PING, Server
+from waiting import WITHIN, eventually
+
+GIVEN = "X-Amzn-SageMaker-Custom-Attributes: trace_id=t-1\r\nX-Amzn-SageMaker-Inference-Id: i-1\r\n"
+BODIES: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a|b"}]}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a|b"}], "stream": True}),
+    ("/v1/completions", {"prompt": "a|b|<length>"}),
+    ("/v1/completions", {"prompt": "a|b", "stream": True, "stream_options": {"include_usage": True}}),
+    ("/v1/completions", {"prompt": [97, 98]}),
+    ("/invocations", {"messages": [{"role": "user", "content": "a"}], "stream": True}),
+    ("/invocations", {"prompt": "a|b"}),
+    ("/invocations", {"inputs": "a|b", "parameters": {"max_new_tokens": 4}}),
+    ("/invocations", {"inputs": "a|b", "stream": True}),
+    ("/invocations", {"inputs": ["a", "b"]}),
+    ("/invocations", {"prompt": "<fail>"}),
+    ("/invocations", {"prompt": "<fail>", "stream": True}),
+    ("/invocations", {"prompt": "a|<fail>"}),
+    ("/invocations", {"prompt": "<refuse>"}),
+    ("/invocations", {"prompt": "<refuse>", "stream": True}),
+    ("/invocations", {"prompt": "a", "no_such_field": 1}),
+    ("/invocations", {"prompt": "a", "messages": []}),
+    ("/invocations", {"prompt": ""}),
+    ("/invocations", {"prompt": "a", "model": "unknown"}),
+    ("/v1/completions", {"prompt": "a", "model": "unknown"}),
+    ("/v1/completions", {"prompt": "a", "max_tokens": 10_000}),
+    ("/v1/completions", {"prompt": "a", "temperature": -1}),
+    ("/invocations", {}),
+]
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("direct") / "errors.log")
+    yield server
+    if server.process.poll() is None:
+        server.stop()
+    assert "Traceback" not in server.log.read_text()
+
+
+@pytest.fixture
+def server(process: Server) -> Iterator[Server]:
+    """The server; after the test, nothing of it is left in there."""
+    process.before = {}
+    process.before = {
+        name: count for name, count in process.seen().items() if name in ("cancelled", "direct", "handed_on")
+    }
+    yield process
+    eventually(lambda: (seen := process.seen())["in_flight"] == 0 and seen["in_engine"] == 0)
+
+
+def chunked(path: str, body: dict[str, Any], headers: str = "") -> bytes:
+    """The same request with a body of unknown length, which the loop hands on."""
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+    return f"{head}{headers}\r\n".encode() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content)
+
+
+def reply(connection: Connection, sent: bytes) -> tuple[int, dict[str, str], bytes, bool]:
+    """Status, headers, body and whether it is whole, without what is never the same twice."""
+    connection.send(sent)
+    head = connection.head()
+    headers = {name: value for name, value in head.headers.items() if name != "date"}
+    if "transfer-encoding" in headers:
+        body, whole = connection.chunks()
+    else:
+        body, whole = connection.content(head), True
+    body = re.sub(rb'"(id|created)":("[^"]*"|\d+)', rb'"\1":0', body)
+    return head.status, headers, re.sub(rb"(chatcmpl|cmpl)-[0-9a-f]+", rb"\1", body), whole
+
+
+@pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda value: json.dumps(value))
+def test_both_ways_give_the_same_reply(server: Server, path: str, body: dict[str, Any]) -> None:
+    with server.connect() as connection:
+        direct = reply(connection, request(path, body, headers=GIVEN))
+    with server.connect() as connection:
+        by_thread = reply(connection, chunked(path, body, GIVEN))
+    assert direct == by_thread
+    assert direct[1]["x-amzn-sagemaker-custom-attributes"] == "trace_id=t-1"
+
+
+def test_the_loop_answers_by_itself(server: Server) -> None:
+    """Else the comparisons above compare one way with itself."""
+    with server.connect() as connection:
+        connection.exchange(request("/invocations", {"prompt": "a"}))
+        connection.exchange(chunked("/invocations", {"prompt": "a"}))
+    assert server.seen()["direct"] == 1
+
+
+def test_a_connection_goes_back_and_forth(server: Server) -> None:
+    with server.connect() as connection:
+        for _ in range(3):
+            assert connection.exchange(request("/invocations", {"prompt": "a"}))[0].status == 200
+            assert connection.exchange(PING)[0].status == 200
+            assert connection.exchange(chunked("/invocations", {"prompt": "a"}))[0].status == 200
+            assert connection.exchange(request("/invocations", {"prompt": 1}))[0].status == 400
+    assert server.seen()["direct"] == 3
+
+
+@pytest.mark.parametrize(
+    "first", [request("/invocations", {"prompt": "a"}), PING, chunked("/invocations", {"prompt": "a"})]
+)
+def test_requests_sent_at_once_are_answered_in_their_order(server: Server, first: bytes) -> None:
+    second = request("/invocations", {"prompt": "second"})
+    with server.connect() as connection:
+        connection.send(first + second + PING + second)
+        heads = []
+        bodies = []
+        for _ in range(4):
+            head = connection.head()
+            heads.append(head.status)
+            bodies.append(connection.chunks()[0] if "transfer-encoding" in head.headers else connection.content(head))
+    assert heads == [200] * 4
+    assert [b"second" in body for body in bodies] == [False, True, False, True]
+
+
+def test_early_requests_wait_while_a_stream_runs(server: Server) -> None:
+    with server.connect() as connection:
+        connection.send(request("/invocations", {"prompt": "a|<gate:early>|b", "stream": True}))
+        assert connection.head().status == 200
+        connection.send(request("/invocations", {"prompt": "next"}) * 3)
+        server.open("early")
+        assert connection.chunks()[1]
+        for _ in range(3):
+            head = connection.head()
+            assert b"next" in connection.content(head)
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_a_request_in_pieces(server: Server, size: int) -> None:
+    sent = request("/invocations", {"prompt": "pieces"})
+    with server.connect() as connection:
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for start in range(0, len(sent), size):
+            connection.send(sent[start : start + size])
+        head = connection.head()
+        assert b"pieces" in connection.content(head)
+
+
+def test_a_slow_request_becomes_a_threads(server: Server) -> None:
+    sent = request("/invocations", {"prompt": "slow"})
+    with server.connect() as connection:
+        looks = 2  # the fixture's and the one below are handed on themselves
+        connection.send(sent[:-5])
+        eventually(lambda: server.seen()["handed_on"] > looks)
+        connection.send(sent[-5:])
+        head = connection.head()
+        assert b"slow" in connection.content(head)
+
+
+def test_more_than_may_come_are_refused_by_name(server: Server) -> None:
+    held = [server.connect() for _ in range(PLACES)]
+    for connection in held:
+        connection.send(request("/invocations", {"prompt": "a|<hold>", "stream": True}))
+        assert connection.head().status == 200
+    with server.connect() as connection:
+        head, body = connection.exchange(request("/invocations", {"prompt": "a"}))
+    assert head.status == 429
+    assert int(head.headers["retry-after"]) >= 1
+    assert json.loads(body)["error"]["code"] == "too_many_requests"
+    for connection in held:
+        connection.close()
+    eventually(lambda: server.seen()["cancelled"] == PLACES)
+
+
+def test_a_reply_that_ends_the_connection(server: Server) -> None:
+    with server.connect() as connection:
+        connection.send(request("/invocations", {"prompt": "a"}, headers="Connection: close\r\n"))
+        head = connection.head()
+        assert head.headers["connection"] == "close"
+        assert connection.content(head)
+        assert connection.socket.recv(1) == b""
+
+
+def test_each_request_is_in_the_figures_and_in_the_log(server: Server) -> None:
+    def asked() -> float:
+        with server.connect() as connection:
+            text = connection.exchange(request("/metrics"))[1].decode()
+        found = re.findall(r'endpoint_requests_total\{route="/v1/completions",status="200"\} (\S+)', text)
+        return float(found[0]) if found else 0.0
+
+    before = asked()
+    with server.connect() as connection:
+        connection.exchange(request("/v1/completions", {"prompt": "a"}))
+        connection.exchange(request("/v1/completions", {"prompt": "a", "stream": True}))
+    eventually(lambda: asked() == before + 2)
+
+
+def test_a_drain_lets_streams_end_and_refuses_by_name(tmp_path_factory: pytest.TempPathFactory) -> None:
+    server = Server(tmp_path_factory.mktemp("drain") / "errors.log")
+    with server.connect() as running, server.connect() as idle:
+        idle.exchange(request("/invocations", {"prompt": "a"}))
+        running.send(request("/invocations", {"prompt": "a|<gate:end>|b", "stream": True}))
+        assert running.head().status == 200
+        server.process.send_signal(signal.SIGTERM)
+
+        def draining() -> bool:
+            with server.connect() as connection:
+                return connection.exchange(PING)[0].status == 503
+
+        eventually(draining)
+        head, body = idle.exchange(request("/invocations", {"prompt": "a"}))
+        assert head.status == 503
+        assert json.loads(body)["error"]["code"] == "draining"
+        server.open("end")
+        assert running.chunks()[1]
+    server.process.communicate(timeout=WITHIN)
+    assert server.process.returncode == 0
+    assert "Traceback" not in server.log.read_text()
