@@ -25,6 +25,7 @@ from benchmarks.random_model import write_random_model
 from benchmarks.report import Report
 from benchmarks.restore import RIVALS, measure
 from benchmarks.restore_contestant import ContestantFailed
+from benchmarks.second_opinion import OpinionFailed, opinions
 from benchmarks.server import ServerFailed
 from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, free_port, run, stub_workloads, workloads
 from benchmarks.setup import SetupFailed, measure_setup
@@ -38,6 +39,7 @@ QUICK_LIMIT_S = 270.0
 FULL_LIMIT_S = 2 * 3600.0
 STUB_QUICK_LIMIT_S = 125.0
 STUB_PAIRS = 8
+OPINION_PAIRS = 3
 PARTS = ("setup", "model", "stub")
 BUSY = 0.5  # processes that want to run, in the mean of the last minute
 
@@ -69,6 +71,7 @@ def main() -> None:
 )
 @click.option("--concurrency", type=Numbers(), help="Concurrent requests; default: 1,8,32,64,200 (quick: 1,32,64).")
 @click.option("--parts", default=",".join(PARTS), show_default=True, help="Which of them, separated by commas.")
+@click.option("--second-opinion", is_flag=True, help="Also `vllm bench serve` on both; 3 pairs, five minutes.")
 @click.option("--restarts", is_flag=True, help="Start both servers afresh for every pair.")
 @click.option("--model", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Model directory.")
 @click.option("--ours", default="container", show_default=True, type=click.Choice(list(KINDS)))
@@ -80,6 +83,7 @@ def serving(
     pairs: int,
     concurrency: tuple[int, ...] | None,
     parts: str,
+    second_opinion: bool,
     restarts: bool,
     model: Path | None,
     ours: str,
@@ -124,7 +128,11 @@ def serving(
                     continue
                 sides = contestants(ours, theirs, directory, Path(scratch) / part, plans[part].shape)
                 run(plans[part], sides, report, measured)
-        except (ServerFailed, WarmUpFailed, SetupFailed, OSError) as error:
+            if second_opinion:
+                place = Path(scratch) / "opinion"
+                sides = contestants(ours, theirs, directory, place, plans["model"].shape)
+                own += filter(None, opinions(sides, directory, Path(scratch), OPINION_PAIRS, report))
+        except (ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed, OSError) as error:
             report.alarm(str(error))
             sys.exit(1)
         except KeyboardInterrupt:

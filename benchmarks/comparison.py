@@ -28,12 +28,14 @@ _STREAMED = (
     _Figure("{api}itl_p50_c{c}", "itl_p50_ms", "ms"),
     _Figure("{api}itl_p99_c{c}", "itl_p99_ms", "ms"),
     _Figure("{api}cpu_per_token_stream_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Figure("{api}core_busy_stream_c{c}", "core_busy", "cores"),
 )
 _WHOLE = (
     _Figure("{api}tps_c{c}", "tokens_per_s", "tokens/s", "more"),
     _Figure("{api}rps_c{c}", "requests_per_s", "requests/s", "more"),
     _Figure("{api}latency_p50_c{c}", "latency_p50_ms", "ms"),
     _Figure("{api}cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Figure("{api}core_busy_c{c}", "core_busy", "cores"),
 )
 _PROBED = (
     _Figure("ping_p50_ms", "ping_p50_ms", "ms"),
@@ -48,6 +50,7 @@ _PROBED = (
 _CEILING = (
     _Figure("ceiling_stub{c}{tokens}", "tokens_per_s", "tokens/s", "more"),
     _Figure("ceiling_cpu_per_token{c}{tokens}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Figure("ceiling_core_busy{c}{tokens}", "core_busy", "cores"),
 )
 _PACED = (
     _Figure("stub_tps_c{c}", "tokens_per_s", "tokens/s", "more"),

@@ -28,6 +28,7 @@ class Measurements:
     tree_rss_mb: float
     client_cpu_s: float
     connections: int
+    core_busy: float | None = None  # of a core, by the engine's core process: what it leaves no front end can win
     tokens_per_event: float | None = None
     ttft_p50_ms: float | None = None
     ttft_p95_ms: float | None = None
@@ -76,6 +77,7 @@ def measure(result: LoadResult, pings: Sequence[Ping], before: Usage, after: Usa
         tree_rss_mb=after.tree_rss_bytes / 1e6,
         client_cpu_s=result.client_cpu_s,
         connections=result.connections,
+        core_busy=(after.core_cpu_s - before.core_cpu_s) / wall if wall else None,
         tokens_per_event=tokens / events if events else None,
         ttft_p50_ms=percentile(first, 50),
         ttft_p95_ms=percentile(first, 95),

@@ -24,6 +24,7 @@ class Usage:
     cpu_s: float  # user and system, since they began
     rss_bytes: int
     tree_rss_bytes: int  # of every process of the server; shared pages count once for each
+    core_cpu_s: float = 0.0  # of the engine's core
 
 
 def family(root: int) -> list[Process]:
@@ -55,7 +56,9 @@ def usage(root: int, http: Sequence[Process]) -> Usage:
         times = process.cpu_times()
         cpu += times.user + times.system
         rss += process.memory_info().rss
-    return Usage(cpu, rss, sum(_rss(process) for process in family(root)))
+    every = family(root)
+    core = sum(_cpu(process) for process in every if title(process).startswith(ENGINE_TITLE))
+    return Usage(cpu, rss, sum(_rss(process) for process in every), core)
 
 
 def end(processes: Sequence[Process], patience_s: float) -> None:
@@ -92,6 +95,14 @@ def _listens(process: Process, port: int) -> bool:
         return any(c.status == CONN_LISTEN and c.laddr.port == port for c in process.net_connections("tcp"))
     except Error:
         return False
+
+
+def _cpu(process: Process) -> float:
+    try:
+        times = process.cpu_times()
+        return float(times.user + times.system)
+    except Error:
+        return 0.0
 
 
 def _rss(process: Process) -> int:

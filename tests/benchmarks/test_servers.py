@@ -83,14 +83,17 @@ for n in range(1000):
     time.sleep(0.25 if n == 2 else 0)
     connection.sendall(b"HTTP/1.1 200 OK\\r\\n\\r\\n")
     connection.close()
+    if n == 15:
+        print("enough", flush=True)
 """
-    server = subprocess.Popen([sys.executable, "-c", code, str(port)])
+    server = subprocess.Popen([sys.executable, "-c", code, str(port)], stdout=subprocess.PIPE)
+    assert server.stdout is not None
     try:
         while not ask(port):
             time.sleep(0.02)
         command = [sys.executable, "-m", "benchmarks.probe", str(port)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prober:
-            time.sleep(1.0)
+            assert server.stdout.readline()
             output, _ = prober.communicate(timeout=5)
     finally:
         server.kill()
