@@ -114,7 +114,7 @@ class Client:
             if self._lane.stopping and self._received:
                 self._hand_over()
             elif not self._received:
-                self._wait(self._lane.keep_alive, self.close)
+                self._wait(self._lane.patience, self.close)
             elif not self._partly:
                 self._partly = True
                 self._wait(PATIENCE, self._hand_over)
@@ -162,10 +162,10 @@ class Client:
         if seconds is not None:
             self._timer = self._lane.loop.call_later(seconds, then)  # type: ignore[arg-type]
 
-    def hurry(self, seconds: float) -> None:
-        """The process is ending: an idle connection is closed after so many seconds."""
+    def hurry(self) -> None:
+        """The process is ending: an idle connection is closed sooner."""
         if self.idle:
-            self._wait(seconds, self.close)
+            self._wait(self._lane.patience, self.close)
 
     def _hand_over(self) -> None:
         self._wait(None)

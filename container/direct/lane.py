@@ -45,11 +45,16 @@ class Lane:
     def __init__(self, ground: Ground, elsewhere: Elsewhere, keep_alive: float) -> None:
         self.ground = ground
         self.loop: asyncio.AbstractEventLoop = ground.loop
-        self.keep_alive = keep_alive
         self.stopping = False
+        self._keep_alive = keep_alive
         self._elsewhere = elsewhere
         self._clients: set[Client] = set()
         self._turns: deque[Client] = deque()
+
+    @property
+    def patience(self) -> float:
+        """Seconds that an idle connection is kept."""
+        return min(self._keep_alive, STOP_KEEPALIVE_LINGER) if self.stopping else self._keep_alive
 
     def take(self, conn: TConn, received: bytes = b"") -> None:
         """From any thread: a connection on which a request may come.
@@ -62,8 +67,6 @@ class Lane:
         client = Client(self, conn, received)
         self._clients.add(client)
         client.open()
-        if self.stopping:
-            client.hurry(STOP_KEEPALIVE_LINGER)
 
     def stop(self) -> None:
         """From any thread: idle connections are closed soon, and what comes on them meanwhile is gunicorn's."""
@@ -72,7 +75,7 @@ class Lane:
     def _stop(self) -> None:
         self.stopping = True
         for client in tuple(self._clients):
-            client.hurry(STOP_KEEPALIVE_LINGER)
+            client.hurry()
 
     def queue(self, client: Client) -> None:
         """A client's request is all there."""

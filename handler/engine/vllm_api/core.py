@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 # The short way of tokens uses vLLM's inner parts, so only on the version it was written for.
 DIRECT = vllm.__version__.startswith("0.16.")
 if DIRECT:
-    from handler.engine.vllm_api import token_path
+    from handler.engine.vllm_api import sink_collector, token_path
 
 # vLLM's own defaults for the OpenAI routes, where neither request nor generation_config.json says otherwise
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
@@ -236,7 +236,7 @@ async def add_request(
             told = as_endpoint_error
             times, trace = generation.times, generation.trace
             name = generation.request_id
-            return await token_path.add_request(
+            return await sink_collector.add_request(
                 engine, name, prompt, params, sink, told, lora, times, trace, generation.apart
             )
         traced = {} if generation.trace is None else {"trace_headers": generation.trace}
