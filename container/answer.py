@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from flask import Request, Response
+from werkzeug.datastructures import MIMEAccept
+from werkzeug.http import parse_accept_header
 
 from container import attributes
 from container.body import read_json
@@ -95,7 +98,7 @@ def called(
 def by_its_body(service: Service, request: Request) -> Parse:
     """What reads a body of /invocations, which may be of any schema."""
     asked = Asked(
-        accept=tuple(kind for kind, _ in request.accept_mimetypes),
+        accept=accepted(request.headers.get("Accept", "")),
         attributes=attributes.parse(request.headers.get(attributes.HEADER)),
         inputs_schema=service.config.inputs_schema,
         output_formatter=service.config.output_formatter,
@@ -104,6 +107,12 @@ def by_its_body(service: Service, request: Request) -> Parse:
     if ADAPTER_HEADER in request.headers:  # then the model is chosen, and must be there
         return lambda document, engine: dispatch.parse(document, engine, asked, headers)
     return lambda document, engine: dispatch.parse(taken_off(document, engine), engine, asked, headers)
+
+
+@lru_cache(maxsize=64)
+def accepted(header: str) -> tuple[str, ...]:
+    """The media types of an `Accept`, the liked best first. Clients send the same few again and again."""
+    return tuple(kind for kind, _ in parse_accept_header(header, MIMEAccept))
 
 
 def of_route(route: Route, request: Request) -> Parse:

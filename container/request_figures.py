@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from container.record import RequestRecord
@@ -11,11 +13,14 @@ DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0,
 FIRST_TOKENS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
 BETWEEN_TOKENS = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.2, 0.4, 0.8, 1.6)
 
+Metric = TypeVar("Metric", Counter, Histogram)
+
 
 class RequestFigures:
     """Counters and histograms by route. Thread-safe, as prometheus_client's are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._children: dict[tuple[object, ...], Any] = {}
         route = ["route"]
         self._requests = Counter(
             "endpoint_requests", "Requests answered, by route and status.", ["route", "status"], registry=registry
@@ -52,19 +57,27 @@ class RequestFigures:
     def observe(self, record: RequestRecord, seconds: float) -> None:
         """A request has ended, after so many seconds."""
         route = record.route
-        self._requests.labels(route, str(record.status)).inc()
+        self._child(self._requests, route, str(record.status)).inc()
         if not record.request_id:
             return
-        self._ends.labels(route, end_of(record)).inc()
-        self._durations.labels(route).observe(seconds)
+        self._child(self._ends, route, end_of(record)).inc()
+        self._child(self._durations, route).observe(seconds)
         if record.first_token_seconds is not None:
-            self._first.labels(route).observe(record.first_token_seconds)
+            self._child(self._first, route).observe(record.first_token_seconds)
         if record.between_tokens is not None:
-            self._between.labels(route).observe(record.between_tokens)
+            self._child(self._between, route).observe(record.between_tokens)
         if record.prompt_tokens:
-            self._prompt.labels(route).inc(record.prompt_tokens)
+            self._child(self._prompt, route).inc(record.prompt_tokens)
         if record.output_tokens:
-            self._output.labels(route).inc(record.output_tokens)
+            self._child(self._output, route).inc(record.output_tokens)
+
+    def _child(self, figure: Metric, *labels: str) -> Metric:
+        """`figure.labels(...)`, which locks and makes strings of the labels each time, remembered."""
+        key = (figure, *labels)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = figure.labels(*labels)
+        return found
 
 
 def end_of(record: RequestRecord) -> str:

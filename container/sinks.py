@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
@@ -15,21 +14,20 @@ Output = tuple[str, Sequence[int], str | None, int | str | None]
 
 
 class Answer:
-    """Waits for the whole text, and wakes its thread once.
+    """Takes the whole text.
 
-    :ivar release: what is done before the thread is woken; with a watched socket, giving it back.
+    :ivar release: called once, when it is there or has failed; set before the request begins.
     """
 
-    __slots__ = ("done", "error", "gone", "output", "release", "reply", "ticket")
+    __slots__ = ("error", "gone", "output", "release", "reply", "ticket")
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
-        self.done = threading.Event()
         self.output: Output | None = None
         self.error: EndpointError | None = None
         self.gone = False
         self.ticket: Running | None = None
-        self.release: Callable[[], None] = self.done.set
+        self.release: Callable[[], None]
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -47,7 +45,7 @@ class Answer:
             self.ticket.cancel()
 
     def body(self) -> bytes:
-        """The reply's bytes, made in the thread that waited."""
+        """The reply's bytes."""
         assert self.output is not None, "an answer ends with output or with an error"
         return self.reply.whole(*self.output)
 
@@ -85,12 +83,13 @@ class _Stream:
 
 
 class DirectStream(_Stream):
-    """Turns each step into bytes on the connection, there and then; its thread is woken once, at the end.
+    """Turns each step into bytes on the connection, there and then.
 
+    :ivar writer: set before the request begins; it tells when the connection is done with.
     :ivar whole: the reply ended as it should and the client took all of it.
     """
 
-    __slots__ = ("done", "error", "gone", "ticket", "whole", "writer")
+    __slots__ = ("error", "gone", "ticket", "whole", "writer")
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
@@ -99,7 +98,6 @@ class DirectStream(_Stream):
         self.error: EndpointError | None = None
         self.whole = False
         self.gone: str | None = None
-        self.done = threading.Event()
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None

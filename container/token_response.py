@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from threading import Event
 from typing import Any
 
 from flask import Response
@@ -81,6 +82,7 @@ class TokenResponse(Response):
         self, connection: GunicornConnection, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         headers = [*self.headers.items()]
+        done = Event()
         stream = DirectStream(self._call.reply)
         ticket = stream.ticket = self._call.ticket(self._engine, stream)
         writer = stream.writer = SocketWriter(
@@ -89,10 +91,10 @@ class TokenResponse(Response):
             connection.head(OK, headers),
             connection.chunked,
             stream.left,
-            stream.done.set,
+            done.set,
         )
         self._begin(writer, ticket)
-        stream.done.wait()
+        done.wait()
         connection.take_back()
         streamed(record_of(environ), self._call, stream, stream.error, stream.gone)
         if stream.error is not None and not writer.started:
@@ -103,15 +105,17 @@ class TokenResponse(Response):
     def _answer(
         self, connection: GunicornConnection | None, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
+        done = Event()
         answer = CollectedStream(self._call.reply) if self._call.stream else Answer(self._call.reply)
         ticket = answer.ticket = self._call.ticket(self._engine, answer)
         if connection is None:
+            answer.release = done.set
             self._engine.loop.call(self._started, ticket)
         else:
-            writer = SocketWriter(connection.socket, self._engine.loop.loop, b"", False, answer.left, answer.done.set)
+            writer = SocketWriter(connection.socket, self._engine.loop.loop, b"", False, answer.left, done.set)
             answer.release = writer.abandon
             self._begin(writer, ticket)
-        answer.done.wait()
+        done.wait()
         answered(record_of(environ), self._call, answer)
         if connection is not None:
             connection.take_back()
