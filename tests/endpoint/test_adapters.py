@@ -236,10 +236,10 @@ def test_multi_model(clean: ServeProcess) -> None:
     assert "nextPageToken" not in rest
     assert clean.client.get("/models/one").json() == {"modelName": "one", "modelUrl": ADAPTER}
     assert answer(clean, path="/models/one/invoke") == AHOY["hello"]
-    assert answer(clean, path="/models/nobody/invoke") == "adapter_not_found"
+    assert answer(clean, path="/models/nobody/invoke") == "model_not_loaded"
     assert clean.client.delete("/models/one").status_code == 200
     assert clean.client.get("/models/one").status_code == 404
-    assert answer(clean, path="/models/one/invoke") == "adapter_not_found"
+    assert answer(clean, path="/models/one/invoke") == "model_not_loaded"
     assert post("three") == 200
 
 
