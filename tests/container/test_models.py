@@ -301,3 +301,9 @@ def test_without_a_model_of_the_start(service: Service, client: FlaskClient, loa
     assert said(client) == (404, "model_unnamed")
     assert said(client, model="one") == said(client, "/models/one/invoke") == (200, "one")
     assert client.delete("/models/one").status_code == 200
+
+
+def test_an_adapter_takes_no_models_name(client: FlaskClient, load: Any) -> None:
+    load("one")
+    reply = client.post("/adapters", json={"name": "one", "src": "/nowhere"})
+    assert (reply.status_code, reply.json["error"]["code"]) == (409, "adapter_exists")
