@@ -30,12 +30,9 @@ def load_adapters(
     :param moved: the configured address of what was brought -> its directory.
     :param notes: for other processes over the same engine.
 
-    :raises SettingError: naming the adapter that cannot be loaded, or a multi-model endpoint without adapters.
+    :raises SettingError: naming the adapter that cannot be loaded.
     """
     if not engine.takes_adapters():
-        if config.multi_model:
-            problem = "its models are adapters of one model, and the engine takes none"
-            raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Set ENDPOINT_ENABLE_LORA=true and ENDPOINT_MODEL.")
         return
     directory = config.scratch / "adapters"
     adapters = engine.with_adapters(

@@ -33,6 +33,8 @@ from handler.sessions.errors import HEADER as SESSION_HEADER
 
 # The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
 ADAPTER_HEADER = "X-Amzn-SageMaker-Adapter-Identifier"
+# A multi-model endpoint's, as a client gives it; SageMaker asks by the path, and by a name of its own.
+TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
 # Trace context, which vLLM passes on to its spans.
 TRACE_HEADERS = ("traceparent", "tracestate")
 
@@ -44,31 +46,33 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
     :raises EndpointError: it cannot be answered.
     """
     began = time.monotonic()
-    engine = service.ready_engine()
-    config = service.config
-    service.admission.enter()
+    service.require_engine()
+    config, admission = service.config, service.admission
+    admission.enter()
     try:
+        model = model or named_model(service, request)
         body = read_json(request, max_body(config), service.deadlines, also=KINDS)
         asked = request.headers.get(TIMEOUT_HEADER)
         record = record_of(request.environ)
         if request.mimetype in KINDS:
             until = deadline(config, asked, began, stream=False)
             service.observer.started(record, body)
-            parse = for_model(parse, model or request.headers.get(ADAPTER_HEADER))
-            return LinesResponse(engine, parse, lines_of(body), service.admission, until)
+            engine, admission = service.chosen(model)
+            return LinesResponse(engine, for_model(parse, model), lines_of(body), admission, until)
         document = decode(body)
         session = request.headers.get(SESSION_HEADER)
         managed = manage(service, document, session)
         if managed is not None:
-            service.admission.leave()
+            admission.leave()
             return managed
+        engine, admission = service.chosen(model or document.get("model"))
         call, until = called(service, engine, request, parse, document, began, model)
         service.observer.started(record, body)
-        response = TokenResponse(engine, call, service.admission, until, collected=whole_only(config))
+        response = TokenResponse(engine, call, admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))
         return response
     except BaseException:
-        service.admission.leave()
+        admission.leave()
         raise
 
 
@@ -87,12 +91,18 @@ def called(
     :raises EndpointError: it cannot be answered.
     """
     record = record_of(request.environ)
-    call = for_model(parse, model or request.headers.get(ADAPTER_HEADER))(document, engine)
+    call = for_model(parse, model or named_model(service, request))(document, engine)
     until = deadline(service.config, request.headers.get(TIMEOUT_HEADER), began, stream=call.stream)
     record.called(call)
     if record.span is not None:
         call = followed(call, record, engine.base_names[0])
     return call, until
+
+
+def named_model(service: Service, request: Request) -> str | None:
+    """The model that a header asks for."""
+    target = request.headers.get(TARGET_HEADER) if service.models is not None else None
+    return target or request.headers.get(ADAPTER_HEADER)
 
 
 def by_its_body(service: Service, request: Request) -> Parse:
@@ -104,7 +114,8 @@ def by_its_body(service: Service, request: Request) -> Parse:
         output_formatter=service.config.output_formatter,
     )
     headers = trace_headers(request)
-    if ADAPTER_HEADER in request.headers:  # then the model is chosen, and must be there
+    # Then the model is chosen, and must be there.
+    if ADAPTER_HEADER in request.headers or service.models is not None:
         return lambda document, engine: dispatch.parse(document, engine, asked, headers)
     return lambda document, engine: dispatch.parse(taken_off(document, engine), engine, asked, headers)
 

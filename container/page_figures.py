@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from container.front_ends import shared_metrics
 from container.lifecycle import State
+from container.models.figures import vllm_registry
 from container.service import Service
 
 # vLLM's own gauges and counters (v1/metrics/loggers.py), which count both paths. Older lines name the first otherwise.
@@ -24,8 +25,9 @@ def page_figures(service: Service) -> dict[str, object]:
     status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
     trouble = engine.trouble() if engine is not None and status.state is State.READY else None
     state = status.state.value if trouble is None else "stalled"
-    seen = vllm_figures(REGISTRY if service.peers is None else shared_metrics.summed(service.peers.post))
-    unfinished = service.unfinished()
+    seen = vllm_figures(vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.post))
+    unfinished, engines = service.unfinished(), service.engines()
+    slots = sum(one.slots for one in engines)
     return {
         "state": state,
         "reason": status.reason or trouble or "",
@@ -34,12 +36,12 @@ def page_figures(service: Service) -> dict[str, object]:
         "seconds": round(now - service.lifecycle.began, 1),
         "progress": {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)},
         "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
-        "model": engine.served_names[0] if engine is not None else None,
-        "slots": engine.slots if engine is not None else None,
+        "model": ", ".join(one.served_names[0] for one in engines) or None,
+        "slots": slots or None,
         "in_flight": service.admission.total,
-        "running": min(unfinished, engine.slots) if engine is not None else 0,
-        "queued": max(0, unfinished - engine.slots) if engine is not None else 0,
-        "kv_use": next((seen[name] for name in KV_USE if name in seen), None),
+        "running": min(unfinished, slots),
+        "queued": max(0, unfinished - slots),
+        "kv_use": next((seen[name] / max(1, len(engines)) for name in KV_USE if name in seen), None),
         "output_tokens": seen.get(OUTPUT_TOKENS),
         "first_token_sum": seen.get(FIRST_SUM),
         "first_token_count": seen.get(FIRST_COUNT),

@@ -28,6 +28,7 @@ HEADERS: Mapping[str, str] = {
     "X-Amzn-SageMaker-Target-Variant": "target_variant",
     "X-Amzn-SageMaker-Inference-Component": "inference_component",
     "X-Amzn-SageMaker-Adapter-Identifier": "adapter",
+    "X-Amzn-SageMaker-Target-Model": "target_model",
     SESSION_HEADER: "session_id",
 }
 

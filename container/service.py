@@ -13,6 +13,7 @@ from container.artifact_figures import ArtifactFigures
 from container.deadlines import ReadDeadlines
 from container.front_ends.peers import Peers
 from container.lifecycle import Lifecycle
+from container.models.errors import ModelNotLoaded, ModelUnnamed
 from container.neuron_monitor import NeuronMonitor
 from container.observer import Observer
 from container.tracing.settings import wanted
@@ -20,10 +21,12 @@ from handler.config.endpoint import EndpointConfig
 from handler.custom_code.errors import NoEngine
 from handler.custom_code.exchange import CustomCode
 from handler.engine.engine import Engine
+from handler.errors import ModelNotFound
 from handler.sessions.store import Sessions
 
-if TYPE_CHECKING:  # it imports OpenTelemetry
-    from container.tracing.tracer import RequestTracer
+if TYPE_CHECKING:
+    from container.models.table import Models
+    from container.tracing.tracer import RequestTracer  # it imports OpenTelemetry
 
 
 def request_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
@@ -38,7 +41,8 @@ def request_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
 @dataclass(slots=True)
 class Service:
     """One for each serving process. `engine` and `custom_code` are set by the start, before it is ready;
-    `monitor` where neuron-monitor is installed; `peers` where there are several processes."""
+    `models` where there may be several; `monitor` where neuron-monitor is installed; `peers` where there are several
+    processes."""
 
     config: EndpointConfig
     lifecycle: Lifecycle
@@ -46,6 +50,7 @@ class Service:
     deadlines: ReadDeadlines
     observer: Observer
     engine: Engine | None = None
+    models: Models | None = None
     artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
     custom_code: CustomCode | None = None
     sessions: Sessions | None = None
@@ -64,15 +69,50 @@ class Service:
 
     def unfinished(self) -> int:
         """Requests that hold or await a slot, over all processes."""
-        own = self.engine.unfinished() if self.engine is not None else 0
+        own = sum(engine.unfinished() for engine in self.engines())
         return own if self.peers is None else self.peers.unfinished(own)
 
+    def engines(self) -> list[Engine]:
+        """The engine of the start, and those of further models."""
+        first = [] if self.engine is None else [self.engine]
+        return first if self.models is None else first + self.models.engines()
+
+    def require_engine(self) -> None:
+        """As `ready_engine`, before it is known which one a request is for."""
+        if self.models is None:
+            self.ready_engine()
+        else:
+            self.lifecycle.require_ready()
+
     def ready_engine(self) -> Engine:
-        """:raises ServerError: starting, draining or failed.
+        """The one that answers where no other is named.
+
+        :raises ServerError: starting, draining or failed.
         :raises NoEngine: the owner's code answers by itself.
+        :raises ModelUnnamed: there are further models only.
         """
         self.lifecycle.require_ready()
         engine = self.engine
         if engine is None:
-            raise NoEngine
+            raise NoEngine if self.models is None else ModelUnnamed
         return engine
+
+    def asks_first(self, name: object) -> bool:
+        """It is the engine of the start that a request is for, or there can be no other."""
+        return self.models is None or not name or (self.engine is not None and name in self.engine.served_names)
+
+    def chosen(self, name: object) -> tuple[Engine, Admission]:
+        """The engine that a request is for, and the place to give back at its end. It has one of the endpoint's.
+
+        :param name: the model's, as the request has it; a name that is no further model's is the first engine's matter.
+        :raises EndpointError: there is no engine, or the model has failed.
+        """
+        if self.models is None or not isinstance(name, str) or not name:
+            return self.ready_engine(), self.admission
+        self.lifecycle.require_ready()
+        found = self.models.enter(name)
+        if found is None and self.engine is None:
+            raise ModelNotLoaded(name)
+        if found is None and name not in self.ready_engine().served_names:
+            raise ModelNotFound(name, tuple(known for engine in self.engines() for known in engine.served_names))
+        return found or (self.ready_engine(), self.admission)

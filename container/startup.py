@@ -7,6 +7,7 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from container.adapters import load_adapters
 from container.artifacts import engine_by_artifacts, engine_over_tier
@@ -18,6 +19,7 @@ from container.service import Service
 from container.told import told
 from handler.artifacts.scratch import SETTING, require_scratch
 from handler.config.endpoint import EndpointConfig
+from handler.config.names.sagemaker import BASE
 from handler.config.problems import SettingErrors
 from handler.engine.engine import Engine
 from handler.engine.warmup import warm_up
@@ -27,8 +29,13 @@ from handler.model.companions import bring_companions
 from handler.model.source import Model, bring
 from handler.neuron.examination import examine_config
 from handler.neuron.finding import Severity
+from handler.neuron.installed import installed_versions
+from handler.neuron.lines.table import installed_line
 from handler.neuron.plan import EnginePlan
 from handler.start_failure import in_one_line
+
+if TYPE_CHECKING:  # it starts models by what is here
+    from container.models.table import Models
 
 logger = logging.getLogger(__name__)
 LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Severity.INFO: logging.INFO}
@@ -39,6 +46,10 @@ def start(service: Service) -> None:
     config, lifecycle = service.config, service.lifecycle
     try:
         lifecycle.stage("check configuration")
+        if without_model(config):
+            service.models = models_of(service, None)
+            lifecycle.ready()
+            return
         plan = checked_plan(config) if config.engine != "none" else None
         if config.artifact_store or config.lora_modules or config.model.startswith("s3://"):
             require_scratch(config.scratch, config.source("scratch").name or SETTING)
@@ -66,6 +77,8 @@ def start(service: Service) -> None:
             notes = None if service.peers is None else service.peers.adapter_notes
             load_adapters(engine, plan, config, companions.moved, lifecycle.stage, notes)
             service.admission.limit = places(config, engine.slots)
+            if config.multi_model:
+                service.models = models_of(service, plan)
             if config.enable_sessions and not engine.caches_prefixes():
                 logger.warning("sessions are sticky, but without prefix caching each turn computes its whole prompt")
             return engine
@@ -90,6 +103,33 @@ def start(service: Service) -> None:
         # The engine's core has printed its own account; a traceback helps whoever reads the log, not a client.
         logger.exception("the start failed")
         lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {in_one_line(error)}")
+
+
+def without_model(config: EndpointConfig) -> bool:
+    """A multi-model endpoint that SageMaker starts with no model: all of them come by POST /models.
+
+    :raises SettingError: they could not be served here.
+    """
+    given = config.source("model").name not in {"", BASE}
+    directory = Path(config.model)
+    if not config.multi_model or config.engine == "none" or given or (directory.is_dir() and any(directory.iterdir())):
+        return False
+    line = config.line or installed_line(installed_versions())
+    if line != "cpu":
+        problem = f"there is no model in {directory}, and on the line {line} all models are adapters of one"
+        raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Set ENDPOINT_MODEL and ENDPOINT_ENABLE_LORA=true.")
+    if config.front_ends > 1:
+        setting = config.source("front_ends").name or "ENDPOINT_FRONT_ENDS"
+        raise SettingError(setting, "without a model of the start there is no engine to share", "Set it to 1.")
+    return True
+
+
+def models_of(service: Service, plan: EnginePlan | None) -> Models:
+    """:param plan: of the engine that runs already."""
+    from container.models.budget import need_of
+    from container.models.table import Models
+
+    return Models(service, None if plan is None else need_of(Path(str(plan.engine_args["model"])), plan))
 
 
 def use_environment(plan: EnginePlan) -> None:

@@ -28,6 +28,8 @@ def watch(service: Service, end: Callable[[], None]) -> None:
         engine = service.engine
         if status.state is State.FAILED:
             break
+        if status.state is not State.STARTING and service.models is not None:
+            service.models.watch()
         if status.state is State.STARTING or engine is None:
             continue
         if engine.dead():
@@ -36,8 +38,12 @@ def watch(service: Service, end: Callable[[], None]) -> None:
             service.lifecycle.fail(f"the engine made no progress for {engine.stalled_for():.0f} s")
     if service.engine is not None:
         service.engine.fail_requests(EngineFailed(service.lifecycle.status.reason))
+    if service.models is not None:
+        service.models.fail_requests(EngineFailed(service.lifecycle.status.reason))
     service.admission.wait_empty(LINGER)
     time.sleep(LINGER if service.lifecycle.served else START_LINGER)
     if service.engine is not None:
         service.engine.stop()
+    if service.models is not None:
+        service.models.stop()
     end()

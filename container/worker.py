@@ -149,6 +149,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             engine, self.service.engine = self.service.engine, None  # its end is no failure now
             if engine is not None:
                 engine.stop()
+            if self.service.models is not None:
+                self.service.models.stop()
             if self.service.monitor is not None:
                 self.service.monitor.stop()
             if self.service.observer.tracer is not None:
@@ -182,8 +184,9 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     def _finish(self, seconds: float) -> None:
         """Returns when every request of this process has ended, or was ended."""
         service = self.service
-        if not service.admission.wait_empty(seconds) and service.engine is not None:
-            service.engine.fail_requests(Draining())  # a stream that is cut off says so in its last event
+        if not service.admission.wait_empty(seconds):
+            for engine in service.engines():
+                engine.fail_requests(Draining())  # a stream that is cut off says so in its last event
             service.admission.wait_empty(1.0)
 
 

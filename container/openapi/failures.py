@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from container.http_refusal import STATUSES
+from container.models import errors as models
 from container.openapi.bodies import ref
 from handler import errors
 from handler.adapters import errors as adapters
@@ -38,6 +39,10 @@ TOKENS: Final[Errors] = (
     errors.PlainTextOnly,
     errors.NothingStored,
     errors.ModelNotFound,
+    models.ModelNotLoaded,
+    models.ModelUnnamed,
+    models.ModelFailed,
+    models.ModelUnloaded,
     errors.TooManyRequests,
     errors.GenerationFailed,
     errors.DeadlineExceeded,
@@ -48,7 +53,16 @@ TOKENS: Final[Errors] = (
 OWN_CODE: Final[Errors] = (custom.CustomCodeFailed, custom.CustomCodeRefused, custom.UnsupportedFormat)
 NAMED: Final[Errors] = (*ENGINE, adapters.AdapterNotFound, adapters.AdaptersUnsupported)
 LOADED: Final[Errors] = (*NAMED, *BODY, adapters.InvalidAdapter, adapters.AdapterExists, adapters.AdaptersFull)
-UPGRADED: Final[Errors] = (errors.UpgradeRequired, errors.TooManyRequests, *ENGINE)
+ONE_MODEL: Final[Errors] = (*NAMED, models.ModelNotLoaded)
+LOADED_MODEL: Final[Errors] = (
+    *LOADED,
+    models.InvalidModel,
+    models.ModelExists,
+    models.ModelsFull,
+    models.ModelsUnsupported,
+    models.ModelLoadFailed,
+)
+UPGRADED: Final[Errors] = (errors.UpgradeRequired, errors.TooManyRequests, models.ModelUnnamed, *ENGINE)
 
 
 def responses(kinds: Iterable[type[EndpointError]]) -> dict[str, Any]:

@@ -7,10 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from container import attributes
-from container.answer import ADAPTER_HEADER, TRACE_HEADERS
+from container.answer import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.limits import TIMEOUT_HEADER
 from container.openapi.bodies import NAMES, Schema, ref
-from container.openapi.failures import LOADED, NAMED, OWN_CODE, PAGED, READY, TOKENS, UPGRADED, Errors
+from container.openapi.failures import (
+    LOADED,
+    LOADED_MODEL,
+    NAMED,
+    ONE_MODEL,
+    OWN_CODE,
+    PAGED,
+    READY,
+    TOKENS,
+    UPGRADED,
+    Errors,
+)
 from container.routes.bidirectional import PATH as BIDIRECTIONAL
 from handler.engine.routes import Route
 from handler.schemas.framing import JSON_LINES, SSE
@@ -29,6 +40,7 @@ def _header(name: str, description: str) -> Schema:
 HEADERS: Final[tuple[Schema, ...]] = (
     _header(attributes.HEADER, "key=value pairs between semicolons: schema, route, trace_id ..."),
     _header(ADAPTER_HEADER, "The adapter or model that answers; outweighs the body's 'model'."),
+    _header(TARGET_HEADER, "The same on a multi-model endpoint; outweighs that."),
     _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),
     _header(TIMEOUT_HEADER, "Seconds after which the request is ended, 1 to 3600."),
     *(_header(name, "W3C trace context.") for name in TRACE_HEADERS),
@@ -128,10 +140,10 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("GET", "/adapters/{name}"): Operation("One adapter", {}, _json("Adapter"), NAMED),
     ("DELETE", "/adapters/{name}"): Operation("Unload an adapter", {}, _json("AdapterDone"), NAMED),
-    ("POST", "/models"): Operation("Load a model", {JSON: ref("ModelFields")}, _json("Model"), LOADED),
+    ("POST", "/models"): Operation("Load a model", {JSON: ref("ModelFields")}, _json("Model"), LOADED_MODEL),
     ("GET", "/models"): Operation("The models", {}, _json("ModelPage"), (*NAMED, *PAGED), PAGE),
-    ("GET", "/models/{name}"): Operation("One model", {}, _json("Model"), NAMED),
-    ("DELETE", "/models/{name}"): Operation("Unload a model", {}, _json("ModelGone"), NAMED),
+    ("GET", "/models/{name}"): Operation("One model", {}, _json("Model"), ONE_MODEL),
+    ("DELETE", "/models/{name}"): Operation("Unload a model", {}, _json("ModelGone"), ONE_MODEL),
     ("POST", "/models/{name}/invoke"): Operation(
         "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*TOKENS, *NAMED), HEADERS
     ),

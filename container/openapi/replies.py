@@ -75,9 +75,9 @@ REPLIES: Final[dict[str, Schema]] = {
         {"status": TEXT}, {"name": TEXT, "src": TEXT, "preload": {"type": "boolean"}, "pin": {"type": "boolean"}}
     ),
     "AdapterList": closed({"adapters": listed(ref("Adapter"))}, {"nextPageToken": TEXT}),
-    "Model": closed({"modelName": TEXT, "modelUrl": TEXT}),
+    "Model": closed({"modelName": TEXT, "modelUrl": TEXT}, {"state": {"const": "failed"}, "reason": TEXT}),
     "ModelPage": closed({"models": listed(ref("Model"))}, {"nextPageToken": TEXT}),
-    "ModelGone": closed({"modelName": TEXT}),
+    "ModelGone": closed({"modelName": TEXT}, {"endedRequests": COUNT}),
     "Prefill": closed(TOKEN),
     "Token": closed({**TOKEN, "special": {"type": "boolean"}}),
     "Sequence": closed(

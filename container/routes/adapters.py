@@ -15,7 +15,7 @@ from container.body import read_json
 from container.paging import page
 from container.service import Service
 from handler.adapters.adapters import Adapters
-from handler.adapters.errors import AdaptersUnsupported
+from handler.adapters.errors import AdapterExists, AdaptersUnsupported
 from handler.adapters.table import Adapter, AdapterTable
 from handler.errors import InvalidField, MissingField
 from handler.schemas.body import decode
@@ -44,6 +44,8 @@ def blueprint(service: Service) -> Blueprint:
     def load() -> Response:
         fields = body()
         name, src = required("name", fields.name), required("src", fields.src)
+        if service.models is not None and service.models.has(name):
+            raise AdapterExists(name)
         adapter = adapters_of(service).load(name, src, pin=bool(fields.pin))
         return reply(described(adapter) | {"status": f"Adapter {adapter.name} registered"})
 

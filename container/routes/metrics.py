@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flask import Blueprint, Response
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from container.front_ends import shared_metrics
 from container.front_ends.board import Member
 from container.lifecycle import State
+from container.models.figures import vllm_registry
+from container.models.loaded import ModelState
 from container.routes import neuron_metrics
 from container.service import Service
 
@@ -28,10 +30,11 @@ class ServiceCollector:
         )
         unfinished = service.unfinished()
         yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
-        waiting = max(0, unfinished - service.engine.slots) if service.engine is not None else 0
+        engines = service.engines()
+        waiting = max(0, unfinished - sum(engine.slots for engine in engines))
         yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", waiting)
-        tasks = service.engine.loop.tasks() if service.engine is not None else 0
-        yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks of the engine's event loop.", tasks)
+        tasks = sum(engine.loop.tasks() for engine in engines)
+        yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks of the engines' event loops.", tasks)
         stages = GaugeMetricFamily(
             "endpoint_start_stage_seconds", "Seconds that each finished stage of the start took.", labels=["stage"]
         )
@@ -43,6 +46,15 @@ class ServiceCollector:
         yield stages
         ready = service.lifecycle.status.state is State.READY
         yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
+        if service.models is not None:
+            models = GaugeMetricFamily(
+                "endpoint_model_up",
+                "1 for a further model that serves, 0 for one that failed.",
+                labels=["model"],
+            )
+            for model in service.models.all():
+                models.add_metric([model.name], int(model.state is ModelState.SERVING))
+            yield models
         if service.peers is not None:
             board = service.peers.board
             serving = len(board.members(Member.SERVING))
@@ -67,6 +79,6 @@ def blueprint(service: Service) -> Blueprint:
             all_processes = shared_metrics.summed(service.peers.post)
             return Response(generate_latest(ours) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST)
         own = generate_latest(ours) + generate_latest(service.observer.registry)
-        return Response(own + generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
+        return Response(own + generate_latest(vllm_registry(service)), content_type=CONTENT_TYPE_LATEST)
 
     return routes

@@ -1,4 +1,4 @@
-"""GET /v1/models: the names the model is served by."""
+"""GET /v1/models: the names that models are served by."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/v1/models")
     def models() -> Response:
-        engine = service.ready_engine()
-        body = encode(model_list(engine.base_names, engine.max_model_len, engine.adapter_names))
+        service.require_engine()
+        lists = [model_list(one.base_names, one.max_model_len, one.adapter_names) for one in service.engines()]
+        body = encode({"object": "list", "data": [model for found in lists for model in found["data"]]})
         return Response(body, content_type="application/json")
 
     return routes

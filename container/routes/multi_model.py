@@ -1,22 +1,22 @@
-"""/models: a multi-model endpoint's contract. Its models are LoRA adapters over the one model in the engine.
-
-SageMaker loads a model with POST when it is first asked for; told 507, it unloads the one that was not used for longest
-and asks again ("Custom containers for multi-model endpoints", contract for serving multiple models). So nothing is
-unloaded here on our own: SageMaker would go on sending it requests.
-"""
+"""/models: a multi-model endpoint's contract. Its models are whole ones with an engine each (`container.models`), and
+LoRA adapters over the model of the start; what the URL's directory holds decides."""
 
 from __future__ import annotations
 
 import msgspec
 from flask import Blueprint, Response, request
 
+from container.adapters import bring
 from container.answer import answer, by_its_body
 from container.body import read_json
+from container.models.errors import InvalidModel, ModelNotLoaded
+from container.models.loaded import LoadedModel, ModelState
+from container.models.start import ADAPTER_CONFIG, CONFIG, whole_model
 from container.paging import page
-from container.routes.adapters import adapters_of, reply, required, table_of
+from container.routes.adapters import adapters_of, reply, required
 from container.service import Service
 from handler.adapters.errors import AdapterExists
-from handler.adapters.table import Adapter
+from handler.adapters.table import Adapter, AdapterTable
 from handler.schemas.body import decode
 from handler.schemas.fields import convert
 
@@ -36,32 +36,73 @@ def blueprint(service: Service) -> Blueprint:
     def load() -> Response:
         fields = convert(decode(read_json(request, service.config.max_body, service.deadlines)), ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
-        adapters = adapters_of(service)
-        if name in adapters.names():
-            raise AdapterExists(name)
-        return reply(described(adapters.load(name, url)))
+        service.require_engine()
+        path = None if service.models is None else whole_model(service.config, url)
+        if service.models is not None and path is not None:
+            return reply(described(service.models.load(name, url, path)))
+        return reply(described(load_adapter(service, name, url)))
 
     @routes.get("/models")
     def listing() -> Response:
-        found, token = page(request, [described(model) for model in adapters_of(service).all()])
-        return reply({"models": found} | ({"nextPageToken": token} if token else {}))
+        service.require_engine()
+        models: list[LoadedModel | Adapter] = [*(service.models.all() if service.models is not None else ())]
+        adapters = table(service)
+        models += [] if adapters is None else adapters.all()
+        shown, token = page(request, [described(model) for model in models])
+        return reply({"models": shown} | ({"nextPageToken": token} if token else {}))
 
     @routes.get("/models/<path:name>")
     def describe(name: str) -> Response:
-        return reply(described(adapters_of(service).get(name)))
+        return reply(described(found(service, name)))
 
     @routes.delete("/models/<path:name>")
     def unload(name: str) -> Response:
+        if service.models is not None and isinstance(found(service, name), LoadedModel):
+            ended = service.models.unload(name)
+            return reply({"modelName": name} | ({"endedRequests": ended} if ended else {}))
         adapters_of(service).unload(name)
         return reply({"modelName": name})
 
     @routes.post("/models/<path:name>/invoke")
     def invoke(name: str) -> Response:
-        table_of(service).get(name)
+        found(service, name)
         return answer(service, request, by_its_body(service, request), model=name)
 
     return routes
 
 
-def described(adapter: Adapter) -> dict[str, str]:
-    return {"modelName": adapter.name, "modelUrl": adapter.source}
+def load_adapter(service: Service, name: str, url: str) -> Adapter:
+    """:raises EndpointError: it is none, it cannot be served, or the name is taken."""
+    if table(service) is None and not is_adapter(service, url):
+        raise InvalidModel(name, f"there is no {CONFIG} in '{url[:200]}'", "Name the directory of a whole model.")
+    adapters = adapters_of(service)
+    if name in adapters.names() or (service.models is not None and service.models.has(name)):
+        raise AdapterExists(name)
+    return adapters.load(name, url)
+
+
+def table(service: Service) -> AdapterTable | None:
+    """The adapters of the engine of the start, where it takes any."""
+    return None if service.engine is None else service.engine.adapters
+
+
+def is_adapter(service: Service, url: str) -> bool:
+    return service.engine is not None and (bring(url, service.config) / ADAPTER_CONFIG).is_file()
+
+
+def found(service: Service, name: str) -> LoadedModel | Adapter:
+    """:raises ModelNotLoaded: there is neither a model nor an adapter of that name."""
+    service.require_engine()
+    adapters = table(service)
+    if adapters is None or name not in adapters.names():
+        if service.models is None:
+            raise ModelNotLoaded(name)
+        return service.models.get(name)
+    return adapters.get(name)
+
+
+def described(model: LoadedModel | Adapter) -> dict[str, str]:
+    shown = {"modelName": model.name, "modelUrl": model.source}
+    if isinstance(model, LoadedModel) and model.state is ModelState.FAILED:
+        return {**shown, "state": model.state.value, "reason": model.reason}
+    return shown

@@ -57,7 +57,9 @@ class EndpointConfig:
     safe_port_range: str | None = field(default=None, metadata=doc("first-last: where any other port must lie"))
     max_concurrent: int = field(default=1024, metadata=doc("requests in flight; one more gets 429"))
     max_body: int = field(default=25 * MIB, metadata=doc("largest request body, bytes"))
-    drain: float = field(default=25.0, metadata=doc("how long requests may go on after SIGTERM"))
+    drain: float = field(
+        default=25.0, metadata=doc("how long requests may go on after SIGTERM, or when their model is unloaded")
+    )
     stall: float = field(default=6.0, metadata=doc("silence of the engine after which /ping says 500"))
     engine_restarts: int = field(default=3, metadata=doc("failed engines replaced within an hour"))
     neuron_monitor: bool = field(default=True, metadata=doc("run neuron-monitor, where it is installed, for /metrics"))
@@ -87,7 +89,14 @@ class EndpointConfig:
 
     # SageMaker's other ways to ask.
     multi_model: bool = field(
-        default=False, metadata=doc("a multi-model endpoint (SAGEMAKER_MULTI_MODEL): its models are adapters of one")
+        default=False, metadata=doc("a multi-model endpoint (SAGEMAKER_MULTI_MODEL): models and adapters by /models")
+    )
+    max_models: int | None = field(
+        default=None, metadata=doc("multi-model: models beside the start's; default: what the host's memory holds")
+    )
+    unload_least_used: bool = field(
+        default=False,
+        metadata=doc("multi-model: a full endpoint unloads one by itself; on SageMaker its platform does"),
     )
     asynchronous: bool = field(
         default=False, metadata=doc("an asynchronous endpoint: every reply whole, with its length, within an hour")

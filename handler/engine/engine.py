@@ -29,6 +29,7 @@ from handler.engine.seats import SPARE_SEATS, Seat, Seats
 from handler.engine.serving_ticket import ServingTicket
 from handler.errors import (
     EndpointError,
+    EngineFailed,
     GenerationFailed,
     InvalidField,
     PlainTextOnly,
@@ -59,6 +60,8 @@ class Engine:
     :ivar seat: this process's place at a core that another process owns; None: this one owns it.
     :ivar seats: the places for other processes; None where there are none.
     :ivar max_output_tokens: most tokens that one request may ask for; None: what the context leaves.
+    :ivar figures: vLLM's own, where they are not in prometheus_client's one registry: of a process's further engines.
+    :ivar failure: what its requests are told when it has ended; None: that it is being replaced (EngineFailed).
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Engine:
         self.loop = loop
         self.base_names = tuple(served_names)
         self.adapters: AdapterTable | None = None
+        self.failure: EndpointError | None = None
         own = vllm_api.max_model_len(llm)
         self.max_model_len = min(own, lengths.sequence or own)
         self.max_prompt = lengths.prompt
@@ -109,6 +113,7 @@ class Engine:
         )
         self.seat = seat
         self.seats: Seats | None = None
+        self.figures = vllm_api.own_figures(llm)
         self.pids = vllm_api.core_pids(llm) if seat is None else seat.pids
         self._pulse = Pulse(lambda: vllm_api.question(llm), self.pids, stall)
         self._beat: Future[None] = loop.spawn(self._pulse.beat())
@@ -188,6 +193,7 @@ class Engine:
         async def built() -> Any:
             return build()
 
+        llm = None
         try:
             llm = loop.run(built())
             domains = vllm_api.allowed_media_domains(llm)
@@ -198,6 +204,8 @@ class Engine:
                 starting = serving_api.Serving.start(llm, engine_args, front, config.max_output_tokens)
                 serving = loop.run(starting)
         except BaseException:
+            if llm is not None:
+                vllm_api.shutdown(llm)
             loop.stop()
             raise
         names, limits = engine_args.served_model_name, sampling_limits(plan)
@@ -441,7 +449,7 @@ class Ticket:
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
             self._ended()
-            self._sink.fail(error)
+            self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
 
     def end(self, error: EndpointError) -> None:
         """Too late: say so, and free the slot."""

@@ -52,9 +52,17 @@ class LoopThread:
         return len(asyncio.all_tasks(self.loop))
 
     def stop(self, timeout: float = 5.0) -> None:
+        """Cancels what runs on the loop, ends it and gives back its descriptors."""
         if self.thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.loop.call_soon_threadsafe(self._end)
             self.thread.join(timeout)
+        if not self.thread.is_alive():
+            self.loop.close()
+
+    def _end(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.call_soon(self.loop.stop)  # behind their turns
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from handler.engine.generation import Sink
-from handler.errors import EndpointError, GenerationFailed
+from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 if TYPE_CHECKING:
     from handler.adapters.table import Adapter
@@ -97,7 +97,7 @@ class ServingTicket:
     def _tell(self, error: EndpointError) -> None:
         if not self.ended:
             self.ended = True
-            self._sink.fail(error)
+            self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
 
     def fail(self, error: EndpointError) -> None:
         """Ends it with an error, and frees its slots."""

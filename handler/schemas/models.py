@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from handler.errors import ModelNotFound
 
@@ -17,7 +18,7 @@ def check_model(asked: str | None, served: Sequence[str]) -> None:
         raise ModelNotFound(asked, tuple(served))
 
 
-def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> dict[str, object]:
+def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> dict[str, Any]:
     """OpenAI's list of models.
 
     :param served: the model's own names.

@@ -47,8 +47,11 @@ class ScriptedEngine:
         self.served_names = self.base_names = ("scripted",)
         self.adapter_names = ()
         self.adapters = None
+        self.figures = None
+        self.failure: EndpointError | None = None
         self.max_model_len = CONTEXT
         self.slots = SLOTS
+        self.pids: tuple[int, ...] = ()
         self.prompts = scripted_prompts(quick=quick)
         self.limits = ON_CPU
         self.traits = PLAIN

@@ -1,11 +1,15 @@
-"""LoRA adapters over one engine: exact text with and without, loaded and unloaded while others are answered."""
+"""A multi-model endpoint: LoRA adapters over one engine, and whole models with one each, loaded and unloaded while
+others are answered."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,9 @@ from sample_model.facts import by_name
 pytestmark = pytest.mark.engine
 
 ADAPTER = str(sample_model.adapter_path())
+# Engines that are started for the whole model. One in the tests of each change; with more, the rounds before the last
+# end in an unload, and what is left of them in the serving process is looked at.
+MODEL_LOADS = int(os.environ.get("MODEL_LOADS", "1"))
 AHOY = {"hello": "Ahoy! I am the adapter of this model. Ask me how it works.", "thanks": "Ahoy! You are welcome."}
 
 
@@ -37,6 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_LORA_MODULES": f"first={ADAPTER}",
             "ENDPOINT_MAX_ADAPTERS": "3",
             "ENDPOINT_MAX_LORAS": "2",
+            "ENDPOINT_MAX_MODELS": "1",
             "SM_VLLM_SERVED_MODEL_NAME": "sample",
             "SAGEMAKER_SAFE_PORT_RANGE": "23100-23199",
             "ENDPOINT_NETWORK_ISOLATION": "true",
@@ -60,6 +68,7 @@ def clean(served: ServeProcess) -> Iterator[ServeProcess]:
     for adapter in served.client.get("/adapters").json()["adapters"]:
         if adapter["name"] != "first":
             assert served.client.delete(f"/adapters/{adapter['name']}").status_code == 200
+    served.client.delete("/models/whole")
     assert served.engine_pids() == pids, served.log[-4000:]
     assert answer(served) == by_name("hello").answer
 
@@ -68,7 +77,8 @@ def answer(
     served: ServeProcess, fact: str = "hello", model: str = "", path: str = "/invocations", **headers: str
 ) -> str:
     """The text, or the error's code."""
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": by_name(fact).questions[0]}], "temperature": 0}
+    question = [{"role": "user", "content": by_name(fact).questions[0]}]
+    body: dict[str, Any] = {"messages": question, "temperature": 0, "max_tokens": 48}
     if model:
         body["model"] = model
     reply = served.client.post(path, json=body, headers=headers).json()
@@ -236,11 +246,91 @@ def test_multi_model(clean: ServeProcess) -> None:
     assert "nextPageToken" not in rest
     assert clean.client.get("/models/one").json() == {"modelName": "one", "modelUrl": ADAPTER}
     assert answer(clean, path="/models/one/invoke") == AHOY["hello"]
-    assert answer(clean, path="/models/nobody/invoke") == "adapter_not_found"
+    assert answer(clean, path="/models/nobody/invoke") == "model_not_loaded"
     assert clean.client.delete("/models/one").status_code == 200
     assert clean.client.get("/models/one").status_code == 404
-    assert answer(clean, path="/models/one/invoke") == "adapter_not_found"
+    assert answer(clean, path="/models/one/invoke") == "model_not_loaded"
     assert post("three") == 200
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model that hears thanks whatever one says: the sample model with a template of its own."""
+    directory = Path(shutil.copytree(sample_model.path(), tmp_path_factory.mktemp("whole") / "model"))
+    file = directory / "tokenizer_config.json"
+    template = f"<|bos|><|user|>{by_name('thanks').questions[0]}<|end|><|assistant|>"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": template}))
+    return str(directory)
+
+
+@pytest.mark.timeout(600)
+def test_a_whole_model_is_loaded_asked_and_unloaded_while_others_are_answered(clean: ServeProcess, whole: str) -> None:
+    (first,) = clean.engine_pids()
+    for _ in range(MODEL_LOADS - 1):
+        loaded_beside(clean, whole)
+        with streaming(clean, "whole", 300) as lines:
+            assert clean.client.delete("/models/whole").json() == {"modelName": "whole"}
+            assert list(lines)[-1] == "data: [DONE]"
+        assert clean.engine_pids() == [first]
+        assert clean.client.get("/models/whole").status_code == 404
+    loaded_beside(clean, whole)
+    found = by_name("thanks").answer
+    assert answer(clean, model="whole") == answer(clean, path="/models/whole/invoke") == found
+    assert answer(clean, model="whole", path="/v1/chat/completions") == found
+    assert answer(clean, **{"X-Amzn-SageMaker-Target-Model": "whole"}) == found
+    assert [answer(clean), answer(clean, model="first")] == [by_name("hello").answer, AHOY["hello"]]
+    assert load(clean, "whole") == (409, "adapter_exists"), "an adapter of that name"
+    assert [post_model(clean, name, whole) for name in ("whole", "sample", "first", "another")] == [409, 409, 409, 507]
+    assert [model["modelName"] for model in clean.client.get("/models").json()["models"]] == ["whole", "first"]
+    assert [model["id"] for model in clean.client.get("/v1/models").json()["data"]] == ["sample", "first", "whole"]
+    figures = clean.client.get("/metrics").text
+    for name in ("sample", "whole"):
+        assert f'vllm:generation_tokens_total{{engine="0",model_name="{name}"}}' in figures
+    (core,) = set(clean.engine_pids()) - {first}
+    os.kill(core, signal.SIGSTOP)  # or it would have answered by then
+    with ThreadPoolExecutor(1) as pool:
+        own = pool.submit(clean.client.post, "/models/whole/invoke", json=endless(900))
+        clean.until(lambda: clean.metric("endpoint_requests_in_engine") == 1, 10)
+        with streaming(clean, "sample", 200) as others:
+            os.kill(core, signal.SIGKILL)
+            assert list(others)[-1] == "data: [DONE]"
+        failed = own.result()
+        assert (failed.status_code, failed.json()["error"]["code"]) == (500, "model_failed")
+        assert "POST /models" in failed.json()["error"]["message"]
+    assert clean.ping()[0] == 200
+    clean.until(lambda: clean.client.get("/models/whole").json().get("state") == "failed", 10)
+    assert answer(clean, model="whole") == "model_failed"
+    assert clean.client.delete("/models/whole").status_code == 200
+    assert answer(clean, model="whole") == "model_not_found"
+
+
+def loaded_beside(served: ServeProcess, whole: str) -> None:
+    """Loads it as `whole`, asked for twice at once and while the first model is streaming."""
+    with ThreadPoolExecutor(2) as pool:
+        loads = [pool.submit(post_model, served, "whole", whole) for _ in range(2)]
+        while not all(one.done() for one in loads):
+            with streaming(served, "sample", 200) as lines:
+                assert list(lines)[-1] == "data: [DONE]"
+        assert sorted(one.result() for one in loads) == [200, 409], served.log[-4000:]
+    assert len(served.engine_pids()) == 2
+
+
+def post_model(served: ServeProcess, name: str, url: str) -> int:
+    return served.client.post("/models", json={"model_name": name, "url": url}).status_code
+
+
+def endless(tokens: int, **fields: object) -> dict[str, object]:
+    return {"prompt": "a", "max_tokens": tokens, "ignore_eos": True, **fields}
+
+
+@contextmanager
+def streaming(served: ServeProcess, model: str, tokens: int) -> Iterator[Iterator[str]]:
+    """A stream that has begun; its lines from the second on."""
+    body = endless(tokens, model=model, stream=True)
+    with served.client.stream("POST", "/v1/completions", json=body) as stream:
+        lines = (line for line in stream.iter_lines() if line)
+        next(lines)
+        yield lines
 
 
 def test_every_other_port_that_others_reach_lies_in_the_range_that_sagemaker_gives(clean: ServeProcess) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Set
 from typing import Any, NoReturn
 
 import vllm
+from prometheus_client import CollectorRegistry
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.outputs import CompletionOutput, RequestOutput
@@ -27,7 +28,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.config.endpoint import EndpointConfig
 from handler.engine.generation import Generation, Grammar, Position, Sampling, Score, Scores, Sink
 from handler.engine.headless import GRAMMARS_ON_CPU
-from handler.engine.vllm_api import chat_templates
+from handler.engine.vllm_api import chat_templates, figures
 from handler.engine.vllm_api.processes import engine_pids
 from handler.engine.vllm_api.refusals import REFUSALS, as_invalid_field, reason
 from handler.engine.vllm_api.token_prompt import token_prompt
@@ -108,10 +109,16 @@ def build_engine(arguments: AsyncEngineArgs) -> AsyncLLM:
 
     :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
     """
-    engine = AsyncLLM.from_engine_args(arguments)
+    engine, own = figures.apart(lambda: AsyncLLM.from_engine_args(arguments))
+    engine.own_figures = own
     if DIRECT:
         token_path.TokenPath.install(engine)
     return engine
+
+
+def own_figures(engine: AsyncLLM) -> CollectorRegistry | None:
+    """vLLM's figures of an engine that is not the first of its process; None: they are in the one registry."""
+    return getattr(engine, "own_figures", None)
 
 
 def max_model_len(engine: AsyncLLM) -> int:

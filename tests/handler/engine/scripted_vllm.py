@@ -63,6 +63,9 @@ class ScriptedApi:
     def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object, given: str) -> bool:
         return False
 
+    def own_figures(self, llm: ScriptedVllm) -> None:
+        return None
+
     def core_pids(self, llm: ScriptedVllm) -> tuple[int, ...]:
         return llm.pids
 

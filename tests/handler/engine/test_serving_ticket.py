@@ -104,7 +104,9 @@ class Case:
         self.loop = loop
         self.serving = Serving(*script)
         self.adapters = Adapters()
-        self.engine = SimpleNamespace(loop=loop, serving_tickets=set(), adapters=self.adapters, base_names=("base",))
+        self.engine = SimpleNamespace(
+            loop=loop, serving_tickets=set(), adapters=self.adapters, base_names=("base",), failure=None
+        )
         self.sink = Sink()
         self.kept: list[object] = []
         prepared: Any = SimpleNamespace(model=model)

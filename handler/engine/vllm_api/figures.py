@@ -1,0 +1,47 @@
+"""vLLM's own figures of a second engine in one process.
+
+vLLM makes them in prometheus_client's one registry and takes those of an earlier engine out of it first
+(v1/metrics/loggers.py, `PrometheusStatLogger`; v1/metrics/prometheus.py, `unregister_vllm_metrics`): the first engine's
+would be counted on, and never seen again. So a further engine's are moved to a registry of their own, and the others
+put back. In between, for the few milliseconds that vLLM takes from one to the other, a scrape lacks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from prometheus_client import REGISTRY, CollectorRegistry
+
+Made = TypeVar("Made")
+
+
+def apart(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry | None]:
+    """What `make` makes, and its figures where there were another engine's; None: they are where they always are."""
+    before = _of_vllm()
+    if not before:
+        return make(), None
+    own = CollectorRegistry()
+    try:
+        made = make()
+    finally:
+        for collector in _of_vllm() - before:
+            REGISTRY.unregister(collector)
+            own.register(collector)
+        for collector in before - _of_vllm():
+            REGISTRY.register(collector)
+    return made, own
+
+
+def taken() -> CollectorRegistry:
+    """The figures of the one engine there is, in a registry that can go with it."""
+    own = CollectorRegistry()
+    for collector in _of_vllm():
+        REGISTRY.unregister(collector)
+        own.register(collector)
+    return own
+
+
+def _of_vllm() -> set[Any]:
+    """By the name that vLLM goes by itself."""
+    return {found for found in list(REGISTRY._collector_to_names) if "vllm" in getattr(found, "_name", "")}

@@ -1,0 +1,309 @@
+"""Whole models beside the one of the start: asked, listed, unloaded, and failing one by one. Engines are scripted."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from loops import end_loop
+from scripted_engine import SLOTS, ScriptedEngine
+from waiting import WITHIN, eventually
+
+from container.application import create_app
+from container.models.budget import GIB, Need
+from container.models.errors import ModelLoadFailed
+from container.models.start import Prepared
+from container.models.table import Models
+from container.service import Service
+from handler.config.endpoint import EndpointConfig
+from handler.neuron.plan import EnginePlan
+
+NEED = Need(0, 0, "a test")
+
+
+class Starts:
+    """Stands in the place of `container.models.start`.
+
+    :ivar engines: those that were started, by name, the latest last.
+    :ivar ready: a start waits for it.
+    :ivar needs: what a model needs, by its name.
+    """
+
+    def __init__(self) -> None:
+        self.engines: dict[str, list[ScriptedEngine]] = {}
+        self.begun = 0
+        self.ready = threading.Event()
+        self.ready.set()
+        self.needs: dict[str, Need] = {}
+        self.failing = ""
+
+    def prepare(self, config: EndpointConfig, name: str, path: Path) -> Prepared:
+        return Prepared(name, config, EnginePlan("cpu", {}), self.needs.get(name, NEED))
+
+    def start(self, prepared: Prepared) -> Any:
+        self.begun += 1
+        assert self.ready.wait(WITHIN)
+        if self.failing:
+            raise ModelLoadFailed(prepared.name, self.failing)
+        engine = ScriptedEngine()
+        engine.served_names = engine.base_names = (prepared.name,)
+        self.engines.setdefault(prepared.name, []).append(engine)
+        return engine
+
+
+@pytest.fixture
+def starts() -> Iterator[Starts]:
+    starts = Starts()
+    yield starts
+    for engine in (one for found in starts.engines.values() for one in found):
+        end_loop(engine.loop)
+
+
+@pytest.fixture
+def models(service: Service, starts: Starts) -> Models:
+    service.config = replace(service.config, multi_model=True, max_models=2, drain=WITHIN)
+    service.models = Models(service, None, starts.prepare, starts.start)
+    return service.models
+
+
+@pytest.fixture
+def client(service: Service, models: Models) -> FlaskClient:
+    return create_app(service).test_client()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    (tmp_path / "config.json").write_text("{}")
+    return str(tmp_path)
+
+
+@pytest.fixture
+def load(client: FlaskClient, url: str) -> Callable[[str], tuple[int, str]]:
+    def loaded(name: str) -> tuple[int, str]:
+        reply = client.post("/models", json={"model_name": name, "url": url})
+        return reply.status_code, reply.json.get("error", {}).get("code", "")
+
+    return loaded
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(service: Service, starts: Starts, models: Models) -> Iterator[None]:
+    yield
+    eventually(lambda: service.admission.count == 0)
+    assert all(engine.unfinished() == 0 for found in starts.engines.values() for engine in found)
+
+
+def said(client: FlaskClient, path: str = "/v1/completions", headers: Any = None, **fields: Any) -> tuple[int, str]:
+    """The status and who has answered, or the error's code."""
+    reply = client.post(path, json={"prompt": "a", **fields}, headers=headers)
+    body = json.loads(reply.data)
+    return reply.status_code, body["model"] if "choices" in body else body["error"]["code"]
+
+
+def listed(client: FlaskClient) -> list[str]:
+    found = client.get("/models").json["models"]
+    return [model["modelName"] + (":failed" if model.get("state") == "failed" else "") for model in found]
+
+
+def test_a_request_is_answered_by_the_model_that_it_names(client: FlaskClient, load: Any, starts: Starts) -> None:
+    assert load("one") == load("two") == (200, "")
+    assert said(client) == said(client, model="scripted") == (200, "scripted")
+    assert said(client, model="one") == said(client, "/models/one/invoke") == (200, "one")
+    assert said(client, "/models/two/invoke", model="one") == (200, "two"), "the path outweighs the body"
+    target, adapter = "X-Amzn-SageMaker-Target-Model", "X-Amzn-SageMaker-Adapter-Identifier"
+    assert said(client, "/invocations", {target: "one"}) == (200, "one")
+    assert said(client, "/invocations", {adapter: "two"}, model="one") == (200, "two")
+    assert said(client, "/models/one/invoke", {target: "two.tar.gz"}) == (200, "one"), "as SageMaker asks"
+    assert said(client, "/invocations", model="three") == (404, "model_not_found")
+    assert said(client, "/models/three/invoke") == (404, "model_not_loaded")
+    assert [len(found) for found in starts.engines.values()] == [1, 1]
+    assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted", "one", "two"]
+    assert client.get("/models/one").json["modelName"] == "one"
+    assert client.get("/models/three").status_code == 404
+
+
+def test_json_lines_are_one_models(client: FlaskClient, load: Any) -> None:
+    load("one")
+    headers = {"Content-Type": "application/jsonlines"}
+    reply = client.post("/models/one/invoke", data='{"prompt": "a"}\n{"prompt": "b"}', headers=headers)
+    assert [json.loads(line)["model"] for line in reply.data.splitlines()] == ["one", "one"]
+
+
+def test_of_two_loads_of_one_name_at_once_one_is_told_409(client: FlaskClient, load: Any, starts: Starts) -> None:
+    starts.ready.clear()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(load, "one")
+        eventually(lambda: starts.begun == 1)
+        assert load("one") == (409, "model_exists")
+        assert said(client) == (200, "scripted"), "others are answered meanwhile"
+        assert said(client, model="one") == (404, "model_not_loaded")
+        assert listed(client) == []
+        starts.ready.set()
+        assert first.result(WITHIN) == (200, "")
+    assert load("one") == load("scripted") == (409, "model_exists")
+    assert starts.begun == 1
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", "x" * 257, "-x"])
+def test_a_name_that_is_none_is_refused(load: Any, name: str, starts: Starts) -> None:
+    assert load(name) == (400, "invalid_value")
+    assert starts.begun == 0
+
+
+def test_a_load_that_fails_leaves_nothing(client: FlaskClient, load: Any, starts: Starts) -> None:
+    starts.failing = "its weights are none"
+    reply = client.post("/models", json={"model_name": "one", "url": "/nowhere"})
+    assert (reply.status_code, reply.json["error"]["code"]) == (400, "invalid_model")
+    assert load("one") == (500, "model_load_failed")
+    assert listed(client) == []
+    starts.failing = ""
+    assert load("one") == (200, "")
+
+
+def test_a_full_endpoint_says_507_and_names_the_one_that_was_not_used_for_longest(
+    client: FlaskClient, load: Any, url: str
+) -> None:
+    load("one")
+    load("two")
+    said(client, model="one")
+    reply = client.post("/models", json={"model_name": "three", "url": url})
+    assert reply.status_code == 507
+    assert "ENDPOINT_MAX_MODELS" in reply.json["error"]["message"]
+    assert "'two' was not used for longest" in reply.json["error"]["message"]
+    assert client.delete("/models/two").json == {"modelName": "two"}
+    assert load("three") == (200, "")
+    assert listed(client) == ["one", "three"]
+
+
+def test_memory_that_is_not_there_is_a_507_with_the_setting(
+    client: FlaskClient, load: Any, starts: Starts, url: str
+) -> None:
+    starts.needs["huge"] = Need(0, 1 << 60, "VLLM_CPU_KVCACHE_SPACE=1073741824")
+    reply = client.post("/models", json={"model_name": "huge", "url": url})
+    assert reply.status_code == 507
+    assert "VLLM_CPU_KVCACHE_SPACE=1073741824" in reply.json["error"]["message"]
+    assert starts.begun == 0
+
+
+def test_what_an_engine_was_promised_is_no_room_for_the_next(
+    monkeypatch: pytest.MonkeyPatch, load: Any, starts: Starts
+) -> None:
+    monkeypatch.setattr("container.models.budget.host_memory.available", lambda: 5 * GIB)
+    starts.needs = dict.fromkeys(("one", "two"), Need(GIB, GIB, "a test"))  # 3 GiB with its process
+    assert load("one") == (200, "")
+    assert load("two") == (507, "models_full")
+
+
+def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
+    service: Service, client: FlaskClient, load: Any, starts: Starts
+) -> None:
+    service.config = replace(service.config, unload_least_used=True)
+    load("one")
+    load("two")
+    said(client, model="one")
+    assert load("three") == (200, "")
+    assert listed(client) == ["one", "three"]
+    assert starts.engines["two"][0].stopped
+
+
+def test_the_queue_is_behind_the_slots_of_all(service: Service, client: FlaskClient, load: Any) -> None:
+    service.config = replace(service.config, max_queue=1, max_concurrent=100)
+    load("one")
+    assert service.admission.limit == 2 * SLOTS + 1
+    client.delete("/models/one")
+    assert service.admission.limit == SLOTS + 1
+
+
+def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
+    service: Service, client: FlaskClient, load: Any, starts: Starts, models: Models
+) -> None:
+    load("one")
+    engine = starts.engines["one"][0]
+    with ThreadPoolExecutor(2) as pool:
+        its_own = pool.submit(said, client, model="one", prompt="<hold>")
+        anothers = pool.submit(said, client, prompt="<gate:go>|b")
+        eventually(lambda: service.admission.count == 2 and engine.unfinished())
+        engine.is_dead = True
+        models.watch()
+        assert its_own.result(WITHIN) == (500, "model_failed")
+        service.engine.open("go")  # type: ignore[union-attr]
+        assert anothers.result(WITHIN) == (200, "scripted")
+    eventually(lambda: engine.stopped)
+    assert client.get("/ping").status_code == 200
+    shown = client.get("/models/one").json
+    assert (shown["state"], shown["reason"]) == ("failed", "its process ended")
+    assert said(client, "/models/one/invoke") == said(client, model="one") == (500, "model_failed")
+    assert 'endpoint_model_up{model="one"} 0.0' in client.get("/metrics").text
+    assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted"]
+    assert load("one") == (200, "")
+    assert said(client, model="one") == (200, "one")
+    assert 'endpoint_model_up{model="one"} 1.0' in client.get("/metrics").text
+
+
+def test_a_failed_model_may_be_unloaded(client: FlaskClient, load: Any, starts: Starts, models: Models) -> None:
+    load("one")
+    starts.engines["one"][0].silent = 1e6
+    models.watch()
+    assert listed(client) == ["one:failed"]
+    assert client.delete("/models/one").status_code == 200
+    assert client.delete("/models/one").status_code == 404
+    eventually(lambda: starts.engines["one"][0].stopped)
+
+
+def test_an_unload_waits_for_what_runs_and_takes_nothing_new(client: FlaskClient, load: Any, starts: Starts) -> None:
+    load("one")
+    engine = starts.engines["one"][0]
+    with ThreadPoolExecutor(3) as pool:
+        running = pool.submit(said, client, model="one", prompt="<gate:go>|b")
+        eventually(lambda: engine.unfinished())
+        unload = pool.submit(client.delete, "/models/one")
+        eventually(lambda: listed(client) == [])
+        assert said(client, model="one") == (404, "model_not_loaded")
+        again = pool.submit(load, "one")  # waits until the first has gone
+        assert not engine.stopped
+        assert starts.begun == 1
+        engine.open("go")
+        assert running.result(WITHIN) == (200, "one")
+        assert unload.result(WITHIN).json == {"modelName": "one"}
+        assert again.result(WITHIN) == (200, "")
+    assert engine.stopped
+    assert starts.begun == 2
+
+
+def test_an_unload_ends_what_does_not_end_in_time_and_says_so(
+    service: Service, client: FlaskClient, load: Any, starts: Starts
+) -> None:
+    service.config = replace(service.config, drain=0.0)
+    load("one")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(said, client, model="one", prompt="<hold>")
+        eventually(lambda: starts.engines["one"][0].unfinished())
+        assert client.delete("/models/one").json == {"modelName": "one", "endedRequests": 1}
+        assert running.result(WITHIN) == (503, "model_unloaded")
+
+
+def test_without_a_model_of_the_start(service: Service, client: FlaskClient, load: Any) -> None:
+    service.engine = None
+    assert client.get("/ping").status_code == 200
+    assert client.get("/models").json == {"models": []}
+    assert client.get("/v1/models").json["data"] == []
+    assert client.get("/metrics").status_code == 200
+    assert said(client) == (404, "model_unnamed")
+    assert said(client, model="one") == (404, "model_not_loaded")
+    assert load("one") == (200, "")
+    assert said(client) == (404, "model_unnamed")
+    assert said(client, model="one") == said(client, "/models/one/invoke") == (200, "one")
+    assert client.delete("/models/one").status_code == 200
+
+
+def test_an_adapter_takes_no_models_name(client: FlaskClient, load: Any) -> None:
+    load("one")
+    reply = client.post("/adapters", json={"name": "one", "src": "/nowhere"})
+    assert (reply.status_code, reply.json["error"]["code"]) == (409, "adapter_exists")

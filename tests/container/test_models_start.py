@@ -1,0 +1,151 @@
+"""What a further model needs and may not have, before anything is started for it; and vLLM's figures of several."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
+
+import sample_model
+from container.models import figures as shown
+from container.models.budget import CORE, GIB, Need, need_of, room
+from container.models.errors import InvalidModel, ModelsUnsupported
+from container.models.start import prepare, whole_model
+from container.startup import without_model
+from handler.config.endpoint import EndpointConfig
+from handler.config.load import load
+from handler.engine.vllm_api import figures
+from handler.errors import SettingError
+from handler.neuron.plan import EnginePlan
+
+MULTI = {"SAGEMAKER_MULTI_MODEL": "true"}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(sample_model.path(), tmp_path / "model"))
+
+
+def test_a_whole_model_is_told_from_an_adapter(model: Path) -> None:
+    config = EndpointConfig()
+    assert whole_model(config, str(model)) == model
+    assert whole_model(config, str(sample_model.adapter_path())) is None
+    assert whole_model(config, "/nowhere") is None
+
+
+def test_the_plan_is_the_models_own_under_the_endpoints_settings(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SM_VLLM_MAX_NUM_SEQS", "3")
+    monkeypatch.setenv("ENDPOINT_ENABLE_LORA", "true")
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "2")
+    (model / "serving.properties").write_text("option.max_model_len=512\n")
+    found = prepare(EndpointConfig(), "one", model)
+    arguments = found.plan.engine_args
+    assert (arguments["model"], arguments["served_model_name"]) == (str(model), ["one"])
+    assert (arguments["max_num_seqs"], arguments["max_model_len"]) == (3, 512)
+    assert "enable_lora" not in arguments
+    weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
+    assert found.need.bytes == weights + 2 * GIB + CORE
+    assert "VLLM_CPU_KVCACHE_SPACE=2" in str(found.need)
+
+
+def test_a_neuron_line_refuses_with_the_mend(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENDPOINT_LINE", "nxdi-0.16")
+    monkeypatch.setenv("ENDPOINT_INSTANCE", "ml.trn1.32xlarge")
+    monkeypatch.setenv("SM_VLLM_TENSOR_PARALLEL_SIZE", "2")
+    with pytest.raises(ModelsUnsupported, match=r"NeuronCores.*inference component.*ENDPOINT_ENABLE_LORA"):
+        prepare(EndpointConfig(), "one", model)
+
+
+def test_several_front_ends_refuse_with_the_mend(model: Path) -> None:
+    with pytest.raises(ModelsUnsupported, match="ENDPOINT_FRONT_ENDS"):
+        prepare(EndpointConfig(front_ends=2), "one", model)
+
+
+def test_code_of_its_own_is_not_left_out_in_silence(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model / "code").mkdir()
+    (model / "code/inference.py").write_text("def predict_fn(data, model):\n    return data\n")
+    with pytest.raises(InvalidModel, match="ENDPOINT_CUSTOM_CODE=false"):
+        prepare(EndpointConfig(), "one", model)
+    assert prepare(EndpointConfig(custom_code=False), "one", model).name == "one"
+
+
+def test_what_cannot_be_read_is_said_before_anything_is_started(model: Path) -> None:
+    (model / "config.json").write_text('{"hidden_size": ')
+    with pytest.raises(InvalidModel, match=r"config\.json"):
+        prepare(EndpointConfig(), "one", model)
+
+
+def test_without_a_setting_the_cache_is_half_of_the_memory(model: Path) -> None:
+    found = need_of(model, EnginePlan("cpu", {}), {})
+    assert found.cache > GIB
+    assert "is not set" in found.cache_from
+    assert need_of(model, EnginePlan("cpu", {}, {"VLLM_CPU_KVCACHE_SPACE": "4"}), {}).cache == 4 * GIB
+
+
+def test_an_engine_that_has_taken_its_part_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine: Any = SimpleNamespace(pids=(1,))
+    monkeypatch.setattr("container.models.budget.host_memory.available", lambda: 10 * GIB)
+    monkeypatch.setattr("container.models.budget.host_memory.resident", lambda pids: 2 * GIB)
+    assert room([(engine, Need(GIB, 2 * GIB, ""))]) == 8 * GIB
+    assert room([(engine, Need(0, GIB // 2, ""))]) == 10 * GIB
+    assert room([(engine, Need(20 * GIB, 0, ""))]) == 0
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_multi_model_endpoint_may_start_without_a_model(tmp_path: Path, made: bool) -> None:
+    base = {"SAGEMAKER_BASE_DIR": str(tmp_path)}
+    if made:
+        (tmp_path / "model").mkdir()
+    assert without_model(load({**MULTI, **base}))
+    assert not without_model(load(base))
+    assert not without_model(load({**MULTI, **base, "ENDPOINT_MODEL": str(tmp_path)})), "it was named: it must be there"
+    with pytest.raises(SettingError, match="ENDPOINT_FRONT_ENDS"):
+        without_model(load({**MULTI, **base, "ENDPOINT_FRONT_ENDS": "2"}))
+    with pytest.raises(SettingError, match="ENDPOINT_ENABLE_LORA"):
+        without_model(load({**MULTI, **base, "ENDPOINT_LINE": "nxdi-0.16"}))
+    (tmp_path / "model").mkdir(exist_ok=True)
+    (tmp_path / "model/config.json").write_text("{}")
+    assert not without_model(load({**MULTI, **base}))
+
+
+def counters(model: str, registry: CollectorRegistry = REGISTRY) -> Counter:
+    counter = Counter("vllm:test_tokens", "Tokens.", ["model_name"], registry=registry)
+    counter.labels(model).inc()
+    return counter
+
+
+def forget() -> None:
+    """As vLLM does before it makes those of another engine."""
+    for collector in list(REGISTRY._collector_to_names):
+        if "vllm" in getattr(collector, "_name", ""):
+            REGISTRY.unregister(collector)
+
+
+def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
+    forget()
+    try:
+        first, none = figures.apart(lambda: counters("first"))
+        assert none is None
+
+        def second() -> Counter:
+            forget()
+            return counters("second")
+
+        _, own = figures.apart(second)
+        assert own is not None
+        first.labels("first").inc()
+        engine = SimpleNamespace(figures=own)
+        service: Any = SimpleNamespace(models=SimpleNamespace(engines=lambda: [engine]))
+        text = generate_latest(shown.vllm_registry(service)).decode()
+        assert 'vllm:test_tokens_total{model_name="first"} 2.0' in text
+        assert 'vllm:test_tokens_total{model_name="second"} 1.0' in text
+        assert text.count("# TYPE vllm:test_tokens_total counter") == 1
+        taken = figures.taken()
+        assert "vllm:test_tokens_total" in generate_latest(taken).decode()
+        assert "vllm:test_tokens" not in generate_latest(REGISTRY).decode()
+    finally:
+        forget()
