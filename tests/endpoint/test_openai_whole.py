@@ -187,6 +187,27 @@ def test_several_prompts_are_answered_in_their_order(client: openai.OpenAI, endp
         assert [text.strip() for text in texts] == [by_name(name).answer for name in names]
 
 
+@pytest.mark.parametrize(
+    "fields", [{"prompt": [QUESTION, "a"]}, {"prompt": QUESTION, "logprobs": 1}, {"prompt": QUESTION}]
+)
+def test_max_tokens_of_null_is_openais_default(endpoint: ServeProcess, fields: dict[str, Any]) -> None:
+    """Found by the fuzz: vLLM's classes make all tokens for `max_tokens: null`, and fail at the end of them."""
+
+    def replies(**limit: None) -> list[list[str]]:
+        body = {**fields, "temperature": 0, "ignore_eos": True, **limit}
+        whole = endpoint.client.post("/v1/completions", json=body)
+        assert whole.json()["usage"]["completion_tokens"] == 16 * len(whole.json()["choices"])
+        stream = endpoint.client.post("/v1/completions", json={**body, "stream": True}).text
+        texts = {choice["index"]: "" for choice in whole.json()["choices"]}
+        for line in stream.splitlines():
+            if line.startswith("data: {"):
+                for choice in json.loads(line[6:])["choices"]:
+                    texts[choice["index"]] += choice["text"]
+        return [[choice["text"] for choice in whole.json()["choices"]], list(texts.values())]
+
+    assert replies(max_tokens=None) == replies()
+
+
 def test_biases_bans_and_allowed_tokens_count(client: openai.OpenAI, endpoint: ServeProcess) -> None:
     (first,) = endpoint.client.post("/tokenize", json={"prompt": "/", "add_special_tokens": False}).json()["tokens"]
     assert chat(client, max_tokens=1).choices[0].message.content == "/"

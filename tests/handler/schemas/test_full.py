@@ -244,3 +244,10 @@ def test_a_beam_search_draws_nothing() -> None:
     """A token that is drawn from beyond the likeliest ends vLLM's beam search in an IndexError."""
     assert parsed({**CHAT, "use_beam_search": True, "temperature": 0.7})["temperature"] == 0
     assert parsed({**CHAT, "n": 2, "temperature": 0.7})["temperature"] == 0.7
+
+
+def test_a_completion_of_null_tokens_is_one_that_does_not_say() -> None:
+    """vLLM ends in an AssertionError after it has made them all."""
+    assert "max_tokens" not in parsed({"prompt": ["a", "b"], "max_tokens": None}, Route.COMPLETIONS)
+    assert parsed({"prompt": ["a", "b"], "max_tokens": 5}, Route.COMPLETIONS)["max_tokens"] == 5
+    assert parsed({**CHAT, "n": 2, "max_tokens": None})["max_tokens"] is None
