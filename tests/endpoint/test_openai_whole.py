@@ -156,6 +156,22 @@ def test_beams(client: openai.OpenAI) -> None:
     assert len({choice.text for choice in beams.choices}) == 3
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_beams_are_the_same_whatever_is_drawn_beside_them(endpoint: ServeProcess, stream: bool) -> None:
+    """Found by the fuzz: a drawn token that is none of the likeliest put vLLM's count of them out."""
+    body = {"messages": MESSAGES, "max_tokens": 60, "use_beam_search": True, "stream": stream}
+
+    def texts(temperature: float) -> Any:
+        reply = endpoint.client.post("/v1/chat/completions", json={**body, "temperature": temperature})
+        assert reply.status_code == 200, reply.text
+        if not stream:
+            return [choice["message"]["content"] for choice in reply.json()["choices"]]
+        events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+        return [choice["delta"] for event in events for choice in event["choices"]]
+
+    assert texts(1000) == texts(0)
+
+
 def test_usage_at_the_end_of_a_stream(client: openai.OpenAI) -> None:
     *chunks, last = chat(client, logprobs=True, max_tokens=5, stream=True, stream_options={"include_usage": True})
     assert all(chunk.usage is None for chunk in chunks)
