@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection
-from typing import IO
 
 from flask import Request
 from gunicorn.http.errors import ParseException
@@ -13,9 +12,11 @@ from container.deadlines import ReadDeadlines
 from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
 
 BODY_SECONDS = 60.0
-# A client that is still sending when its connection is closed sees a reset instead of the reply: as much as this of
-# a body that is too large is read and thrown away, so that it reads its 413.
-MAX_DISCARD = 128 * 1024 * 1024
+# gunicorn reads so much of a body that nobody wanted, and keeps the connection; after more it closes it
+# (gunicorn/http/parser.py, finish_body; 27).
+PASSED_OVER = 64 * 1024
+# In a request's WSGI environment: its body was read.
+READ = "endpoint.body_read"
 
 
 def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines, *, also: Collection[str] = ()) -> bytes:
@@ -46,7 +47,6 @@ def read_body(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> byt
     stream = request.environ["wsgi.input"]
     try:
         if length is not None and length > max_bytes:
-            _discard(stream, length)
             raise BodyTooLarge(max_bytes)
         body: bytes = stream.read(max_bytes + 1 if length is None else length)
     except TimeoutError:
@@ -64,15 +64,16 @@ def read_body(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> byt
         raise RequestTimedOut(BODY_SECONDS)
     if len(body) > max_bytes:
         raise BodyTooLarge(max_bytes)
+    request.environ[READ] = True
     if length is not None and len(body) < length:
         raise InvalidBody(f"it ended after {len(body)} of {length} bytes")
     return body
 
 
-def _discard(stream: IO[bytes], length: int) -> None:
-    left = min(length, MAX_DISCARD)
-    while left > 0:
-        read = len(stream.read(min(left, 1 << 16)))
-        if read == 0:
-            return
-        left -= read
+def is_left(request: Request) -> bool:
+    """So much of its body is unread that the connection cannot be kept: its reply says so, and what still comes is
+    thrown away after it (`container.lingering`)."""
+    if READ in request.environ:
+        return False
+    length = request.content_length
+    return "Transfer-Encoding" in request.headers if length is None else length > PASSED_OVER

@@ -9,6 +9,7 @@ from typing import Any
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, RequestEntityTooLarge
 
+from container.body import is_left
 from container.connection import GunicornConnection
 from container.record import record_of
 from handler.errors import (
@@ -25,9 +26,12 @@ from handler.schemas.reply import encode
 logger = logging.getLogger(__name__)
 
 
-def error_response(error: EndpointError) -> Response:
-    """The reply for an error of the tree."""
-    kind = ClosingResponse if isinstance(error, RequestTimedOut) else Response
+def error_response(error: EndpointError, *, last: bool = False) -> Response:
+    """The reply for an error of the tree.
+
+    :param last: the connection is closed after it.
+    """
+    kind = ClosingResponse if last or isinstance(error, RequestTimedOut) else Response
     response = kind(encode(error.document()), status=error.status, content_type="application/json")
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
@@ -58,7 +62,7 @@ def register(app: Flask, max_body: int) -> None:
 
     def known(error: EndpointError) -> Response:
         record_of(request.environ).failed(error)
-        return error_response(error)
+        return error_response(error, last=is_left(request))
 
     def http(error: HTTPException) -> Response:
         if isinstance(error, NotFound):

@@ -14,6 +14,7 @@ import struct
 import sys
 import threading
 from concurrent.futures import Future
+from functools import partial
 from types import FrameType
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
@@ -25,6 +26,7 @@ from container.direct.notes import Notes
 from container.direct.reply_head import ReplyHeads
 from container.http_refusal import refusal
 from container.lifecycle import State
+from container.lingering import Lingering
 from container.neuron_monitor import watched_devices
 from container.service import Service
 from container.startup import start
@@ -50,12 +52,14 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     """
 
     service: Service
+    lingering: Lingering
     _lane: Lane | None = None
 
     def init_process(self) -> None:
         os.setpgid(0, 0)
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.service = self.app.new_service()
+        self.lingering = Lingering()
         super().init_process()
 
     def handle(self, conn: TConn) -> object:
@@ -118,17 +122,17 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     def _closed(self, conn: TConn, graceful: bool) -> None:
         """From the engine's loop: a connection that it had is to be closed."""
         if graceful:
-            self.tpool.submit(conn.close, graceful=True)
+            self._close(conn)
         else:
             conn.close()
-        self.method_queue.defer(self._left)
+            self.method_queue.defer(self._left)
 
     def _left(self) -> None:
         self.nr_conns -= 1
 
     def finish_request(self, conn: TConn, fs: Future[object]) -> None:
         """In the main thread, which also accepts: it must not wait, as gunicorn's does, 2 s for each client that
-        does not close its end."""
+        does not close its end, nor reset one that sends more than 64 KiB after its reply."""
         if fs.cancelled() or fs.exception() is not None:
             super().finish_request(conn, fs)
         elif fs.result() is True and self.lane is not None:
@@ -136,8 +140,10 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         elif fs.result():
             super().finish_request(conn, fs)
         else:
-            self.nr_conns -= 1
-            self.tpool.submit(conn.close, graceful=True)
+            self._close(conn)
+
+    def _close(self, conn: TConn) -> None:
+        self.lingering.close(conn.sock, partial(self.method_queue.defer, self._left))
 
     def run(self) -> None:
         self.begin()
@@ -179,6 +185,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         self._finish(self.service.config.drain)
         if self._lane is not None:
             self._lane.stop()
+        self.lingering.hurry()
         super().handle_exit(sig, frame)
 
     def _finish(self, seconds: float) -> None:

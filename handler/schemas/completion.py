@@ -17,7 +17,7 @@ from handler.schemas.fields import SamplingFields, convert, sampling
 from handler.schemas.models import check_model
 from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
 
-DEFAULT_MAX_TOKENS = 16  # OpenAI's own
+DEFAULT_MAX_TOKENS = 16  # OpenAI's own, of a body that says nothing or null
 
 
 class CompletionFields(SamplingFields, frozen=True, kw_only=True):
@@ -36,9 +36,9 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     fields = convert(document, CompletionFields)
     check_model(fields.model, engine.served_names)
     ids = _prompt_ids(fields, engine)
-    max_tokens = DEFAULT_MAX_TOKENS if "max_tokens" not in document else fields.max_tokens
-    if max_tokens == DEFAULT_MAX_TOKENS and "max_tokens" not in document:
-        max_tokens = max(1, min(max_tokens, engine.max_model_len - len(ids)))
+    max_tokens = fields.max_tokens
+    if max_tokens is None:
+        max_tokens = max(1, min(DEFAULT_MAX_TOKENS, engine.max_model_len - len(ids)))
     options = fields.stream_options
     request_id = f"cmpl-{uuid.uuid4().hex}"
     return Call(

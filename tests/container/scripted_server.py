@@ -13,7 +13,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
-from container import body, conversation, worker, writer
+from container import body, conversation, lingering, worker, writer
 from container.application import create_app
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
@@ -23,6 +23,7 @@ BODY_SECONDS = 0.3
 MAX_BACKLOG = 100_000
 MAX_SILENCE = 0.3
 SEND_SECONDS = 1.0
+LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES = 3.0, 1.5, 64 << 20
 REPLY_SECONDS = 1.0
 STREAM_SECONDS = 1.5
 
@@ -89,6 +90,7 @@ if __name__ == "__main__":
     body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     worker.SEND_SECONDS = SEND_SECONDS
+    lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
     conversation.LOOK_SECONDS = 0.05
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()

@@ -67,6 +67,11 @@ STRANGE: tuple[Any, ...] = (
     "../../etc/passwd", "${jndi:x}", "%s%n{0}{}", "x" * 3000, [], {}, [[]], [None], [{}], {"": None}, {"type": "text"},
     {"a": {"b": {"c": []}}}, [0] * 300, list(range(1290)), ["a", 1, None], {"$ref": "#"}, {"type": ["object", 7]},
 )  # fmt: skip
+# A few of these, so that they do not become most of the work.
+HUGE: tuple[Any, ...] = (
+    "1 2 3 " * 60_000, "x" * 1_000_000, "\ud83d" * 100_000, [0] * 100_000, [[1, 2]] * 30_000, ["a"] * 50_000,
+    {str(number): number for number in range(20_000)}, [{"role": "user", "content": "a"}] * 5000,
+)  # fmt: skip
 STRANGE_NAMES = ("", "max_tokns", "mesages", "__proto__", "__class__", "$schema", "x" * 200, "\ud800", "temprature")
 NAMES = tuple(
     sorted(
@@ -210,8 +215,9 @@ def _places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 def mutated(rng: random.Random, body: Body) -> Body:
-    """The body with one to three of its values replaced, dropped, wrapped, repeated or added."""
-    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+    """A copy with one to three, or more, of its values replaced, dropped, wrapped, repeated or added."""
+    body = copy.deepcopy(body)  # what bodies share (`SCHEMA` ...) must not tell of those before
+    for _ in range(6 if rng.random() < 0.03 else rng.choice((1, 1, 1, 2, 3))):
         places = _places(body, [])
         kind = rng.randrange(6)
         if kind == 0 or not places:
@@ -220,7 +226,7 @@ def mutated(rng: random.Random, body: Body) -> Body:
             continue
         container, key = rng.choice(places)
         if kind in (1, 2):
-            container[key] = copy.deepcopy(rng.choice(STRANGE))
+            container[key] = copy.deepcopy(rng.choice(HUGE if rng.random() < 0.005 else STRANGE))
         elif kind == 3:
             del container[key]
         elif kind == 4:

@@ -28,19 +28,20 @@ class Client:
         self._socket = None
         try:
             try:
-                connection.sendall(sent.raw)
+                connection.sendall(sent.raw)  # all of it, whatever the server has answered by then
                 if sent.ends:
                     connection.shutdown(socket.SHUT_WR)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it may have answered before it was told all
-            reply = http.client.HTTPResponse(connection, method=sent.method)
-            try:
+                reply = http.client.HTTPResponse(connection, method=sent.method)
                 reply.begin()
                 body = reply.read()
-            except (http.client.RemoteDisconnected, ConnectionResetError):
+            except http.client.RemoteDisconnected:  # which is also a ConnectionResetError
                 if not fresh:
                     return self.ask(sent)  # a kept connection may be closed at any time
                 return 0, "", b""
+            except OSError as error:
+                if fresh or isinstance(error, TimeoutError):
+                    raise
+                return self.ask(sent)
             except http.client.IncompleteRead as error:
                 return -1, "", error.partial[-300:]
             except http.client.HTTPException as error:
@@ -92,7 +93,7 @@ def _events(body: bytes) -> str | None:
     if events.pop() != b"":
         return "a stream ends within an event"
     for event in events:
-        data = event.rpartition(b"data:")[2].strip()
+        data = b"\n".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
         if data != b"[DONE]" and (found := _document(_json(data))):
             return found
     return None

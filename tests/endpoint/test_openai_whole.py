@@ -156,6 +156,22 @@ def test_beams(client: openai.OpenAI) -> None:
     assert len({choice.text for choice in beams.choices}) == 3
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_beams_are_the_same_whatever_is_drawn_beside_them(endpoint: ServeProcess, stream: bool) -> None:
+    """Found by the fuzz: a drawn token that is none of the likeliest put vLLM's count of them out."""
+    body = {"messages": MESSAGES, "max_tokens": 60, "use_beam_search": True, "stream": stream}
+
+    def texts(temperature: float) -> Any:
+        reply = endpoint.client.post("/v1/chat/completions", json={**body, "temperature": temperature})
+        assert reply.status_code == 200, reply.text
+        if not stream:
+            return [choice["message"]["content"] for choice in reply.json()["choices"]]
+        events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+        return [choice["delta"] for event in events for choice in event["choices"]]
+
+    assert texts(1000) == texts(0)
+
+
 def test_usage_at_the_end_of_a_stream(client: openai.OpenAI) -> None:
     *chunks, last = chat(client, logprobs=True, max_tokens=5, stream=True, stream_options={"include_usage": True})
     assert all(chunk.usage is None for chunk in chunks)
@@ -185,6 +201,27 @@ def test_several_prompts_are_answered_in_their_order(client: openai.OpenAI, endp
         for chunk in complete(client, prompt=given, max_tokens=100, stream=True):
             texts[chunk.choices[0].index] += chunk.choices[0].text
         assert [text.strip() for text in texts] == [by_name(name).answer for name in names]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"prompt": [QUESTION, "a"]}, {"prompt": QUESTION, "logprobs": 1}, {"prompt": QUESTION}]
+)
+def test_max_tokens_of_null_is_openais_default(endpoint: ServeProcess, fields: dict[str, Any]) -> None:
+    """Found by the fuzz: vLLM's classes make all tokens for `max_tokens: null`, and fail at the end of them."""
+
+    def replies(**limit: None) -> list[list[str]]:
+        body = {**fields, "temperature": 0, "ignore_eos": True, **limit}
+        whole = endpoint.client.post("/v1/completions", json=body)
+        assert whole.json()["usage"]["completion_tokens"] == 16 * len(whole.json()["choices"])
+        stream = endpoint.client.post("/v1/completions", json={**body, "stream": True}).text
+        texts = {choice["index"]: "" for choice in whole.json()["choices"]}
+        for line in stream.splitlines():
+            if line.startswith("data: {"):
+                for choice in json.loads(line[6:])["choices"]:
+                    texts[choice["index"]] += choice["text"]
+        return [[choice["text"] for choice in whole.json()["choices"]], list(texts.values())]
+
+    assert replies(max_tokens=None) == replies()
 
 
 def test_biases_bans_and_allowed_tokens_count(client: openai.OpenAI, endpoint: ServeProcess) -> None:

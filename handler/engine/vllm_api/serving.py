@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from vllm.entrypoints.openai.api_server import init_app_state
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -36,7 +36,15 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.engine.front_end import FrontEnd
 from handler.engine.routes import Route, Traits
 from handler.engine.tokens import Tokens
-from handler.engine.vllm_api import response_events, serving_errors, serving_log, serving_schemas, token_count
+from handler.engine.vllm_api import (
+    beams,
+    first_error,
+    response_events,
+    serving_errors,
+    serving_log,
+    serving_schemas,
+    token_count,
+)
 from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
@@ -125,6 +133,7 @@ class Serving:
         """
         serving_log.quiet()
         token_count.count(llm)
+        beams.even(llm)
         if not llm.model_config.allowed_media_domains:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
@@ -174,7 +183,7 @@ class Serving:
             raise UnsupportedTask(route, "makes embeddings and generates no text", "use /v1/embeddings")
         model = next(model for key, model in api.models.items() if not key or key in document)
         try:
-            request: BaseModel = TypeAdapter(model).validate_python(dict(document))
+            request: BaseModel = first_error.checked(model, dict(document))
         except ValidationError as error:
             raise serving_errors.from_validation(error) from None
         except EndpointError:
@@ -214,6 +223,7 @@ class Serving:
         api = APIS[prepared.route]
         serving = getattr(self._state, api.state)
         token_count.COUNTED.set(prepared.tokens)
+        beams.SEARCHING.set(bool(getattr(prepared.request, "use_beam_search", False)))
         try:
             result = await getattr(serving, api.method)(prepared.request, prepared.raw)
         except Exception as error:

@@ -240,7 +240,34 @@ def test_a_model_for_text_takes_no_media() -> None:
     assert isinstance(refused(part("data:image/png;base64,AAAA")), UnsupportedField)
 
 
-def test_a_beam_search_draws_nothing() -> None:
-    """A token that is drawn from beyond the likeliest ends vLLM's beam search in an IndexError."""
-    assert parsed({**CHAT, "use_beam_search": True, "temperature": 0.7})["temperature"] == 0
-    assert parsed({**CHAT, "n": 2, "temperature": 0.7})["temperature"] == 0.7
+MANY = 4097
+
+
+@pytest.mark.parametrize(
+    ("route", "document", "field"),
+    [
+        (Route.CHAT, {"messages": HELLO * MANY}, "messages"),
+        (
+            Route.CHAT,
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * MANY}]},
+            "messages[0]",
+        ),
+        (Route.CHAT, {**CHAT, "tools": TOOLS * MANY}, "tools"),
+        (Route.RESPONSES, {"input": HELLO * MANY}, "input"),
+        (Route.RESPONSES, {"input": [*HELLO, {"role": "user", "content": [{}] * MANY}]}, "input[1].content"),
+        (Route.RESPONSES, {"input": "a", "tools": TOOLS * MANY}, "tools"),
+        (Route.TOKENIZE, {"messages": HELLO * MANY}, "messages"),
+    ],
+)
+def test_more_items_than_can_be_looked_at_while_others_wait(route: Route, document: dict[str, Any], field: str) -> None:
+    error = refused(document, route)
+    assert isinstance(error, InvalidField)
+    assert (error.param or "").startswith(field)
+    assert "4,097" in error.message
+
+
+def test_a_completion_of_null_tokens_is_one_that_does_not_say() -> None:
+    """vLLM ends in an AssertionError after it has made them all."""
+    assert "max_tokens" not in parsed({"prompt": ["a", "b"], "max_tokens": None}, Route.COMPLETIONS)
+    assert parsed({"prompt": ["a", "b"], "max_tokens": 5}, Route.COMPLETIONS)["max_tokens"] == 5
+    assert parsed({**CHAT, "n": 2, "max_tokens": None})["max_tokens"] is None

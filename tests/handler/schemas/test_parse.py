@@ -210,7 +210,7 @@ def test_a_completions_default_length_is_openais_and_shrinks_to_the_context() ->
 
     assert limit({"prompt": "a"}) == 16
     assert limit({"prompt": "a", "max_tokens": 3}) == 3
-    assert limit({"prompt": "a", "max_tokens": None}) is None
+    assert limit({"prompt": "a", "max_tokens": None}) == 16
     assert limit({"prompt": "a" * (CONTEXT - 6)}) == 5
 
 
