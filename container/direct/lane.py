@@ -112,13 +112,14 @@ class Lane:
 def serves(service: Service) -> bool:
     """The loop answers requests of this service: its engine is there, and nothing but it answers.
 
-    The owner's code has its own ways, replies that must be whole have their length, and a tokenizer that is not
-    compiled would keep the loop.
+    The owner's code has its own ways, further models have loops of their own, replies that must be whole have their
+    length, and a tokenizer that is not compiled would keep the loop.
     """
     engine = service.engine
     return (
         engine is not None
         and service.custom_code is None
+        and service.models is None
         and not whole_only(service.config)
         and engine.prompts.quick
         and not (service.peers is not None and service.peers.leads)
