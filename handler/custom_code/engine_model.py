@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from handler.custom_code.until import timing
-from handler.engine.engine import Engine, Ticket
+from handler.engine.engine import Engine
 from handler.engine.generation import Generation
+from handler.engine.ticket import Ticket
 from handler.errors import EndpointError, InvalidField
 from handler.schemas import chat, completion, dispatch
 from handler.schemas.reply import AnyCall, Call

@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator
 
 from scripted_tokenizer import scripted_prompts, text_of
 
-from handler.engine.engine import Ticket
 from handler.engine.front_end import FrontEnd
 from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
 from handler.engine.routes import PLAIN
+from handler.engine.ticket import Ticket
 from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
 from handler.neuron.sampling_limits import ON_CPU
 

@@ -18,9 +18,10 @@ from scripted_vllm import CONTEXT, ScriptedApi, ScriptedVllm
 from waiting import WITHIN, eventually
 
 import handler.engine.vllm_api
-from handler.engine.engine import Engine, Ticket
+from handler.engine.engine import Engine
 from handler.engine.generation import Generation, Sampling
 from handler.engine.loop import LoopThread
+from handler.engine.ticket import Ticket
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
 
 
