@@ -17,6 +17,7 @@ from werkzeug.wrappers import Response
 from local_sagemaker import errors, eventstream, faults, headers, upstream
 from local_sagemaker.body import read_body
 from local_sagemaker.http_reply import Head
+from local_sagemaker.idle import IdleConnections
 from local_sagemaker.parts import Cut
 from local_sagemaker.pump import Pump
 from local_sagemaker.routes import FixedRoutes, Route, Routes
@@ -47,7 +48,7 @@ class Gateway:
         passed, body = self._admit(headers.STREAMED)
         headers.refuse_new_session(request.headers)
         with ExitStack() as stack:
-            way = stack.enter_context(self._way(name, self._limits.stream_seconds))
+            way = stack.enter_context(self._way(name, self._limits.stream_seconds, self._pump.idle))
             head = self._post(way, passed, body)
             frames = self._frames(way, writable_client(), g.get("stream_fault"))
             response = Response(frames, content_type="application/vnd.amazon.eventstream")
@@ -63,13 +64,13 @@ class Gateway:
         return list(headers.for_container(request.headers, table)), body
 
     @contextmanager
-    def _way(self, name: str, seconds: float) -> Iterator[Way]:
+    def _way(self, name: str, seconds: float, idle: IdleConnections | None = None) -> Iterator[Way]:
         """To a container that takes the connection; what goes wrong on it is said in SageMaker's words."""
         route = self._routes.route(name, request.headers)
         try:
             with (
                 in_sagemakers_words(route.endpoint),
-                connect(route, self._limits, seconds, client_socket()) as connection,
+                connect(route, self._limits, seconds, client_socket(), idle) as connection,
             ):
                 yield Way(route, connection)
         finally:
@@ -129,14 +130,18 @@ def writable_client() -> socket.socket | None:
     return client_socket() if request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1" else None
 
 
-def connect(route: Route, limits: Limits, seconds: float, client: socket.socket | None) -> ContainerConnection:
+def connect(
+    route: Route, limits: Limits, seconds: float, client: socket.socket | None, idle: IdleConnections | None = None
+) -> ContainerConnection:
     """Tries each instance there is: nothing was sent, so nothing is done twice.
 
     :param client: whose hang-up ends the wait.
+    :param idle: connections that may be used again.
     """
     while True:
         try:
-            return ContainerConnection(route.container, limits.connect_seconds, Deadline.after(seconds), client)
+            until = Deadline.after(seconds)
+            return ContainerConnection(route.container, limits.connect_seconds, until, client, idle)
         except upstream.Unreachable:
             if not route.elsewhere():
                 raise

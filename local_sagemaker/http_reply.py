@@ -25,12 +25,14 @@ class Head:
 class ReplyReader:
     """:ivar head: None until it is whole.
     :ivar complete: the body has ended as it should.
+    :ivar keep_alive: after it, the connection takes another request.
     :ivar error: why no more will come; what came before is still to be taken.
     """
 
     def __init__(self) -> None:
         self.head: Head | None = None
         self.complete = False
+        self.keep_alive = False
         self.error: str | None = None
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
@@ -72,3 +74,4 @@ class ReplyReader:
 
     def on_message_complete(self) -> None:
         self.complete = self.head is not None  # Else it was a 1xx.
+        self.keep_alive = self.complete and self._parser.should_keep_alive()

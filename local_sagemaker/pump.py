@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from local_sagemaker.idle import IdleConnections
 from local_sagemaker.upstream import Broken, ClientGone, ContainerConnection, TimedOut, UpstreamError
 
 LOOK_AT_DEADLINES_EVERY = 0.25
@@ -40,6 +41,8 @@ class Stream:
 class Pump:
     """Its thread begins with the first stream, for a gateway is made before its server forks.
 
+    :ivar idle: connections to containers between two streams.
+
     ``_lock`` guards the streams and their registration.
     """
 
@@ -47,6 +50,7 @@ class Pump:
         self._lock = threading.Lock()
         self._epoll: select.epoll | None = None
         self._streams: dict[int, Stream] = {}
+        self.idle = IdleConnections()
 
     def carry(self, connection: ContainerConnection, client: socket.socket, encode: Encode) -> None:
         """Waits until the whole reply is with the client, as chunks of a body whose head it has already.
@@ -84,6 +88,7 @@ class Pump:
                         self._serve(epoll, stream, descriptor, events)
                 if (now := time.monotonic()) > look_at:
                     look_at = now + LOOK_AT_DEADLINES_EVERY
+                    self.idle.sweep()
                     self._end_the_late(epoll)
 
     def _end_the_late(self, epoll: select.epoll) -> None:

@@ -3,8 +3,8 @@
 A plain socket, rather than httpx or http.client: while a container is silent between two tokens,
 the thread must wait for its next byte, for the client's hang-up and for the deadline, whichever is first.
 That is one ``select`` over both sockets here; a client library hides its socket behind buffers and would
-need a watching thread a stream. A connection serves one invocation, so that closing it is what frees the
-container's slot, and no stale connection of a restarted container is ever reused.
+need a watching thread a stream. A connection serves one invocation at a time, so that closing it is what frees the
+container's slot; only one whose reply was whole may serve another (`idle.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from types import TracebackType
 import h11
 
 from local_sagemaker.http_reply import Head, ReplyReader
+from local_sagemaker.idle import IdleConnections
 from local_sagemaker.settings import ContainerAddress
 
 AT_ONCE = 64 * 1024
@@ -68,16 +69,16 @@ class ContainerConnection:
         connect_seconds: float,
         deadline: Deadline,
         client: socket.socket | None,
+        idle: IdleConnections | None = None,
     ) -> None:
+        """:param idle: where a connection is looked for, and goes when its reply was whole."""
         self._deadline = deadline
         self._client = client
         self.reply = ReplyReader()
-        self._host = str(address)
-        try:
-            self._socket = socket.create_connection((address.host, address.port), connect_seconds)
-        except OSError as error:
-            raise Unreachable(f"{address}: {error.strerror or error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._address = address
+        self._idle = idle
+        self._closed = False
+        self._socket = (idle.take(address) if idle is not None else None) or _connected(address, connect_seconds)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
         if client is not None:
@@ -90,15 +91,21 @@ class ContainerConnection:
         self.close()
 
     def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self._selector.close()
-        self._socket.close()
+        if self._idle is not None and self.reply.keep_alive and not self.reply.error:
+            self._idle.give(self._address, self._socket)
+        else:
+            self._socket.close()
 
     def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
         return self.send("POST", path, headers, body)
 
     def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
         """Send a request and wait for the reply's head."""
-        fixed = [("Host", self._host), ("Content-Length", str(len(body)))]
+        fixed = [("Host", str(self._address)), ("Content-Length", str(len(body)))]
         # h11 writes the head, for it refuses what could be read as another one; replies are `ReplyReader`'s.
         head = h11.Connection(h11.CLIENT).send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
         try:
@@ -163,3 +170,13 @@ class ContainerConnection:
         except OSError:
             pass
         return True
+
+
+def _connected(address: ContainerAddress, seconds: float) -> socket.socket:
+    """:raises Unreachable: no connection was made."""
+    try:
+        made = socket.create_connection((address.host, address.port), seconds)
+    except OSError as error:
+        raise Unreachable(f"{address}: {error.strerror or error}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
