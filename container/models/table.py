@@ -159,8 +159,11 @@ class Models:
             engine.fail_requests(error)
 
     def stop(self) -> None:
-        """Ends the engines, for this process ends."""
-        for engine in self.engines():
+        """Ends the engines, for this process ends: that is no failure of theirs."""
+        engines = self.engines()
+        with self._changed:
+            self._by_name.clear()
+        for engine in engines:
             engine.stop()
 
     def _reserved(self, name: str, source: str) -> LoadedModel:
