@@ -72,6 +72,12 @@ class Service:
         own = sum(engine.unfinished() for engine in self.engines())
         return own if self.peers is None else self.peers.unfinished(own)
 
+    def queued(self) -> int:
+        """Of these, those beyond the slots of their engine."""
+        if self.peers is not None:
+            return sum(max(0, self.unfinished() - engine.slots) for engine in self.engines())
+        return sum(max(0, engine.unfinished() - engine.slots) for engine in self.engines())
+
     def engines(self) -> list[Engine]:
         """The engine of the start, and those of further models."""
         first = [] if self.engine is None else [self.engine]

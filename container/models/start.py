@@ -18,7 +18,6 @@ from handler.config.endpoint import EndpointConfig
 from handler.config.load import load
 from handler.custom_code.source import find_code
 from handler.engine.engine import Engine
-from handler.engine.vllm_api import figures
 from handler.engine.vllm_api.core_exits import core_exits
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
@@ -112,9 +111,8 @@ def start(prepared: Prepared) -> Engine:
 
 
 def _warm(prepared: Prepared) -> Engine:
-    engine = Engine.start(prepared.plan, prepared.config)
+    engine = Engine.start(prepared.plan, prepared.config, further=True)
     try:
-        engine.figures = engine.figures or figures.taken()
         engine.failure = ModelFailed(prepared.name, "its process ended")
         warm_up(engine)
     except BaseException:
