@@ -103,10 +103,6 @@ class Service:
             raise NoEngine if self.models is None else ModelUnnamed
         return engine
 
-    def asks_first(self, name: object) -> bool:
-        """It is the engine of the start that a request is for, or there can be no other."""
-        return self.models is None or not name or (self.engine is not None and name in self.engine.served_names)
-
     def chosen(self, name: object) -> tuple[Engine, Admission]:
         """The engine that a request is for, and the place to give back at its end. It has one of the endpoint's.
 
