@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from container.adapters import bring
 from container.models.budget import Need, need_of
@@ -26,6 +27,16 @@ from handler.neuron.plan import EnginePlan
 from handler.start_failure import OTHERWISE, mend
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+# What belongs to the model of the start and to no other.
+OF_THE_START: Mapping[str, Any] = {
+    "enable_lora": None,
+    "lora_modules": {},
+    "speculative_model": None,
+    "speculation": None,
+    "num_speculative_tokens": None,
+    "fused_speculation": None,
+    "artifact_store": None,
+}
 CODE = "ENDPOINT_CUSTOM_CODE=false serves it without; else give it an endpoint of its own."
 APART = (
     "Give each an endpoint or an inference component of its own, or serve LoRA adapters over one model "
@@ -76,15 +87,15 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> Prepared:
         if find_code(config, str(path)) is not None:
             raise InvalidModel(name, "it comes with code of its own, which runs for the model of the start only", CODE)
         own = load(os.environ, model=str(path))
-        own = replace(own, served_model_name=(name,), enable_lora=None, lora_modules={}, artifact_store=None)
+        own = replace(own, served_model_name=(name,), **OF_THE_START)
         plan = checked_plan(own)
+        need = need_of(path, plan)
     except InvalidModel:
         raise
     except EndpointError as error:
         raise InvalidModel(name, error.message.rstrip("."), "Mend the model or the setting.") from None
     if plan.line != "cpu":
         raise ModelsUnsupported(NEURON.format(line=plan.line))
-    need = need_of(path, plan)
     return Prepared(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
 
 

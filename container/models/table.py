@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 PATIENCE = 5.0
 # Requests that were ended are given this long to say so.
 LINGER = 2.0
-TAKEN = frozenset((ModelState.LOADING, ModelState.SERVING, ModelState.UNLOADING))
 
 
 class Models:
@@ -71,10 +70,9 @@ class Models:
         return found
 
     def has(self, name: str) -> bool:
-        """The name is taken."""
+        """The name is a model's, whatever its state."""
         with self._changed:
-            model = self._by_name.get(name)
-            return model is not None and model.state in TAKEN
+            return name in self._by_name
 
     def enter(self, name: str) -> tuple[Engine, Admission] | None:
         """Takes a place for a request, which is in the endpoint's count already. None: there is no such model.
@@ -170,8 +168,9 @@ class Models:
         """The name's entry, which keeps others from it. A model that leaves is waited for."""
         with self._changed:
             self._changed.wait_for(lambda: not self._leaving(name))
-            first = self._service.engine
-            if self.has(name) or (first is not None and name in first.served_names):
+            first, old = self._service.engine, self._by_name.get(name)
+            taken = old is not None and old.state is not ModelState.FAILED
+            if taken or (first is not None and name in first.served_names):
                 raise ModelExists(name)
             model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._service.admission))
             return model

@@ -242,6 +242,7 @@ def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
     assert said(client, "/models/one/invoke") == said(client, model="one") == (500, "model_failed")
     assert 'endpoint_model_up{model="one"} 0.0' in client.get("/metrics").text
     assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted"]
+    assert client.post("/adapters", json={"name": "one", "src": "/nowhere"}).status_code == 409
     assert load("one") == (200, "")
     assert said(client, model="one") == (200, "one")
     assert 'endpoint_model_up{model="one"} 1.0' in client.get("/metrics").text

@@ -145,3 +145,16 @@ def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
         assert '"second"' not in generate_latest(REGISTRY).decode(), "it goes with its engine"
     finally:
         forget()
+
+
+def test_what_belongs_to_the_model_of_the_start_is_left_out(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENDPOINT_SPECULATIVE_MODEL", str(model))
+    monkeypatch.setenv("ENDPOINT_NUM_SPECULATIVE_TOKENS", "3")
+    monkeypatch.setenv("ENDPOINT_ARTIFACT_STORE", "s3://bucket/store")
+    assert "speculative_config" not in prepare(EndpointConfig(), "one", model).plan.engine_args
+
+
+def test_a_cache_of_no_size_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1.5")
+    with pytest.raises(InvalidModel, match="VLLM_CPU_KVCACHE_SPACE"):
+        prepare(EndpointConfig(), "one", model)
