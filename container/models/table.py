@@ -152,9 +152,13 @@ class Models:
             elif engine.stalled_for() > self._service.config.stall * PATIENCE:
                 self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
 
-    def fail_requests(self, error: EndpointError) -> None:
-        for engine in self.engines():
-            engine.fail_requests(error)
+    def fail_requests(self) -> None:
+        """The engine of the start has failed, and these end with the process."""
+        for model in self.all():
+            if model.engine is not None:
+                model.engine.fail_requests(
+                    ModelFailed(model.name, "the model of the start did, which ends the process")
+                )
 
     def stop(self) -> None:
         """Ends the engines, for this process ends: that is no failure of theirs."""
