@@ -101,7 +101,7 @@ def called(
 
 def named_model(service: Service, request: Request) -> str | None:
     """The model that a header asks for."""
-    target = request.headers.get(TARGET_HEADER) if service.models is not None else None
+    target = request.headers.get(TARGET_HEADER) if service.config.multi_model else None
     return target or request.headers.get(ADAPTER_HEADER)
 
 
@@ -115,7 +115,7 @@ def by_its_body(service: Service, request: Request) -> Parse:
     )
     headers = trace_headers(request)
     # Then the model is chosen, and must be there.
-    if ADAPTER_HEADER in request.headers or service.models is not None:
+    if ADAPTER_HEADER in request.headers or service.config.multi_model:
         return lambda document, engine: dispatch.parse(document, engine, asked, headers)
     return lambda document, engine: dispatch.parse(taken_off(document, engine), engine, asked, headers)
 

@@ -26,8 +26,7 @@ def page_figures(service: Service) -> dict[str, object]:
     trouble = engine.trouble() if engine is not None and status.state is State.READY else None
     state = status.state.value if trouble is None else "stalled"
     seen = vllm_figures(vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.post))
-    unfinished, engines = service.unfinished(), service.engines()
-    slots = sum(one.slots for one in engines)
+    unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
     return {
         "state": state,
         "reason": status.reason or trouble or "",
@@ -37,10 +36,10 @@ def page_figures(service: Service) -> dict[str, object]:
         "progress": {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)},
         "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
         "model": ", ".join(one.served_names[0] for one in engines) or None,
-        "slots": slots or None,
+        "slots": sum(one.slots for one in engines) or None,
         "in_flight": service.admission.total,
-        "running": min(unfinished, slots),
-        "queued": max(0, unfinished - slots),
+        "running": max(0, unfinished - queued),
+        "queued": queued,
         "kv_use": next((seen[name] / max(1, len(engines)) for name in KV_USE if name in seen), None),
         "output_tokens": seen.get(OUTPUT_TOKENS),
         "first_token_sum": seen.get(FIRST_SUM),

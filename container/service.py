@@ -72,6 +72,12 @@ class Service:
         own = sum(engine.unfinished() for engine in self.engines())
         return own if self.peers is None else self.peers.unfinished(own)
 
+    def queued(self) -> int:
+        """Of these, those beyond the slots of their engine."""
+        if self.peers is not None:
+            return sum(max(0, self.unfinished() - engine.slots) for engine in self.engines())
+        return sum(max(0, engine.unfinished() - engine.slots) for engine in self.engines())
+
     def engines(self) -> list[Engine]:
         """The engine of the start, and those of further models."""
         first = [] if self.engine is None else [self.engine]
@@ -96,10 +102,6 @@ class Service:
         if engine is None:
             raise NoEngine if self.models is None else ModelUnnamed
         return engine
-
-    def asks_first(self, name: object) -> bool:
-        """It is the engine of the start that a request is for, or there can be no other."""
-        return self.models is None or not name or (self.engine is not None and name in self.engine.served_names)
 
     def chosen(self, name: object) -> tuple[Engine, Admission]:
         """The engine that a request is for, and the place to give back at its end. It has one of the endpoint's.

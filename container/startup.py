@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,11 @@ def start(service: Service) -> None:
     try:
         lifecycle.stage("check configuration")
         if without_model(config):
+            lifecycle.stage("import vLLM")  # or whoever asks for the first model would wait for it
+            use_environment(EnginePlan("cpu", {}))
+            import_module("handler.engine.vllm_api.core")
             service.models = models_of(service, None)
+            settle()
             lifecycle.ready()
             return
         plan = checked_plan(config) if config.engine != "none" else None
@@ -92,10 +97,7 @@ def start(service: Service) -> None:
         if service.peers is not None and service.engine is not None:
             lifecycle.stage("start front ends")
             service.peers.gather(service.engine)
-        # What the imports and the start have made lives as long as the process: without this, collecting garbage walks
-        # all of it, and every token and every /ping waits a quarter of a second for that.
-        gc.collect()
-        gc.freeze()
+        settle()
         lifecycle.ready()
     except EndpointError as error:
         lifecycle.fail(error.message)
@@ -103,6 +105,13 @@ def start(service: Service) -> None:
         # The engine's core has printed its own account; a traceback helps whoever reads the log, not a client.
         logger.exception("the start failed")
         lifecycle.fail(f"{lifecycle.status.stage}: {type(error).__name__}: {in_one_line(error)}")
+
+
+def settle() -> None:
+    """What the imports and the start have made lives as long as the process: without this, collecting garbage walks all
+    of it, and every token and every /ping waits a quarter of a second for that."""
+    gc.collect()
+    gc.freeze()
 
 
 def without_model(config: EndpointConfig) -> bool:

@@ -39,7 +39,7 @@ def watch(service: Service, end: Callable[[], None]) -> None:
     if service.engine is not None:
         service.engine.fail_requests(EngineFailed(service.lifecycle.status.reason))
     if service.models is not None:
-        service.models.fail_requests(EngineFailed(service.lifecycle.status.reason))
+        service.models.fail_requests()
     service.admission.wait_empty(LINGER)
     time.sleep(LINGER if service.lifecycle.served else START_LINGER)
     if service.engine is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from flask import Request, Response
 
 from container import attributes
-from container.answer import by_its_body, called, named_model, of_route
+from container.answer import by_its_body, called, of_route
 from container.direct.head import Head, NotDirect
 from container.direct.notes import Notes
 from container.direct.reply_head import Header, ReplyHeads
@@ -77,12 +77,10 @@ class Exchange:
         document = decode(body)
         if self.record.attributes.keys() & {"route", "schema"} or not quick(self._head.route, document, engine.traits):
             raise NotDirect
-        request = Request(self._head.environ)
-        if not service.asks_first(named_model(service, request) or document.get("model")):
-            raise NotDirect
         service.observer.began(self.record, self._head.environ)
         self._head.environ[KEY] = self.record
         self.record.route = self._head.path
+        request = Request(self._head.environ)
         route = self._head.route
         parse = by_its_body(service, request) if route is None else of_route(route, request)
         call, until = called(service, engine, request, parse, document, began)

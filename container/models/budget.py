@@ -13,6 +13,7 @@ from pathlib import Path
 
 from handler.engine import host_memory
 from handler.engine.engine import Engine
+from handler.errors import SettingError
 from handler.neuron.plan import EnginePlan
 
 GIB = 1024**3
@@ -45,10 +46,15 @@ class Need:
 
 
 def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.environ) -> Need:
-    """What the engine of a plan will take for the model in a directory."""
+    """What the engine of a plan will take for the model in a directory.
+
+    :raises SettingError: the cache's size is no number.
+    """
     weights = sum(file.stat().st_size for pattern in WEIGHTS for file in path.glob(pattern))
     space = plan.env.get(SPACE) or environ.get(SPACE)
     if space:
+        if not space.strip().isdecimal():
+            raise SettingError(SPACE, f"'{space[:60]}' is no whole number", "Give the GiB of each engine's cache.")
         return Need(weights, int(space) * GIB, f"{SPACE}={space}")
     unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
     return Need(weights, unset, f"{SPACE} is not set, so vLLM takes half")

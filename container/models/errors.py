@@ -67,7 +67,9 @@ class ModelsFull(ServerError):
     code = "models_full"
 
     def __init__(self, problem: str, least_used: str | None = None) -> None:
-        mend = f"Unload one: '{least_used}' was not used for longest." if least_used else "No other model is loaded."
+        mend = "Unload another, or use an instance with more memory."
+        if least_used is not None:
+            mend = f"Unload one: '{least_used[:200]}' was not used for longest."
         super().__init__(f"There is no room for another model: {problem}. {mend}")
 
 

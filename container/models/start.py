@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from container.adapters import bring
 from container.models.budget import Need, need_of
@@ -18,7 +19,6 @@ from handler.config.endpoint import EndpointConfig
 from handler.config.load import load
 from handler.custom_code.source import find_code
 from handler.engine.engine import Engine
-from handler.engine.vllm_api import figures
 from handler.engine.vllm_api.core_exits import core_exits
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
@@ -27,6 +27,16 @@ from handler.neuron.plan import EnginePlan
 from handler.start_failure import OTHERWISE, mend
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+# What belongs to the model of the start and to no other.
+OF_THE_START: Mapping[str, Any] = {
+    "enable_lora": None,
+    "lora_modules": {},
+    "speculative_model": None,
+    "speculation": None,
+    "num_speculative_tokens": None,
+    "fused_speculation": None,
+    "artifact_store": None,
+}
 CODE = "ENDPOINT_CUSTOM_CODE=false serves it without; else give it an endpoint of its own."
 APART = (
     "Give each an endpoint or an inference component of its own, or serve LoRA adapters over one model "
@@ -77,15 +87,15 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> Prepared:
         if find_code(config, str(path)) is not None:
             raise InvalidModel(name, "it comes with code of its own, which runs for the model of the start only", CODE)
         own = load(os.environ, model=str(path))
-        own = replace(own, served_model_name=(name,), enable_lora=None, lora_modules={}, artifact_store=None)
+        own = replace(own, served_model_name=(name,), **OF_THE_START)
         plan = checked_plan(own)
+        need = need_of(path, plan)
     except InvalidModel:
         raise
     except EndpointError as error:
         raise InvalidModel(name, error.message.rstrip("."), "Mend the model or the setting.") from None
     if plan.line != "cpu":
         raise ModelsUnsupported(NEURON.format(line=plan.line))
-    need = need_of(path, plan)
     return Prepared(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
 
 
@@ -112,9 +122,8 @@ def start(prepared: Prepared) -> Engine:
 
 
 def _warm(prepared: Prepared) -> Engine:
-    engine = Engine.start(prepared.plan, prepared.config)
+    engine = Engine.start(prepared.plan, prepared.config, further=True)
     try:
-        engine.figures = engine.figures or figures.taken()
         engine.failure = ModelFailed(prepared.name, "its process ended")
         warm_up(engine)
     except BaseException:

@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 PATIENCE = 5.0
 # Requests that were ended are given this long to say so.
 LINGER = 2.0
-TAKEN = frozenset((ModelState.LOADING, ModelState.SERVING, ModelState.UNLOADING))
 
 
 class Models:
@@ -71,10 +70,9 @@ class Models:
         return found
 
     def has(self, name: str) -> bool:
-        """The name is taken."""
+        """The name is a model's, whatever its state."""
         with self._changed:
-            model = self._by_name.get(name)
-            return model is not None and model.state in TAKEN
+            return name in self._by_name
 
     def enter(self, name: str) -> tuple[Engine, Admission] | None:
         """Takes a place for a request, which is in the endpoint's count already. None: there is no such model.
@@ -154,21 +152,29 @@ class Models:
             elif engine.stalled_for() > self._service.config.stall * PATIENCE:
                 self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
 
-    def fail_requests(self, error: EndpointError) -> None:
-        for engine in self.engines():
-            engine.fail_requests(error)
+    def fail_requests(self) -> None:
+        """The engine of the start has failed, and these end with the process."""
+        for model in self.all():
+            if model.engine is not None:
+                model.engine.fail_requests(
+                    ModelFailed(model.name, "the model of the start did, which ends the process")
+                )
 
     def stop(self) -> None:
-        """Ends the engines, for this process ends."""
-        for engine in self.engines():
+        """Ends the engines, for this process ends: that is no failure of theirs."""
+        engines = self.engines()
+        with self._changed:
+            self._by_name.clear()
+        for engine in engines:
             engine.stop()
 
     def _reserved(self, name: str, source: str) -> LoadedModel:
         """The name's entry, which keeps others from it. A model that leaves is waited for."""
         with self._changed:
             self._changed.wait_for(lambda: not self._leaving(name))
-            first = self._service.engine
-            if self.has(name) or (first is not None and name in first.served_names):
+            first, old = self._service.engine, self._by_name.get(name)
+            taken = old is not None and old.state is not ModelState.FAILED
+            if taken or (first is not None and name in first.served_names):
                 raise ModelExists(name)
             model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._service.admission))
             return model

@@ -30,10 +30,8 @@ class ServiceCollector:
         )
         unfinished = service.unfinished()
         yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
-        engines = service.engines()
-        waiting = max(0, unfinished - sum(engine.slots for engine in engines))
-        yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", waiting)
-        tasks = sum(engine.loop.tasks() for engine in engines)
+        yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", service.queued())
+        tasks = sum(engine.loop.tasks() for engine in service.engines())
         yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks of the engines' event loops.", tasks)
         stages = GaugeMetricFamily(
             "endpoint_start_stage_seconds", "Seconds that each finished stage of the start took.", labels=["stage"]

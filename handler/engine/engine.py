@@ -120,12 +120,18 @@ class Engine:
 
     @classmethod
     def start(
-        cls, plan: EnginePlan, config: EndpointConfig, stage: Callable[[str], None] = lambda name: None
+        cls,
+        plan: EnginePlan,
+        config: EndpointConfig,
+        stage: Callable[[str], None] = lambda name: None,
+        *,
+        further: bool = False,
     ) -> Engine:
         """Imports vLLM, starts its core and waits until it can be asked. 20 to 60 s on CPU.
 
         :param plan: what vLLM is started with.
         :param config: names the setting behind an argument that is refused; and how long a stall is.
+        :param further: beside others in this process.
         :raises SettingError: an engine argument that vLLM's parser refuses.
         :raises Exception: whatever vLLM raises when it cannot start.
         """
@@ -134,7 +140,9 @@ class Engine:
 
         engine_args = vllm_api.engine_args(plan.engine_args, config)
         if config.front_ends == 1:
-            return cls._made(plan, config, engine_args, lambda: vllm_api.build_engine(engine_args), stage)
+            return cls._made(
+                plan, config, engine_args, lambda: vllm_api.build_engine(engine_args, further=further), stage
+            )
         setting = config.source(FIELD).name or VARIABLE
         if not vllm_api.DIRECT:
             raise SettingError(setting, "it is known of vLLM 0.16 only", "Leave it out, or set it to 1.")

@@ -16,6 +16,7 @@ from loops import end_loop
 from scripted_engine import SLOTS, ScriptedEngine
 from waiting import WITHIN, eventually
 
+from container import watch as watching
 from container.application import create_app
 from container.models.budget import GIB, Need
 from container.models.errors import ModelLoadFailed
@@ -122,6 +123,8 @@ def test_a_request_is_answered_by_the_model_that_it_names(client: FlaskClient, l
     assert said(client, "/invocations", {adapter: "two"}, model="one") == (200, "two")
     assert said(client, "/models/one/invoke", {target: "two.tar.gz"}) == (200, "one"), "as SageMaker asks"
     assert said(client, "/invocations", model="three") == (404, "model_not_found")
+    unknown = client.post("/v1/completions", json={"prompt": "a", "model": "three"}).json["error"]["message"]
+    assert "'scripted', 'one', 'two'" in unknown
     assert said(client, "/models/three/invoke") == (404, "model_not_loaded")
     assert [len(found) for found in starts.engines.values()] == [1, 1]
     assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted", "one", "two"]
@@ -242,6 +245,7 @@ def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
     assert said(client, "/models/one/invoke") == said(client, model="one") == (500, "model_failed")
     assert 'endpoint_model_up{model="one"} 0.0' in client.get("/metrics").text
     assert [model["id"] for model in client.get("/v1/models").json["data"]] == ["scripted"]
+    assert client.post("/adapters", json={"name": "one", "src": "/nowhere"}).status_code == 409
     assert load("one") == (200, "")
     assert said(client, model="one") == (200, "one")
     assert 'endpoint_model_up{model="one"} 1.0' in client.get("/metrics").text
@@ -307,3 +311,37 @@ def test_an_adapter_takes_no_models_name(client: FlaskClient, load: Any) -> None
     load("one")
     reply = client.post("/adapters", json={"name": "one", "src": "/nowhere"})
     assert (reply.status_code, reply.json["error"]["code"]) == (409, "adapter_exists")
+
+
+def test_the_watch_looks_at_each_and_ends_all_with_the_first(
+    service: Service, engine: ScriptedEngine, client: FlaskClient, load: Any, starts: Starts, monkeypatch: Any
+) -> None:
+    for name, value in {"INTERVAL": 0.005, "LINGER": 0.02}.items():
+        monkeypatch.setattr(watching, name, value)
+    ended = threading.Event()
+    load("one")
+    load("two")
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(watching.watch, service, ended.set)
+        starts.engines["one"][0].is_dead = True
+        eventually(lambda: listed(client) == ["one:failed", "two"])
+        assert not ended.is_set()
+        running = pool.submit(said, client, model="two", prompt="<hold>")
+        eventually(lambda: starts.engines["two"][0].unfinished())
+        engine.is_dead = True
+        assert running.result(WITHIN) == (500, "model_failed")
+        assert ended.wait(WITHIN)
+    assert starts.engines["two"][0].stopped
+
+
+def test_a_queue_is_told_of_beside_a_model_that_is_idle(
+    service: Service, engine: ScriptedEngine, client: FlaskClient, load: Any
+) -> None:
+    load("one")
+    service.admission.limit = 100
+    with ThreadPoolExecutor(SLOTS + 1) as pool:
+        asked = [pool.submit(said, client, prompt="<gate:go>|b") for _ in range(SLOTS + 1)]
+        eventually(lambda: engine.unfinished() == SLOTS + 1)
+        assert "endpoint_requests_queued 1.0" in client.get("/metrics").text
+        engine.open("go")
+        assert {one.result(WITHIN) for one in asked} == {(200, "scripted")}

@@ -128,15 +128,13 @@ def forget() -> None:
 def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
     forget()
     try:
-        first, none = figures.apart(lambda: counters("first"))
-        assert none is None
+        first = counters("first")
 
         def second() -> Counter:
             forget()
             return counters("second")
 
         _, own = figures.apart(second)
-        assert own is not None
         first.labels("first").inc()
         engine = SimpleNamespace(figures=own)
         service: Any = SimpleNamespace(models=SimpleNamespace(engines=lambda: [engine]))
@@ -144,8 +142,19 @@ def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
         assert 'vllm:test_tokens_total{model_name="first"} 2.0' in text
         assert 'vllm:test_tokens_total{model_name="second"} 1.0' in text
         assert text.count("# TYPE vllm:test_tokens_total counter") == 1
-        taken = figures.taken()
-        assert "vllm:test_tokens_total" in generate_latest(taken).decode()
-        assert "vllm:test_tokens" not in generate_latest(REGISTRY).decode()
+        assert '"second"' not in generate_latest(REGISTRY).decode(), "it goes with its engine"
     finally:
         forget()
+
+
+def test_what_belongs_to_the_model_of_the_start_is_left_out(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENDPOINT_SPECULATIVE_MODEL", str(model))
+    monkeypatch.setenv("ENDPOINT_NUM_SPECULATIVE_TOKENS", "3")
+    monkeypatch.setenv("ENDPOINT_ARTIFACT_STORE", "s3://bucket/store")
+    assert "speculative_config" not in prepare(EndpointConfig(), "one", model).plan.engine_args
+
+
+def test_a_cache_of_no_size_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1.5")
+    with pytest.raises(InvalidModel, match="VLLM_CPU_KVCACHE_SPACE"):
+        prepare(EndpointConfig(), "one", model)

@@ -104,20 +104,25 @@ def _words(name: str, value: Json, options: Set[str]) -> list[str]:
     return [option, value if isinstance(value, str) else json.dumps(value)]
 
 
-def build_engine(arguments: AsyncEngineArgs) -> AsyncLLM:
+def build_engine(arguments: AsyncEngineArgs, *, further: bool = False) -> AsyncLLM:
     """A running engine: its core is a process of its own. Call on the loop that will serve it.
+
+    :param further: others of this process go on, and their figures with them.
 
     :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
     """
-    engine, own = figures.apart(lambda: AsyncLLM.from_engine_args(arguments))
-    engine.own_figures = own
+    if further:
+        engine, own = figures.apart(lambda: AsyncLLM.from_engine_args(arguments))
+        engine.own_figures = own
+    else:
+        engine = AsyncLLM.from_engine_args(arguments)
     if DIRECT:
         token_path.TokenPath.install(engine)
     return engine
 
 
 def own_figures(engine: AsyncLLM) -> CollectorRegistry | None:
-    """vLLM's figures of an engine that is not the first of its process; None: they are in the one registry."""
+    """vLLM's figures of a further engine; None: they are in the one registry."""
     return getattr(engine, "own_figures", None)
 
 

@@ -16,11 +16,9 @@ from prometheus_client import REGISTRY, CollectorRegistry
 Made = TypeVar("Made")
 
 
-def apart(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry | None]:
-    """What `make` makes, and its figures where there were another engine's; None: they are where they always are."""
+def apart(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry]:
+    """What `make` makes, and the figures that come with it, which go when the registry does."""
     before = _of_vllm()
-    if not before:
-        return make(), None
     own = CollectorRegistry()
     try:
         made = make()
@@ -31,15 +29,6 @@ def apart(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry | None]:
         for collector in before - _of_vllm():
             REGISTRY.register(collector)
     return made, own
-
-
-def taken() -> CollectorRegistry:
-    """The figures of the one engine there is, in a registry that can go with it."""
-    own = CollectorRegistry()
-    for collector in _of_vllm():
-        REGISTRY.unregister(collector)
-        own.register(collector)
-    return own
 
 
 def _of_vllm() -> set[Any]:
