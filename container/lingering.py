@@ -99,7 +99,7 @@ class Lingering:
                 return  # its reading was ended for being late: a side closed as well would have Linux reset it
             connection.shutdown(socket.SHUT_WR)
             selector.register(connection, selectors.EVENT_READ, held)
-        except OSError:  # it is closed already, or reset
+        except (OSError, ValueError, KeyError):  # it is closed already, or reset
             self._end(held, selector)
 
     def _read(self, held: _Closing, buffer: bytearray, selector: selectors.BaseSelector) -> None:

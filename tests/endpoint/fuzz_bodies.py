@@ -67,10 +67,13 @@ STRANGE: tuple[Any, ...] = (
     "../../etc/passwd", "${jndi:x}", "%s%n{0}{}", "x" * 3000, [], {}, [[]], [None], [{}], {"": None}, {"type": "text"},
     {"a": {"b": {"c": []}}}, [0] * 300, list(range(1290)), ["a", 1, None], {"$ref": "#"}, {"type": ["object", 7]},
 )  # fmt: skip
+# Characters of a body that is not to grow any more.
+LARGEST = 4_000_000
 # A few of these, so that they do not become most of the work.
 HUGE: tuple[Any, ...] = (
-    "1 2 3 " * 60_000, "x" * 1_000_000, "\ud83d" * 100_000, [0] * 100_000, [[1, 2]] * 30_000, ["a"] * 50_000,
-    {str(number): number for number in range(20_000)}, [{"role": "user", "content": "a"}] * 5000,
+    "1 2 3 " * 60_000, "x" * 1_000_000, "\ud83d" * 100_000, [0] * 100_000, [[1, 2] for _ in range(30_000)],
+    ["a"] * 50_000, {str(number): number for number in range(20_000)},
+    [{"role": "user", "content": "a"} for _ in range(5000)],
 )  # fmt: skip
 STRANGE_NAMES = ("", "max_tokns", "mesages", "__proto__", "__class__", "$schema", "x" * 200, "\ud800", "temprature")
 NAMES = tuple(
@@ -218,6 +221,9 @@ def mutated(rng: random.Random, body: Body) -> Body:
     """A copy with one to three, or more, of its values replaced, dropped, wrapped, repeated or added."""
     body = copy.deepcopy(body)  # what bodies share (`SCHEMA` ...) must not tell of those before
     for _ in range(6 if rng.random() < 0.03 else rng.choice((1, 1, 1, 2, 3))):
+        size = len(repr(body))
+        if size > LARGEST:
+            return body
         places = _places(body, [])
         kind = rng.randrange(6)
         if kind == 0 or not places:
@@ -232,9 +238,10 @@ def mutated(rng: random.Random, body: Body) -> Body:
         elif kind == 4:
             container[key] = rng.choice(([container[key]], {"a": container[key]}, json.dumps(container[key])))
         elif isinstance(container, list):
-            container.extend([container[key]] * rng.choice((1, 5, 70)))
+            times = rng.choice((1, 5, 70 if size < LARGEST // 70 else 2))
+            container.extend(copy.deepcopy(container[key]) for _ in range(times))
         else:
-            container[rng.choice(NAMES)] = container[key]
+            container[rng.choice(NAMES)] = copy.deepcopy(container[key])
     return body
 
 

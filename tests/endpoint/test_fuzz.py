@@ -24,20 +24,22 @@ pytestmark = pytest.mark.engine
 BODIES = int(os.environ.get("FUZZ_BODIES", "2500"))
 SEED = int(os.environ.get("FUZZ_SEED", "6"))
 CLIENTS = 12
-# What may be added after the first fifth; of a short run that is still caches, pools and arenas.
-WARM = 0.2
-MOST_GROWTH = 1.05 if BODIES >= 20_000 else 1.15
+# What may be added after the first part; of a short run that is still caches, pools and arenas.
+WARM, MOST_GROWTH = (0.5, 1.05) if BODIES >= 20_000 else (0.2, 1.15)
 SHOWN = 20
 
 
 def resident(endpoint: ServeProcess) -> tuple[int, int]:
-    """MiB of memory: of the engine's core, and of all else, which is the HTTP process and gunicorn's master."""
+    """MiB of memory of their own: of the engine's core, and of all else, the HTTP process and gunicorn's master.
+
+    Without the pages of files, which come and go with what else the machine does.
+    """
     engine = set(endpoint.engine_pids())
     found = [0, 0]
     for pid in session_members(endpoint.process.pid):
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        found[pid not in engine] += pages * os.sysconf("SC_PAGESIZE")
-    return found[0] >> 20, found[1] >> 20
+        status = Path(f"/proc/{pid}/status").read_text()
+        found[pid not in engine] += int(status.partition("RssAnon:")[2].split()[0])
+    return found[0] >> 10, found[1] >> 10
 
 
 class Run:
@@ -110,5 +112,5 @@ def test_no_body_ends_in_anything_but_an_answer_or_our_error(endpoint: ServeProc
     answer = endpoint.client.post("/invocations", json=body).json()["choices"][0]["message"]["content"]
     assert answer == by_name("ping").answer
     after = resident(endpoint)
-    print(f"MiB of the core and of HTTP: {run.warm} after the first fifth, {after} at the end")
+    print(f"MiB of the core and of HTTP: {run.warm} at {WARM:.0%}, {after} at the end")
     assert all(end <= warm * MOST_GROWTH for warm, end in zip(run.warm, after, strict=True))
