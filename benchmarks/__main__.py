@@ -19,7 +19,7 @@ from benchmarks.comparison import comparisons
 from benchmarks.contestant import ENVIRONMENT, KINDS, STUB
 from benchmarks.figures import Comparison
 from benchmarks.fleet_command import fleet
-from benchmarks.front_ends import front_ends
+from benchmarks.front_ends import SHARE, FrontEndsFailed, front_ends, measure_front_ends
 from benchmarks.gateway import gateway
 from benchmarks.random_model import write_random_model
 from benchmarks.report import Report
@@ -27,20 +27,32 @@ from benchmarks.restore import RIVALS, measure
 from benchmarks.restore_contestant import ContestantFailed
 from benchmarks.second_opinion import OpinionFailed, opinions
 from benchmarks.server import ServerFailed
-from benchmarks.serving import Plan, Run, WarmUpFailed, contestants, free_port, run, stub_workloads, workloads
+from benchmarks.serving import (
+    CEILING_SHARE,
+    Plan,
+    Run,
+    WarmUpFailed,
+    contestants,
+    free_port,
+    run,
+    stub_workloads,
+    workloads,
+)
 from benchmarks.setup import SetupFailed, measure_setup
+from benchmarks.share import can_hold
 from benchmarks.soak_command import command as soak
 from benchmarks.workload import Api
 from handler.artifacts.errors import ArtifactError
 from handler.artifacts.restore import threads_here
 
 SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
-QUICK_LIMIT_S = 270.0
+QUICK_LIMIT_S = 200.0
 FULL_LIMIT_S = 2 * 3600.0
-STUB_QUICK_LIMIT_S = 125.0
+STUB_QUICK_LIMIT_S = 60.0
 STUB_PAIRS = 8
 OPINION_PAIRS = 3
-PARTS = ("setup", "model", "stub")
+QUICK_FRONT_END_BLOCKS, FRONT_END_BLOCKS = 4, 8
+PARTS = ("setup", "model", "stub", "front-ends")
 BUSY = 0.5  # processes that want to run, in the mean of the last minute
 
 
@@ -103,7 +115,7 @@ def serving(
     plans = {
         "model": Plan(workloads(concurrency, apis, quick=quick), pairs, restarts, limit),
         "stub": Plan(
-            stub_workloads(quick=quick),
+            stub_workloads(quick=quick, share=CEILING_SHARE if can_hold() else None),
             min(pairs, STUB_PAIRS),
             restarts,
             STUB_QUICK_LIMIT_S if quick else FULL_LIMIT_S,
@@ -126,13 +138,17 @@ def serving(
                 if part == "setup":
                     own += measure_setup(directory, Path(scratch) / part, free_port())
                     continue
+                if part == "front-ends":
+                    most, blocks = (2, QUICK_FRONT_END_BLOCKS) if quick else (3, min(pairs, FRONT_END_BLOCKS))
+                    own += measure_front_ends(most, blocks, SHARE, directory, report)[0]
+                    continue
                 sides = contestants(ours, theirs, directory, Path(scratch) / part, plans[part].shape)
                 run(plans[part], sides, report, measured)
             if second_opinion:
                 place = Path(scratch) / "opinion"
                 sides = contestants(ours, theirs, directory, place, plans["model"].shape)
                 own += filter(None, opinions(sides, directory, Path(scratch), OPINION_PAIRS, report))
-        except (ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed, OSError) as error:
+        except (ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed, FrontEndsFailed, OSError) as error:
             report.alarm(str(error))
             sys.exit(1)
         except KeyboardInterrupt:

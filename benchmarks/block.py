@@ -17,6 +17,7 @@ from benchmarks.figures import Measurements, measure
 from benchmarks.load import LoadResult
 from benchmarks.probe import Ping
 from benchmarks.server import Server
+from benchmarks.share import held
 from benchmarks.workload import Workload
 
 
@@ -42,7 +43,7 @@ def run_block(server: Server, workload: Workload, pair: int) -> Block:
     """Run the workload; takes at most its deadline and half a minute."""
     began = time.time()
     before = server.usage()
-    with _probing(server.contestant.port, workload) as pings:
+    with held(server.http, workload.share), _probing(server.contestant.port, workload) as pings:
         result = _generate(server.contestant.port, workload)
     after = server.usage()
     first = min(sample.sent for sample in result.samples)

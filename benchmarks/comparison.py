@@ -46,11 +46,12 @@ _PROBED = (
 )
 
 
-# On the stub. {tokens} is empty for replies of 256 tokens, {c} for 256 requests at once.
+# On the stub. {tokens} is empty for replies of 256 tokens, {c} for 256 requests at once, {free} where the HTTP process
+# is held to a share of a core.
 _CEILING = (
-    _Figure("ceiling_stub{c}{tokens}", "tokens_per_s", "tokens/s", "more"),
-    _Figure("ceiling_cpu_per_token{c}{tokens}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
-    _Figure("ceiling_core_busy{c}{tokens}", "core_busy", "cores"),
+    _Figure("ceiling_stub{c}{tokens}{free}", "tokens_per_s", "tokens/s", "more"),
+    _Figure("ceiling_cpu_per_token{c}{tokens}{free}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Figure("ceiling_core_busy{c}{tokens}{free}", "core_busy", "cores"),
 )
 _PACED = (
     _Figure("stub_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
@@ -100,14 +101,15 @@ def _figures(workload: Workload) -> tuple[_Figure, ...]:
     if workload.probed:
         return _PROBED  # no others: the questions themselves cost the server something
     if workload.engine == "stub":
-        return _PACED if workload.steps_per_s else _CEILING
+        return _PACED if workload.steps_per_s and not workload.share else _CEILING
     return _STREAMED if workload.streamed else _WHOLE
 
 
 def _name(figure: _Figure, workload: Workload) -> str:
     if figure in _CEILING:
         c = "" if workload.concurrency == 256 else f"_c{workload.concurrency}"
-        return figure.name.format(c=c, tokens="" if workload.tokens == 256 else f"_{workload.tokens}")
+        tokens = "" if workload.tokens == 256 else f"_{workload.tokens}"
+        return figure.name.format(c=c, tokens=tokens, free="" if workload.share else "_unheld")
     api = "" if workload.api == "chat" else f"{workload.api}_"
     if workload.sentences > 1:
         api = f"long_{api}"

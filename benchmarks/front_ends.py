@@ -8,8 +8,8 @@ that the rest has what it needs: that is how a front end among many idle cores s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -25,14 +25,15 @@ from benchmarks.figures import Comparison, compare
 from benchmarks.report import Report
 from benchmarks.server import Server
 from benchmarks.serving import free_port
+from benchmarks.share import GROUPS, can_hold, held
 from benchmarks.workload import Workload
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
 SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
-GROUPS = Path("/sys/fs/cgroup/cpu")
-PERIOD_US = 20_000
-WHOLE = Workload(engine="stub", concurrency=256, requests=256, tokens=256)
-HELD = Workload(engine="stub", concurrency=96, requests=96, tokens=128)
+WHOLE = Workload(engine="stub", concurrency=256, requests=1024, tokens=256)
+SHARE = 0.25
+# At a pace that no held front end can follow. An engine left free makes many small steps where few requests reach it.
+HELD = Workload(engine="stub", concurrency=256, requests=512, tokens=256, steps_per_s=400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +80,6 @@ def cpu_s(process: Process) -> float:
     return float(times.user + times.system)
 
 
-@contextmanager
-def held(front_ends: Sequence[Process], share: float | None) -> Iterator[None]:
-    """Each in a control group of its own, which may use `share` of a core."""
-    if share is None:
-        yield
-        return
-    groups = [GROUPS / f"bench-{process.pid}" for process in front_ends]
-    try:
-        for group, process in zip(groups, front_ends, strict=True):
-            group.mkdir()
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * share)))
-            (group / "cgroup.procs").write_text(str(process.pid))
-        yield
-    finally:
-        for group, process in zip(groups, front_ends, strict=True):
-            if group.is_dir():
-                (GROUPS / "cgroup.procs").write_text(str(process.pid))
-                group.rmdir()
-
-
 def measured(server: Server, count: int, share: float | None, block: int) -> Point:
     roles = Roles.of(server)
     watched = [*roles.front_ends, roles.core, *([roles.leader] if roles.leader else [])]
@@ -136,13 +116,13 @@ def compared(points: Sequence[Point], count: int, share: float | None) -> Compar
     rates = {(point.front_ends, point.block): point.tokens_per_s for point in points if point.share == share}
     pairs = [(rate, rates[1, block]) for (front_ends, block), rate in rates.items() if front_ends == count]
     name = {2: "two_front_ends", 3: "three_front_ends"}.get(count, f"front_ends_{count}")
-    return compare(name if share is None else f"{name}_held", pairs, "tokens/s", better="more")
+    return compare(f"{name}_unheld" if share is None else name, pairs, "tokens/s", better="more")
 
 
 @click.command("front-ends")
 @click.option("--most", default=3, show_default=True, type=click.IntRange(2), help="1 to so many front ends.")
 @click.option("--blocks", default=5, show_default=True, type=click.IntRange(1), help="Of each kind and number.")
-@click.option("--share", default=0.25, show_default=True, type=float, help="Of a core, for each that is held.")
+@click.option("--share", default=SHARE, show_default=True, type=float, help="Of a core, for each that is held.")
 @click.option(
     "--model",
     default=SAMPLE_MODEL,
@@ -152,14 +132,38 @@ def compared(points: Sequence[Point], count: int, share: float | None) -> Compar
 @click.option("--out", default=Path("build/bench-front-ends.json"), show_default=True, type=click.Path(path_type=Path))
 def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> None:
     """Tokens/s of 1, 2, 3 ... front ends on the stub of an engine, with the CPU time of each process."""
-    report, points = Report(out), list[Point]()
+    report = Report(out)
+    try:
+        found, points = measure_front_ends(most, blocks, share, model, report)
+    except FrontEndsFailed as error:
+        report.alarm(str(error))
+        raise SystemExit(1) from None
+    report.finish(found, "several front ends (ours) against one (theirs)")
+    for one in sorted({point.share for point in points}, key=lambda one: one or 0):
+        for count in range(1, most + 1):
+            report.say(told(middle([point for point in points if point.share == one and point.front_ends == count])))
+
+
+class FrontEndsFailed(Exception):
+    """Requests have failed: their rates are none."""
+
+
+def measure_front_ends(
+    most: int, blocks: int, share: float, model: Path, report: Report
+) -> tuple[list[Comparison], list[Point]]:
+    """1 to `most` front ends in turn, block by block.
+
+    :param share: of a core, that each is held to where it can be.
+    :raises FrontEndsFailed, ServerFailed: see there.
+    """
+    points = list[Point]()
     shares: list[float | None] = [None]
-    if os.access(GROUPS, os.W_OK):
+    if can_hold():
         shares.append(share)
     else:
         report.alarm(f"{GROUPS} cannot be written: nothing is held to a share of a core")
     with ExitStack() as stack:
-        servers = [_started(stack, count, model, out) for count in range(1, most + 1)]
+        servers = [_started(stack, count, model, report.out) for count in range(1, most + 1)]
         for block in range(-1, blocks):  # the first warms up
             for one in shares:
                 for count, server in enumerate(servers, 1):
@@ -169,14 +173,9 @@ def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> 
                         points.append(point)
                         report.say(told(point))
     if any(point.failures for point in points):
-        report.alarm("INVALID: requests have failed")
-        raise SystemExit(1)
+        raise FrontEndsFailed("INVALID: requests have failed")
     found = [compared(points, count, one) for one in shares for count in range(2, most + 1)]
-    report.finish([comparison for comparison in found if comparison], "several front ends (ours) against one (theirs)")
-    for one in shares:
-        for count in range(1, most + 1):
-            mine = [point for point in points if point.share == one and point.front_ends == count]
-            report.say(told(middle(mine)))
+    return [comparison for comparison in found if comparison], points
 
 
 def _started(stack: ExitStack, count: int, model: Path, out: Path) -> Server:

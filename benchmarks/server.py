@@ -84,6 +84,11 @@ class Server:
     ) -> None:
         self.stop()
 
+    @property
+    def http(self) -> list[Process]:
+        """The processes that speak HTTP."""
+        return self._http
+
     def usage(self) -> Usage:
         """What its HTTP process has used so far."""
         try:

@@ -23,6 +23,8 @@ WARM_CONCURRENCY = 64
 WARM_ROUNDS = 5
 QUICK_PROBE_S = 5.0
 PROBE_S = 15.0
+CEILING_SHARE = 0.3
+CEILING_STEPS = 400  # a second: 100,000 tokens, of 256 streams
 LONG = 16  # sentences of a long prompt
 STEADY = 0.1  # two warm-up rounds whose rates differ by less than this part
 
@@ -74,14 +76,21 @@ def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: boo
     return tuple(found)
 
 
-def stub_workloads(*, quick: bool) -> tuple[Workload, ...]:
-    """Streamed chat on the stub: engines that no front end can follow, and ones that any ought to."""
-    ceiling = Workload(engine="stub", concurrency=256, requests=512 if quick else 768, tokens=256)
+def stub_workloads(*, quick: bool, share: float | None = None) -> tuple[Workload, ...]:
+    """Streamed chat on the stub: engines that no front end can follow, and ones that any ought to.
+
+    :param share: of a core, that the HTTP process is held to where its ceiling is looked for: with a whole one, the
+        engine's core and the load generator are at theirs before. None: this cannot be done here.
+    """
+    free = Workload(engine="stub", concurrency=256, requests=512 if quick else 768, tokens=256)
+    ceiling = free if share is None else replace(free, share=share, steps_per_s=CEILING_STEPS)
     found = [ceiling, replace(ceiling, requests=512 if quick else 1024, tokens=64)]
+    if share is not None:
+        found.append(free)
     if not quick:
         found.append(replace(ceiling, concurrency=64, requests=384))
     for c in (256,) if quick else (64, 256):
-        found.append(replace(ceiling, concurrency=c, requests=c, tokens=128, steps_per_s=50))
+        found.append(replace(free, concurrency=c, requests=c, tokens=128, steps_per_s=50))
     return tuple(found)
 
 

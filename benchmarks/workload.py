@@ -30,6 +30,7 @@ class Workload:
     seconds: float | None = None  # after which no further request is begun, be there any left
     probed: bool = False  # /ping is asked 20 times a second meanwhile
     engine: Engine = "model"
+    share: float | None = None  # of a core, that the HTTP process is held to (share.py)
     steps_per_s: int | None = None  # of the stub (stub_worker.py); None: as fast as it goes
     deadline_s: float = 180.0
 
@@ -45,6 +46,8 @@ class Workload:
         if self.engine == "stub":
             pace = f"{self.steps_per_s} steps/s" if self.steps_per_s else "unpaced"
             words += [f"{self.tokens} tokens", "stub", pace]
+        if self.share:
+            words.append(f"held to {self.share:g} of a core")
         return " ".join([*words, "with /ping"] if self.probed else words)
 
     def body(self, index: int) -> bytes:

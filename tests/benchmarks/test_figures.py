@@ -125,9 +125,10 @@ def test_an_invalid_block_takes_the_figures_of_its_workload() -> None:
 def test_figures_of_the_stub_have_names_of_their_own() -> None:
     unpaced = Workload(engine="stub", concurrency=256, tokens=256)
     workloads = {
-        "ceiling_stub": unpaced,
-        "ceiling_stub_64": replace(unpaced, tokens=64),
-        "ceiling_stub_c64": replace(unpaced, concurrency=64),
+        "ceiling_stub": replace(unpaced, share=0.3, steps_per_s=400),
+        "ceiling_stub_64": replace(unpaced, share=0.3, steps_per_s=400, tokens=64),
+        "ceiling_stub_c64": replace(unpaced, share=0.3, steps_per_s=400, concurrency=64),
+        "ceiling_stub_unheld": unpaced,
         "stub_tps_c64": replace(unpaced, concurrency=64, steps_per_s=50),
     }
     for name, workload in workloads.items():
