@@ -254,6 +254,40 @@ def test_responses(client: openai.OpenAI) -> None:
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "tool_search_output", "tools": [], "call_id": "c", "execution": "server", "status": "in_progress"},
+        {"type": "item_reference", "id": "x"},
+        {"id": "x"},
+        {"type": "web_search_call", "id": "w", "status": "completed", "action": {"type": "search", "query": "a"}},
+        {"type": "custom_tool_call", "call_id": "c", "name": "n", "input": "x"},
+        {"type": "reasoning", "id": "r", "summary": []},
+        {
+            "type": "message",
+            "id": "m",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "refusal", "refusal": "no"}],
+        },
+    ],
+    ids=lambda item: item.get("type", "no type"),
+)
+def test_an_item_that_cannot_become_a_message_is_refused_by_its_number(client: openai.OpenAI, item: Any) -> None:
+    items: Any = [*MESSAGES, item]
+    assert refused(lambda: client.responses.create(model="sample", input=items)).param == f"input[{len(MESSAGES)}]"
+
+
+def test_what_an_assistant_said_and_called_goes_on(client: openai.OpenAI) -> None:
+    said = {"type": "output_text", "text": "a", "annotations": []}
+    items: Any = [
+        {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [said]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        *MESSAGES,
+    ]
+    assert client.responses.create(model="sample", input=items, max_output_tokens=4).output_text
+
+
 def test_responses_that_would_be_stored_are_refused(client: openai.OpenAI) -> None:
     assert refused(lambda: client.responses.create(model="sample", input="a", background=True)).param == "background"
     with pytest.raises(openai.NotFoundError):

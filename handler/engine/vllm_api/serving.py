@@ -40,6 +40,7 @@ from handler.engine.vllm_api import (
     beams,
     first_error,
     response_events,
+    response_items,
     serving_errors,
     serving_log,
     serving_schemas,
@@ -190,6 +191,8 @@ class Serving:
             raise
         except Exception as error:  # vLLM's validators index what the client sent without a look at its kind
             raise InvalidBody(f"a part of it has another shape than the API's ({type(error).__name__})") from None
+        if route is Route.RESPONSES and not self._state.openai_serving_responses.use_harmony:
+            response_items.check(getattr(request, "input", None))
         kept = {name: headers[name] for name in HEADERS if name in headers}
         raw = SimpleNamespace(headers=Headers(kept), state=SimpleNamespace())
         return Prepared(route, request, raw, bool(getattr(request, "stream", False)), getattr(request, "model", None))
