@@ -82,9 +82,9 @@ def stub_workloads(*, quick: bool, share: float | None = None) -> tuple[Workload
     :param share: of a core, that the HTTP process is held to where its ceiling is looked for: with a whole one, the
         engine's core and the load generator are at theirs before. None: this cannot be done here.
     """
-    free = Workload(engine="stub", concurrency=256, requests=512 if quick else 768, tokens=256)
+    free = Workload(engine="stub", concurrency=256, requests=256 if quick else 768, tokens=256)
     ceiling = free if share is None else replace(free, share=share, steps_per_s=CEILING_STEPS)
-    found = [ceiling, replace(ceiling, requests=512 if quick else 1024, tokens=64)]
+    found = [ceiling, replace(ceiling, requests=256 if quick else 1024, tokens=64)]
     if share is not None:
         found.append(free)
     if not quick:
