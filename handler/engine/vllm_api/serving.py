@@ -151,7 +151,7 @@ class Serving:
         options.log_error_stack = False
         state = SimpleNamespace()
         await init_app_state(llm, state, options, tasks)
-        if llm.tokenizer is not None:
+        if llm.tokenizer is not None and hasattr(llm.renderer, "get_async_tokenizer"):  # 0.24 has none
             # vLLM encodes prompts in a thread of its own, and its parsers encode on the loop: with one tokenizer, one
             # changes its truncation while the other works, and a good request fails with "Already borrowed".
             encoder = llm.renderer.get_async_tokenizer()
