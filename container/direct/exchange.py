@@ -16,6 +16,7 @@ from container.direct.head import Head, NotDirect
 from container.direct.notes import Notes
 from container.direct.reply_head import Header, ReplyHeads
 from container.errors import error_response, unexpected
+from container.limits import max_body
 from container.outcome import answered, streamed
 from container.record import KEY, RequestRecord
 from container.service import Service
@@ -74,6 +75,8 @@ class Exchange:
         began = time.monotonic()
         service = self._ground.service
         engine = service.ready_engine()
+        if len(body) > max_body(service.config):
+            raise NotDirect
         document = decode(body)
         if self.record.attributes.keys() & {"route", "schema"} or not quick(self._head.route, document, engine.traits):
             raise NotDirect

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from raw_http import Connection, request
-from scripted_engine import PLACES
+from scripted_engine import MAX_BODY, PLACES
 from scripted_process import PING, Server
 from waiting import WITHIN, eventually
 
@@ -40,6 +40,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
     ("/v1/completions", {"prompt": "a", "max_tokens": 10_000}),
     ("/v1/completions", {"prompt": "a", "temperature": -1}),
     ("/invocations", {}),
+    ("/invocations", {"prompt": "a" * (MAX_BODY - 20)}),  # refused by the context
 ]
 
 
@@ -83,7 +84,7 @@ def reply(connection: Connection, sent: bytes) -> tuple[int, dict[str, str], byt
     return head.status, headers, re.sub(rb"(chatcmpl|cmpl)-[0-9a-f]+", rb"\1", body), whole
 
 
-@pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda value: json.dumps(value))
+@pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda value: json.dumps(value)[:80])
 def test_both_ways_give_the_same_reply(server: Server, path: str, body: dict[str, Any]) -> None:
     with server.connect() as connection:
         direct = reply(connection, request(path, body, headers=GIVEN))
@@ -91,6 +92,13 @@ def test_both_ways_give_the_same_reply(server: Server, path: str, body: dict[str
         by_thread = reply(connection, chunked(path, body, GIVEN))
     assert direct == by_thread
     assert direct[1]["x-amzn-sagemaker-custom-attributes"] == "trace_id=t-1"
+
+
+def test_a_limit_of_bodies_below_the_loops_own_holds(server: Server) -> None:
+    with server.connect() as connection:
+        head, body = connection.exchange(request("/v1/completions", {"prompt": "a", "user": "a" * MAX_BODY}))
+    assert head.status == 413
+    assert json.loads(body)["error"]["code"] == "body_too_large"
 
 
 def test_the_loop_answers_by_itself(server: Server) -> None:
