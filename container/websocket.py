@@ -28,6 +28,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import RemoteProtocolError
 
 from container.frames import FramesAnswer
+from container.receive import receive
 from container.writer import SocketWriter
 
 WAITING = 8
@@ -90,12 +91,9 @@ class WebSocket:
         self._end()
 
     def _readable(self) -> None:
-        try:
-            data = self._socket.recv(READ, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        data = receive(self._socket, READ)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._end()
             return

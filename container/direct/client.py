@@ -10,6 +10,7 @@ from gunicorn.workers.gthread import TConn
 
 from container.direct.exchange import Exchange
 from container.direct.head import LONGEST_BODY, LONGEST_HEAD, Head, NotDirect, head_of
+from container.receive import receive
 
 if TYPE_CHECKING:
     from container.direct.lane import Lane
@@ -76,12 +77,9 @@ class Client:
             self._lane.loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
-        try:
-            data = self._socket.recv(READ, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        data = receive(self._socket, READ)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._eof()
             return
