@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from raw_http import Connection, request
@@ -47,6 +49,14 @@ class Server:
         with self.connect() as connection:
             seen: dict[str, int] = json.loads(connection.exchange(request("/scripted"))[1])
         return {name: count - self.before.get(name, 0) for name, count in seen.items()}
+
+    @contextmanager
+    def clean(self, *counts: str) -> Iterator[Server]:
+        """The server for one test: these counts begin at 0, and after it nothing of it is left in there."""
+        self.before = {}
+        self.before = {name: count for name, count in self.seen().items() if name in counts}
+        yield self
+        eventually(lambda: (seen := self.seen())["in_flight"] == 0 and seen["in_engine"] == 0)
 
     def open(self, gate: str) -> None:
         with self.connect() as connection:

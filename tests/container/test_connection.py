@@ -29,11 +29,8 @@ def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def server(process: Server) -> Iterator[Server]:
-    """The server; after the test, nothing of it is left in there."""
-    process.before = {}
-    process.before = {"cancelled": process.seen()["cancelled"]}
-    yield process
-    eventually(lambda: (seen := process.seen())["in_flight"] == 0 and seen["in_engine"] == 0)
+    with process.clean("cancelled") as server:
+        yield server
 
 
 @pytest.fixture

@@ -55,13 +55,8 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(process: Server) -> Iterator[Server]:
-    """The server; after the test, nothing of it is left in there."""
-    process.before = {}
-    process.before = {
-        name: count for name, count in process.seen().items() if name in ("cancelled", "direct", "handed_on")
-    }
-    yield process
-    eventually(lambda: (seen := process.seen())["in_flight"] == 0 and seen["in_engine"] == 0)
+    with process.clean("cancelled", "direct", "handed_on") as server:
+        yield server
 
 
 def chunked(path: str, body: dict[str, Any], headers: str = "") -> bytes:
