@@ -104,9 +104,9 @@ class Handler(BaseHTTPRequestHandler):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def do_deafen(self, asked: dict, body: bytes) -> None:
-        """It lives, and takes no further connection."""
-        self.reply(b"{}")
+        """It lives, and takes no further connection from before its reply on."""
         self.server.socket.shutdown(socket.SHUT_RDWR)
+        self.reply(b"{}")
 
     def do_flaky(self, asked: dict, body: bytes) -> None:
         """Fails as often as it is asked to; counted in a file, for processes come and go."""
