@@ -16,7 +16,7 @@ import click
 
 from benchmarks.block import Block
 from benchmarks.comparison import comparisons
-from benchmarks.contestant import ENVIRONMENT, KINDS, STUB
+from benchmarks.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
 from benchmarks.figures import Comparison
 from benchmarks.fleet_command import fleet
 from benchmarks.front_ends import SHARE, FrontEndsFailed, front_ends, measure_front_ends
@@ -41,11 +41,11 @@ from benchmarks.serving import (
 from benchmarks.setup import SetupFailed, measure_setup
 from benchmarks.share import can_hold
 from benchmarks.soak_command import command as soak
+from benchmarks.steps import steps
 from benchmarks.workload import Api
 from handler.artifacts.errors import ArtifactError
 from handler.artifacts.restore import threads_here
 
-SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
 QUICK_LIMIT_S = 200.0
 FULL_LIMIT_S = 2 * 3600.0
 STUB_QUICK_LIMIT_S = 60.0
@@ -222,6 +222,7 @@ main.add_command(fleet)
 main.add_command(gateway)
 main.add_command(front_ends)
 main.add_command(soak)
+main.add_command(steps)
 
 if __name__ == "__main__":
     main()

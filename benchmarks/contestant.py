@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+SAMPLE_MODEL = ROOT / "sample_model" / "weights"
 
 # Both sides run under these.
 ENVIRONMENT = {

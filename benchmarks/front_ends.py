@@ -20,7 +20,7 @@ from psutil import Process
 
 from benchmarks import processes
 from benchmarks.block import run_block
-from benchmarks.contestant import STUB, container
+from benchmarks.contestant import SAMPLE_MODEL, STUB, container
 from benchmarks.figures import Comparison, compare
 from benchmarks.report import Report
 from benchmarks.server import Server
@@ -29,7 +29,6 @@ from benchmarks.share import GROUPS, can_hold, held
 from benchmarks.workload import Workload
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
-SAMPLE_MODEL = Path(__file__).parent.parent / "sample_model" / "weights"
 WHOLE = Workload(engine="stub", concurrency=256, requests=1024, tokens=256)
 SHARE = 0.25
 # At a pace that no held front end can follow. An engine left free makes many small steps where few requests reach it.

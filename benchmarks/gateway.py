@@ -25,10 +25,10 @@ import click
 import uvloop
 from botocore.eventstream import EventStreamBuffer
 
+from benchmarks.contestant import SAMPLE_MODEL
 from benchmarks.http_client import Connection
 
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
-WEIGHTS = Path(__file__).parent.parent / "sample_model" / "weights"
 ENDPOINT = "bench"
 TOKENS = 64
 SETTINGS = {"SM_VLLM_MAX_MODEL_LEN": "1024", "SM_VLLM_MAX_NUM_SEQS": "64", "SM_VLLM_ENFORCE_EAGER": "true"}
@@ -120,7 +120,7 @@ def create(exports: dict[str, str]) -> None:
     }
     s3 = boto3.client("s3", endpoint_url=exports["AWS_ENDPOINT_URL_S3"], **keys)
     s3.create_bucket(Bucket="models")
-    for file in WEIGHTS.iterdir():
+    for file in SAMPLE_MODEL.iterdir():
         s3.upload_file(str(file), "models", f"sample/{file.name}")
     sagemaker: Any = boto3.client("sagemaker", endpoint_url=exports["AWS_ENDPOINT_URL_SAGEMAKER"], **keys)
     source = {"S3Uri": "s3://models/sample/", "S3DataType": "S3Prefix", "CompressionType": "None"}

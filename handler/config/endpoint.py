@@ -81,6 +81,10 @@ class EndpointConfig:
     max_queue: int | None = field(
         default=None, metadata=doc("requests that wait for a slot; one more gets 429; default: max_concurrent's rest")
     )
+    prefill_tokens: int | None = field(
+        default=None,
+        metadata=doc("prompt tokens on their way to a first token beside running requests; 0: as many as come"),
+    )
     max_output_tokens: int | None = field(default=None, metadata=doc("most tokens that one request may ask for"))
     deadline: float | None = field(
         default=None, metadata=doc("a reply not made by then is ended; default: 58, asynchronous and batch: 3590")

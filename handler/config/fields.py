@@ -33,6 +33,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "artifact_lease": (2, 3600),
     "engine_restarts": (0, 1000),
     "max_queue": (0, 65536),
+    "prefill_tokens": (0, 2**31 - 1),
     "deadline": (1, 86400),
     "stream_deadline": (1, 86400),
     "max_payload_mb": (1, 100),

@@ -21,6 +21,7 @@ from handler.engine import grammar_limits, sampling_check
 from handler.engine.front_end import FrontEnd, front_end
 from handler.engine.generation import Generation, Grammar, Sink
 from handler.engine.loop import LoopThread
+from handler.engine.prefill_pace import pace_limit
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
 from handler.engine.routes import PLAIN
@@ -138,10 +139,10 @@ class Engine:
         stage("import vLLM")
         from handler.engine.vllm_api import core as vllm_api
 
-        engine_args = vllm_api.engine_args(plan.engine_args, config)
+        engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
         if config.front_ends == 1:
             return cls._made(
-                plan, config, engine_args, lambda: vllm_api.build_engine(engine_args, further=further), stage
+                plan, config, engine_args, lambda: vllm_api.build_engine(engine_args, pace, further=further), stage
             )
         setting = config.source(FIELD).name or VARIABLE
         if not vllm_api.DIRECT:
@@ -151,7 +152,7 @@ class Engine:
         seats: list[Seats] = []
 
         def launch() -> Any:
-            llm, found = front_ends.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting)
+            llm, found = front_ends.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting, pace)
             seats.append(found)
             return llm
 
@@ -172,7 +173,7 @@ class Engine:
         engine_args = vllm_api.engine_args(plan.engine_args, config)
 
         def join() -> Any:
-            return front_ends.join(engine_args, seat.seats, seat.index)
+            return front_ends.join(engine_args, seat.seats, seat.index, pace_limit(config, plan))
 
         return cls._made(plan, config, engine_args, join, seat=seat)
 
@@ -309,7 +310,7 @@ class Engine:
         except Exception as error:
             ticket.fail(self._api.as_endpoint_error(error))
             return
-        if ticket.cancelled:
+        if ticket.cancelled and ticket.internal_id is not None:
             await self._api.abort(self._llm, ticket.internal_id)
 
     def abort(self, internal_id: str) -> None:

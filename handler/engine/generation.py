@@ -120,3 +120,10 @@ class Sink(Protocol):
     ) -> None: ...
 
     def fail(self, error: EndpointError) -> None: ...
+
+
+class Listener(Sink, Protocol):
+    """A sink that may have had enough before anything came: its client is gone, or its time is up."""
+
+    @property
+    def ended(self) -> bool: ...

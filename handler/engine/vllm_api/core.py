@@ -26,8 +26,9 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.config.endpoint import EndpointConfig
-from handler.engine.generation import Generation, Grammar, Position, Sampling, Score, Scores, Sink
+from handler.engine.generation import Generation, Grammar, Listener, Position, Sampling, Score, Scores
 from handler.engine.headless import GRAMMARS_ON_CPU
+from handler.engine.prefill_pace import PaceLimit
 from handler.engine.vllm_api import chat_templates, figures
 from handler.engine.vllm_api.processes import engine_pids
 from handler.engine.vllm_api.refusals import REFUSALS, as_invalid_field, reason
@@ -104,9 +105,10 @@ def _words(name: str, value: Json, options: Set[str]) -> list[str]:
     return [option, value if isinstance(value, str) else json.dumps(value)]
 
 
-def build_engine(arguments: AsyncEngineArgs, *, further: bool = False) -> AsyncLLM:
+def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, further: bool = False) -> AsyncLLM:
     """A running engine: its core is a process of its own. Call on the loop that will serve it.
 
+    :param pace: of prompts into the core, where the version has one.
     :param further: others of this process go on, and their figures with them.
 
     :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
@@ -117,7 +119,7 @@ def build_engine(arguments: AsyncEngineArgs, *, further: bool = False) -> AsyncL
     else:
         engine = AsyncLLM.from_engine_args(arguments)
     if DIRECT:
-        token_path.TokenPath.install(engine)
+        token_path.TokenPath.install(engine, pace)
     return engine
 
 
@@ -234,12 +236,13 @@ def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
 
 
 async def add_request(
-    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Sink, lora: Any = None
-) -> str:
+    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Listener, lora: Any = None
+) -> str | None:
     """Queues a request whose outputs go straight to the sink, from the engine's output handler.
 
     vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
-    task switch. Returns vLLM's internal id, which `abort` takes.
+    task switch. Returns vLLM's internal id, which `abort` takes; None where the sink
+    has ended before the engine had the request.
     """
     scores = generation.scores
     try:
@@ -294,7 +297,9 @@ async def abort(engine: AsyncLLM, internal_id: str) -> None:
 
 def unfinished(engine: AsyncLLM) -> int:
     """Requests that hold a slot, or wait for one, as the engine's own front half counts them."""
-    return int(engine.output_processor.get_num_unfinished_requests())
+    found = int(engine.output_processor.get_num_unfinished_requests())
+    pace = engine.token_path.pace if DIRECT else None
+    return found if pace is None else found + pace.waiting
 
 
 async def question(engine: AsyncLLM) -> None:

@@ -17,13 +17,16 @@ from vllm.v1.engine.core import EngineCoreProc
 from vllm.v1.engine.utils import launch_core_engines
 from vllm.v1.executor import Executor
 
+from handler.engine.prefill_pace import PaceLimit
 from handler.engine.seats import Seats
 from handler.engine.vllm_api import token_path
 from handler.engine.vllm_api.shared_core import run_shared_core
 from handler.errors import SettingError
 
 
-def launch(arguments: AsyncEngineArgs, count: int, setting: str) -> tuple[AsyncLLM, Seats]:
+def launch(
+    arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None
+) -> tuple[AsyncLLM, Seats]:
     """A core with `count` seats, and the client on the first of them, which owns the core. On the loop that serves it.
 
     :param setting: what asked for it, for messages.
@@ -39,7 +42,7 @@ def launch(arguments: AsyncEngineArgs, count: int, setting: str) -> tuple[AsyncL
     with shared, launch_core_engines(config, executor, stats, count) as (manager, _, addresses):
         pass  # it waits for the core at its end
     try:
-        llm = _client(config, arguments, addresses.inputs[0], addresses.outputs[0], count, 0)
+        llm = _client(config, arguments, addresses.inputs[0], addresses.outputs[0], count, 0, pace)
         llm.engine_core.resources.engine_manager = manager
         llm.engine_core.start_engine_core_monitor()
     except BaseException:
@@ -48,14 +51,16 @@ def launch(arguments: AsyncEngineArgs, count: int, setting: str) -> tuple[AsyncL
     return llm, Seats(tuple(addresses.inputs), tuple(addresses.outputs))
 
 
-def join(arguments: AsyncEngineArgs, seats: Seats, index: int) -> AsyncLLM:
+def join(arguments: AsyncEngineArgs, seats: Seats, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
     """The client on a seat that nobody had before. On the loop that will serve it."""
     arguments._api_process_count, arguments._api_process_rank = seats.count, index
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
-    return _client(config, arguments, seats.inputs[index], seats.outputs[index], seats.count, index)
+    return _client(config, arguments, seats.inputs[index], seats.outputs[index], seats.count, index, pace)
 
 
-def _client(config: Any, arguments: AsyncEngineArgs, to: str, back: str, count: int, index: int) -> AsyncLLM:
+def _client(
+    config: Any, arguments: AsyncEngineArgs, to: str, back: str, count: int, index: int, pace: PaceLimit | None
+) -> AsyncLLM:
     llm = AsyncLLM.from_vllm_config(
         vllm_config=config,
         enable_log_requests=arguments.enable_log_requests,
@@ -64,7 +69,7 @@ def _client(config: Any, arguments: AsyncEngineArgs, to: str, back: str, count: 
         client_count=count,
         client_index=index,
     )
-    token_path.TokenPath.install(llm)
+    token_path.TokenPath.install(llm, pace)
     return llm
 
 

@@ -12,7 +12,7 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.generation import Sink, Times
+from handler.engine.generation import Listener, Sink, Times
 from handler.errors import EndpointError
 
 
@@ -21,6 +21,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
 
     :param apart: tokens of different steps are never pushed together.
     :ivar plain: no stop strings, no special spacing: the text of a token is what the decoder says, and nothing else.
+    :ivar made: tokens so far.
     :ivar text, ids: what has been made and not been pushed yet.
     """
 
@@ -38,6 +39,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         self.apart = apart
         self.whole = kind is not RequestOutputKind.DELTA
         self.plain = False
+        self.made = 0
         self.step: Callable[[object, int], str | None]
         self.tokenizer: object = None
         self.text: list[str] = []
@@ -83,14 +85,16 @@ async def add_request(
     request_id: str,
     prompt: object,
     params: SamplingParams,
-    sink: Sink,
+    sink: Listener,
     translate: Callable[[Exception], EndpointError],
     lora: object = None,
     times: Times | None = None,
     trace: Mapping[str, str] | None = None,
     apart: bool = False,
-) -> str:
-    """Queues a request for text alone, whose tokens go to a sink. Returns vLLM's internal id.
+) -> str | None:
+    """Queues a request for text alone, whose tokens go to a sink.
+
+    Returns vLLM's internal id; None where the sink has ended before the engine's pace let the request in.
 
     :param apart: tokens of different steps are never pushed together.
     :raises Exception: what vLLM's input processor refuses; `EngineDeadError`.
@@ -103,6 +107,13 @@ async def add_request(
         request_id, prompt, params, lora_request=lora, trace_headers=trace, supported_tasks=tasks
     )
     processor.assign_request_id(request)
+    pace = llm.token_path.pace
+    if pace is not None and params.structured_outputs is None:  # a grammar may be compiled for seconds: nobody's turn
+        tokens = len(request.prompt_token_ids or ())
+        if not await pace.turn(request.request_id, tokens, lambda: not sink.ended):
+            return None
+        if llm.errored:
+            raise EngineDeadError()
     collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate, apart=apart)
     collector.times = times
     await llm._add_request(request, None, None, 0, collector)

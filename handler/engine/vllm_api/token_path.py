@@ -26,6 +26,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestState
 from vllm.v1.metrics.stats import IterationStats
 
+from handler.engine.prefill_pace import PaceLimit, PrefillPace
 from handler.engine.vllm_api.sink_collector import SinkCollector
 from handler.engine.vllm_api.token_gaps import TokenGaps
 
@@ -38,7 +39,7 @@ AT_ONCE = 8
 class TokenPath:
     """Takes the place of vLLM's two tasks between the core's socket and the requests. Lives on the engine's loop."""
 
-    def __init__(self, llm: AsyncLLM) -> None:
+    def __init__(self, llm: AsyncLLM, pace: PaceLimit | None = None) -> None:
         self._client = llm.engine_core
         self._resources = llm.engine_core.resources
         self._processor = llm.output_processor
@@ -50,15 +51,16 @@ class TokenPath:
         self._loop = asyncio.get_running_loop()
         self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
         self._fd = int(self._socket.getsockopt(zmq.FD))
+        self.pace = None if pace is None else PrefillPace(pace, self._loop, self._is_prefilling)
         self._open = True
         self._more = False
         self._keeping: list[SinkCollector] = []
         self._aborts: set[asyncio.Task[None]] = set()
 
     @classmethod
-    def install(cls, llm: AsyncLLM) -> TokenPath:
+    def install(cls, llm: AsyncLLM, pace: PaceLimit | None = None) -> TokenPath:
         """Before the loop has turned since `llm` was made: vLLM's own tasks have not begun, and never do."""
-        path = cls(llm)
+        path = llm.token_path = cls(llm, pace)
         for task in (llm.output_handler, path._resources.output_queue_task):
             if task is not None:
                 task.cancel()
@@ -80,6 +82,12 @@ class TokenPath:
             self._open = False
             self._loop.remove_reader(self._fd)
             self._processor.propagate_error(error)
+            if self.pace is not None:
+                self.pace.end()
+
+    def _is_prefilling(self, name: str) -> bool:
+        state = self._states.get(name)
+        return state is not None and bool(state.is_prefilling)
 
     def _readable(self) -> None:
         again = False
@@ -151,6 +159,10 @@ class TokenPath:
             task = self._loop.create_task(self._client.abort_requests_async(aborted))
             self._aborts.add(task)
             task.add_done_callback(self._aborts.discard)
+        if self.pace is not None:
+            self.pace.step()
+            if message.scheduler_stats is not None:  # to whoever looks on, they wait for the engine
+                message.scheduler_stats.num_waiting_reqs += self.pace.waiting
         self._processor.update_scheduler_stats(message.scheduler_stats)
         self._gaps.observe(gaps, message.engine_index)
         if self._manager is not None:
@@ -174,6 +186,7 @@ class TokenPath:
         :param gaps: takes the time since the request's last token.
         """
         collector: SinkCollector = state.queue
+        collector.made += len(output.new_token_ids)
         ids, finish, reason = output.new_token_ids, output.finish_reason, output.stop_reason
         if stats is not None:
             if state.is_prefilling or output.events is not None:
@@ -222,6 +235,8 @@ class TokenPath:
             if not collector.whole:
                 collector.keep(text, ids)
             text, ids = collector.kept()
+        if self.pace is not None:
+            self.pace.replied(collector.made)
         self._processor._finish_request(state)
         self._processor._update_stats_from_finished(state, finish, stats)
         if collector.times is not None and state.stats is not None:
