@@ -84,6 +84,8 @@ def container(name: str, port: int, model: Path, scratch: Path, shape: EngineSha
     }
     if shape.worker is not None:
         environment["SM_VLLM_WORKER_CLS"] = shape.worker
+    if shape is STUB:
+        environment["ENDPOINT_PREFILL_TOKENS"] = "0"  # its prompts cost nothing: no stream waits for them
     return Contestant(name, "container", port, (str(_script("serve")),), environment)
 
 

@@ -34,7 +34,7 @@ class PaceLimit:
     tokens: int
 
 
-# One is computed while the next one is queued: about 128 tokens a step, which cost as much as a small model's decode.
+# A CPU computes 128 tokens of prompts in the order of a decode's time. So many are computed while as many are queued.
 MIXED: Final = PaceLimit(2, 256)
 ONE_BY_ONE: Final = PaceLimit(1, 0)
 
