@@ -86,8 +86,9 @@ def _length(traced: Traced, least: int, most: int) -> float:
 @click.command()
 @click.option("--concurrency", default=32, show_default=True)
 @click.option("--pairs", default=6, show_default=True)
+@click.option("--whole", is_flag=True, help="Replies that are not streamed.")
 @click.option("--setting", "settings", multiple=True, help="NAME=VALUE of ours, in a third server beside the two.")
-def steps(concurrency: int, pairs: int, settings: Sequence[str]) -> None:
+def steps(concurrency: int, pairs: int, whole: bool, settings: Sequence[str]) -> None:
     """Our container's engine and `vllm serve`'s, step by step, under the same streams in turn."""
     with tempfile.TemporaryDirectory(prefix="steps-") as scratch, ExitStack() as stack:
         traced: dict[str, Traced] = {}
@@ -103,7 +104,7 @@ def steps(concurrency: int, pairs: int, settings: Sequence[str]) -> None:
                 traced[name].block(workload, -1)
         for pair in range(pairs):
             for one in list(traced.values())[:: -1 if pair % 2 else 1]:
-                one.block(Workload(concurrency=concurrency), pair)
+                one.block(Workload(concurrency=concurrency, streamed=not whole), pair)
         width = max(len(title) for title, _ in ROWS)
         click.echo(f"{'':{width}}" + "".join(f"{name:>14}" for name in traced))
         for title, value in ROWS:

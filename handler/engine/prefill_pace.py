@@ -87,6 +87,7 @@ class PrefillPace:
         :param tokens: of its prompt.
         :param wanted: False from when its client is gone.
         :returns: False: it is not wanted any more.
+        :raises Exception: what `fail` was given meanwhile.
         """
         prompt = _Prompt(name, tokens, wanted, self._loop.create_future())
         if self._waiting or not self._enters(prompt):
@@ -122,6 +123,13 @@ class PrefillPace:
         """The engine is gone: whoever waits is to hear that."""
         self._over = True
         self.step()
+
+    def fail(self, error: Exception) -> None:
+        """Whoever waits hears this instead."""
+        waiting, self._waiting = self._waiting, deque()
+        for prompt in waiting:
+            if not prompt.future.done():
+                prompt.future.set_exception(error)
 
     def _let_in(self, prompt: _Prompt) -> None:
         prompt.since = self._loop.time()

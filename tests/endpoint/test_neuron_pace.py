@@ -7,68 +7,95 @@ waits, with it for one.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
+import httpx
 import pytest
 from neuron_fleet import NXDI, Fleet
+from serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 BURST = 12
 
 
-def longest_standstill(fleet: Fleet, machine: str, **environment: str) -> int:
-    """Prefills in a row, while a stream of 400 tokens runs and twelve requests begin at once."""
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    found = Fleet(tmp_path_factory.mktemp("pace"), NXDI, "pace")
+    yield found
+    found.close()
+
+
+def ask(process: ServeProcess, number: int) -> httpx.Response:
+    body = {"prompt": f"Question {number}: what is a lease?", "max_tokens": 60, "ignore_eos": True}
+    return process.client.post("/v1/completions", json=body)
+
+
+@contextmanager
+def serving(fleet: Fleet, machine: str, **environment: str) -> Iterator[tuple[ServeProcess, Path]]:
+    """A machine that knows by now that a reply is 60 tokens long, and its log of steps."""
     trace = fleet.directory / f"{machine}-steps"
-    process = fleet.serve(
-        machine, "", SM_VLLM_MAX_NUM_SEQS="16", SM_VLLM_MAX_MODEL_LEN="1024", STAND_IN_TRACE=str(trace), **environment
-    )
+    size = {"SM_VLLM_MAX_NUM_SEQS": "16", "SM_VLLM_MAX_MODEL_LEN": "1024"}
+    process = fleet.serve(machine, "", **size, STAND_IN_TRACE=str(trace), **environment)
     try:
         process.wait_port()
         process.wait_ready()
-
-        def ask(number: int) -> int:
-            body = {"prompt": f"Question {number}: what is a lease?", "max_tokens": 60, "ignore_eos": True}
-            tokens: int = process.client.post("/v1/completions", json=body).json()["usage"]["completion_tokens"]
-            return tokens
-
         with ThreadPoolExecutor(BURST) as clients:
-            assert set(clients.map(ask, range(4 * BURST))) == {60}  # the usual length of a reply is known by then
-        before = len(steps(trace))
-        begun = threading.Event()
-
-        def long_stream() -> int:
-            body = {"prompt": "A long story:", "max_tokens": 400, "ignore_eos": True, "stream": True}
-            events = 0
-            with process.client.stream("POST", "/v1/completions", json=body) as reply:
-                for line in reply.iter_lines():
-                    events += line.startswith("data: {")
-                    if events == 5:
-                        begun.set()
-            return events
-
-        with ThreadPoolExecutor(BURST + 1) as clients:
-            stream = clients.submit(long_stream)
-            assert begun.wait(60)
-            assert list(clients.map(ask, range(BURST))) == [60] * BURST
-            assert stream.result() > 5
-        during = steps(trace)[before + 1 :]
-        assert sum(step["prefill"] for step in during) == BURST
-        return max(sum(1 for _ in run) for prefills, run in groupby(step["prefill"] for step in during) if prefills)
+            replies = clients.map(lambda number: ask(process, number).json(), range(4 * BURST))
+            assert {reply["usage"]["completion_tokens"] for reply in replies} == {60}
+        yield process, trace
     finally:
-        assert process.terminate() == 0, process.log
+        process.terminate()
+
+
+def longest_standstill(process: ServeProcess, trace: Path) -> int:
+    """Prefills in a row, while a stream of 400 tokens runs and twelve requests begin at once."""
+    before = len(steps(trace))
+    begun = threading.Event()
+
+    def long_stream() -> None:
+        body = {"prompt": "A long story:", "max_tokens": 400, "ignore_eos": True, "stream": True}
+        with process.client.stream("POST", "/v1/completions", json=body) as reply:
+            for event, _ in enumerate(line for line in reply.iter_lines() if line):
+                if event == 5:
+                    begun.set()
+
+    with ThreadPoolExecutor(BURST + 1) as clients:
+        stream = clients.submit(long_stream)
+        assert begun.wait(60)
+        assert [reply.status_code for reply in clients.map(lambda one: ask(process, one), range(BURST))] == [
+            200
+        ] * BURST
+        stream.result()
+    during = [step["prefill"] for step in steps(trace)[before + 1 :]]
+    assert sum(during) == BURST
+    return max(sum(1 for _ in run) for prefills, run in groupby(during) if prefills)
 
 
 def steps(trace: Path) -> list[dict[str, int]]:
     return [json.loads(line) for line in trace.read_text().splitlines()]
 
 
-def test_a_running_stream_waits_for_one_prefill_at_a_time(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path, NXDI, "pace")
-    try:
-        assert longest_standstill(fleet, "as-they-come", ENDPOINT_PREFILL_TOKENS="0") >= BURST // 3
-        assert longest_standstill(fleet, "paced") == 1
-    finally:
-        fleet.close()
+def test_as_they_come_a_running_stream_waits_for_all_of_them(fleet: Fleet) -> None:
+    with serving(fleet, "as-they-come", ENDPOINT_PREFILL_TOKENS="0") as (process, trace):
+        assert longest_standstill(process, trace) >= BURST // 3
+
+
+def test_paced_it_waits_for_one_and_those_that_wait_hear_of_the_engines_end(fleet: Fleet) -> None:
+    with serving(fleet, "paced") as (process, trace):
+        assert longest_standstill(process, trace) == 1
+        (core,) = process.engine_pids()
+        os.kill(core, signal.SIGSTOP)
+        with ThreadPoolExecutor(BURST) as clients:
+            waiting = [clients.submit(ask, process, number) for number in range(BURST)]
+            process.until(lambda: process.metric("endpoint_requests_in_engine") == BURST, 20)
+            os.kill(core, signal.SIGKILL)
+            replies = [one.result(20) for one in waiting]
+        assert [reply.status_code for reply in replies] == [503] * BURST
+        assert {reply.json()["error"]["code"] for reply in replies} == {"engine_failed"}

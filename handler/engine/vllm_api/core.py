@@ -337,6 +337,8 @@ def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
     for state in list(engine.output_processor.request_states.values()):
         if state.queue is not None:
             state.queue.put(error)
+    if DIRECT and engine.token_path.pace is not None:
+        engine.token_path.pace.fail(error)
 
 
 def own_tokenizer(engine: AsyncLLM) -> Any:

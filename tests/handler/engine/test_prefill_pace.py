@@ -11,6 +11,7 @@ import pytest
 from handler.config.endpoint import EndpointConfig
 from handler.engine import prefill_pace
 from handler.engine.prefill_pace import MIXED, ONE_BY_ONE, PaceLimit, PrefillPace, pace_limit
+from handler.errors import EngineFailed
 from handler.neuron.plan import EnginePlan
 
 LONG_REPLY = 1000
@@ -189,6 +190,18 @@ def test_a_cancelled_wait_leaves_nothing() -> None:
         await settled()
         await engine.ask("e")
         assert engine.order == ["a", "c", "e"]
+
+    run(story)
+
+
+def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
+    async def story() -> None:
+        engine = Scripted(ONE_BY_ONE)
+        await engine.ask("a", "b", "c")
+        engine.pace.fail(EngineFailed("it is stopped"))
+        await settled()
+        assert [type(engine.tasks[name].exception()) for name in "bc"] == [EngineFailed, EngineFailed]
+        assert (engine.pace.waiting, engine.order) == (0, ["a"])
 
     run(story)
 
