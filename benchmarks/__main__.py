@@ -51,7 +51,7 @@ FULL_LIMIT_S = 2 * 3600.0
 STUB_QUICK_LIMIT_S = 60.0
 STUB_PAIRS = 8
 OPINION_PAIRS = 3
-QUICK_FRONT_END_BLOCKS, FRONT_END_BLOCKS = 4, 8
+QUICK_FRONT_END_BLOCKS, FRONT_END_BLOCKS = 3, 8
 PARTS = ("setup", "model", "stub", "front-ends")
 BUSY = 0.5  # processes that want to run, in the mean of the last minute
 

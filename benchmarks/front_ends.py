@@ -8,7 +8,7 @@ that the rest has what it needs: that is how a front end among many idle cores s
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,10 +29,11 @@ from benchmarks.share import GROUPS, can_hold, held
 from benchmarks.workload import Workload
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
-WHOLE = Workload(engine="stub", concurrency=256, requests=1024, tokens=256)
+ALL = 256
+WHOLE = Workload(engine="stub", concurrency=ALL, requests=1024, tokens=256)
 SHARE = 0.25
 # At a pace that no held front end can follow. An engine left free makes many small steps where few requests reach it.
-HELD = Workload(engine="stub", concurrency=256, requests=512, tokens=256, steps_per_s=400)
+HELD = Workload(engine="stub", concurrency=ALL, requests=768, tokens=256, steps_per_s=400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,13 @@ class Point:
     """One block. CPU in cores, over the block's wall time.
 
     :param share: of a core, that each front end was held to; None: the whole machine was theirs.
+    :param streams: of all front ends together.
     :param front_ends_cpu: of each, the busiest first.
     """
 
     front_ends: int
     share: float | None
+    streams: int
     block: int
     tokens_per_s: float
     failures: dict[str, int]
@@ -79,17 +82,20 @@ def cpu_s(process: Process) -> float:
     return float(times.user + times.system)
 
 
-def measured(server: Server, count: int, share: float | None, block: int) -> Point:
+def measured(server: Server, count: int, share: float | None, streams: int, block: int) -> Point:
+    workload = WHOLE if share is None else HELD
+    workload = replace(workload, concurrency=streams, requests=workload.requests * streams // workload.concurrency)
     roles = Roles.of(server)
     watched = [*roles.front_ends, roles.core, *([roles.leader] if roles.leader else [])]
     before = [cpu_s(process) for process in watched]
     with held(roles.front_ends, share):
-        done = run_block(server, WHOLE if share is None else HELD, block)
+        done = run_block(server, workload, block)
     wall = done.measurements.wall_s
     used = [(cpu_s(process) - earlier) / wall for process, earlier in zip(watched, before, strict=True)]
     return Point(
         count,
         share,
+        streams,
         block,
         done.measurements.tokens_per_s,
         done.failures,
@@ -105,17 +111,25 @@ def told(point: Point) -> str:
     each = " + ".join(f"{cpu:.2f}" for cpu in point.front_ends_cpu)
     where = "" if point.share is None else f", each held to {point.share:g} of a core"
     return (
-        f"{point.front_ends} front ends{where}: {point.tokens_per_s:.0f} tokens/s; cores used: front ends {each}, "
-        f"leader {point.leader_cpu:.2f}, core {point.core_cpu:.2f}, client {point.client_cpu:.2f}"
+        f"{point.front_ends} front ends{where}, {point.streams} streams: {point.tokens_per_s:.0f} tokens/s;"
+        f" cores used: front ends {each}, leader {point.leader_cpu:.2f}, core {point.core_cpu:.2f},"
+        f" client {point.client_cpu:.2f}"
     )
 
 
-def compared(points: Sequence[Point], count: int, share: float | None) -> Comparison | None:
-    """`count` front ends against one, block by block."""
-    rates = {(point.front_ends, point.block): point.tokens_per_s for point in points if point.share == share}
-    pairs = [(rate, rates[1, block]) for (front_ends, block), rate in rates.items() if front_ends == count]
+def compared(points: Sequence[Point], count: int, share: float | None, *, alike: bool = False) -> Comparison | None:
+    """`count` front ends against one, block by block.
+
+    :param alike: one with as many streams as each of the others has, instead of with all of them.
+    """
+    streams = ALL // count if alike else ALL
+    here = [point for point in points if point.share == share]
+    ones = {point.block: point.tokens_per_s for point in here if (point.front_ends, point.streams) == (1, streams)}
+    others = {point.block: point.tokens_per_s for point in here if (point.front_ends, point.streams) == (count, ALL)}
+    pairs = [(rate, ones[block]) for block, rate in others.items() if block in ones]
     name = {2: "two_front_ends", 3: "three_front_ends"}.get(count, f"front_ends_{count}")
-    return compare(f"{name}_unheld" if share is None else name, pairs, "tokens/s", better="more")
+    name += "_unheld" if share is None else "_alike" if alike else ""
+    return compare(name, pairs, "tokens/s", better="more")
 
 
 @click.command("front-ends")
@@ -140,7 +154,8 @@ def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> 
     report.finish(found, "several front ends (ours) against one (theirs)")
     for one in sorted({point.share for point in points}, key=lambda one: one or 0):
         for count in range(1, most + 1):
-            report.say(told(middle([point for point in points if point.share == one and point.front_ends == count])))
+            alike = [point for point in points if (point.share, point.front_ends, point.streams) == (one, count, ALL)]
+            report.say(told(middle(alike)))
 
 
 class FrontEndsFailed(Exception):
@@ -165,16 +180,29 @@ def measure_front_ends(
         servers = [_started(stack, count, model, report.out) for count in range(1, most + 1)]
         for block in range(-1, blocks):  # the first warms up
             for one in shares:
-                for count, server in enumerate(servers, 1):
-                    point = measured(server, count, one, block)
+                for count, server, streams in _turns(servers, one):
+                    point = measured(server, count, one, streams, block)
                     report.line(asdict(point))
                     if block >= 0:
                         points.append(point)
                         report.say(told(point))
     if any(point.failures for point in points):
         raise FrontEndsFailed("INVALID: requests have failed")
-    found = [compared(points, count, one) for one in shares for count in range(2, most + 1)]
+    found = [
+        compared(points, count, one, alike=alike)
+        for one in shares
+        for count in range(2, most + 1)
+        for alike in (False, *([] if one is None else [True]))
+    ]
     return [comparison for comparison in found if comparison], points
+
+
+def _turns(servers: Sequence[Server], share: float | None) -> Iterator[tuple[int, Server, int]]:
+    """Each number of front ends with all streams; held, one of them also with as many as each of several has."""
+    for count, server in enumerate(servers, 1):
+        yield count, server, ALL
+        if count > 1 and share is not None:
+            yield 1, servers[0], ALL // count
 
 
 def _started(stack: ExitStack, count: int, model: Path, out: Path) -> Server:
