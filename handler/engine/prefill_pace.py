@@ -5,8 +5,9 @@ prefills one a step and decodes nobody meanwhile (vllm-project/vllm-neuron, `cor
 wait, a running stream stands still for thirty prefills. vLLM's own puts them all into one long step beside the decodes.
 So a burst is let in by parts, and the running requests get their tokens in between: measured in benchmarks/README.md.
 
-Not where replies are short: that would make steps with nothing but a few prompts in them. A burst is spread over no
-more than a quarter of the steps that a reply takes, in the mean of the last ones.
+Not while all that runs are whole replies, whose tokens nobody waits for. And not where replies are short: that would
+make steps with nothing but a few prompts in them. A burst is spread over no more than a quarter of the steps that a
+reply takes, in the mean of the last ones.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class PrefillPace:
         self._waiting: deque[_Prompt] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._mean = 1.0
+        self._shown = False
         self._over = False
 
     @property
@@ -104,8 +106,13 @@ class PrefillPace:
         prompt.begun = True
         return True
 
-    def step(self) -> None:
-        """The engine has said something: who has had a first token makes room."""
+    def step(self, shown: bool | None = None) -> None:
+        """The engine has said something: who has had a first token makes room.
+
+        :param shown: tokens of running requests were in it that are shown as they come; None: none of any.
+        """
+        if shown is not None:
+            self._shown = shown
         for name in [name for name, one in self._under_way.items() if one.begun and not self._prefilling(name)]:
             del self._under_way[name]
         while self._waiting and (self._waiting[0].future.done() or self._enters(self._waiting[0])):
@@ -138,7 +145,7 @@ class PrefillPace:
     def _enters(self, prompt: _Prompt) -> bool:
         count = len(self._under_way)
         burst = len(self._waiting) + count + 1
-        if self._over or count < max(self._limit.requests, burst * 4 / self._mean):
+        if self._over or not self._shown or count < max(self._limit.requests, burst * 4 / self._mean):
             return True
         return sum(one.tokens for one in self._under_way.values()) + prompt.tokens <= self._limit.tokens
 

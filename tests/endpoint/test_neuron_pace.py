@@ -11,8 +11,8 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -54,25 +54,35 @@ def serving(fleet: Fleet, machine: str, **environment: str) -> Iterator[tuple[Se
         process.terminate()
 
 
+@contextmanager
+def long_stream(process: ServeProcess) -> Iterator[Future[list[str]]]:
+    """One that has begun; its events."""
+    begun = threading.Event()
+
+    def read() -> list[str]:
+        body = {"prompt": "A long story:", "max_tokens": 400, "ignore_eos": True, "stream": True}
+        events: list[str] = []
+        with process.client.stream("POST", "/v1/completions", json=body) as reply, suppress(httpx.RemoteProtocolError):
+            for line in reply.iter_lines():
+                events.append(line)
+                if len(events) == 10:
+                    begun.set()
+        return events
+
+    with ThreadPoolExecutor(1) as client:
+        stream = client.submit(read)
+        assert begun.wait(60)
+        yield stream
+
+
 def longest_standstill(process: ServeProcess, trace: Path) -> int:
     """Prefills in a row, while a stream of 400 tokens runs and twelve requests begin at once."""
     before = len(steps(trace))
-    begun = threading.Event()
-
-    def long_stream() -> None:
-        body = {"prompt": "A long story:", "max_tokens": 400, "ignore_eos": True, "stream": True}
-        with process.client.stream("POST", "/v1/completions", json=body) as reply:
-            for event, _ in enumerate(line for line in reply.iter_lines() if line):
-                if event == 5:
-                    begun.set()
-
-    with ThreadPoolExecutor(BURST + 1) as clients:
-        stream = clients.submit(long_stream)
-        assert begun.wait(60)
+    with long_stream(process) as stream, ThreadPoolExecutor(BURST) as clients:
         assert [reply.status_code for reply in clients.map(lambda one: ask(process, one), range(BURST))] == [
             200
         ] * BURST
-        stream.result()
+        assert "data: [DONE]" in stream.result()
     during = [step["prefill"] for step in steps(trace)[before + 1 :]]
     assert sum(during) == BURST
     return max(sum(1 for _ in run) for prefills, run in groupby(during) if prefills)
@@ -91,11 +101,12 @@ def test_paced_it_waits_for_one_and_those_that_wait_hear_of_the_engines_end(flee
     with serving(fleet, "paced") as (process, trace):
         assert longest_standstill(process, trace) == 1
         (core,) = process.engine_pids()
-        os.kill(core, signal.SIGSTOP)
-        with ThreadPoolExecutor(BURST) as clients:
+        with long_stream(process) as stream, ThreadPoolExecutor(BURST) as clients:
+            os.kill(core, signal.SIGSTOP)
             waiting = [clients.submit(ask, process, number) for number in range(BURST)]
-            process.until(lambda: process.metric("endpoint_requests_in_engine") == BURST, 20)
+            process.until(lambda: process.metric("endpoint_requests_in_engine") == BURST + 1, 20)
             os.kill(core, signal.SIGKILL)
             replies = [one.result(20) for one in waiting]
+            assert any("engine_failed" in event for event in stream.result())
         assert [reply.status_code for reply in replies] == [503] * BURST
         assert {reply.json()["error"]["code"] for reply in replies} == {"engine_failed"}

@@ -140,13 +140,17 @@ class TokenPath:
         gaps: list[float] = []
         others: list[EngineCoreOutput] = []
         aborted: list[str] = []
+        shown: bool | None = None
         for output in outputs:
             state = self._states.get(output.request_id)
             if state is None:  # aborted meanwhile
                 continue
             if type(state.queue) is not SinkCollector or output.pooling_output is not None:
+                shown = True
                 others.append(output)
                 continue
+            if not shown and not state.is_prefilling:
+                shown = not state.queue.whole
             try:
                 if not self._push(state, output, message.timestamp, stats, gaps):
                     aborted.append(output.request_id)
@@ -160,7 +164,7 @@ class TokenPath:
             self._aborts.add(task)
             task.add_done_callback(self._aborts.discard)
         if self.pace is not None:
-            self.pace.step()
+            self.pace.step(shown)
             if message.scheduler_stats is not None:  # to whoever looks on, they wait for the engine
                 message.scheduler_stats.num_waiting_reqs += self.pace.waiting
         self._processor.update_scheduler_stats(message.scheduler_stats)

@@ -28,6 +28,7 @@ class Scripted:
         self.pace = PrefillPace(limit, asyncio.get_running_loop(), lambda name: self.had.get(name) is False)
         for _ in range(200):
             self.pace.replied(reply)
+        self.pace.step(shown=True)
 
     async def ask(self, *names: str, tokens: int = 10) -> None:
         """Requests, which go to the engine as soon as they may."""
@@ -129,6 +130,20 @@ def test_nobody_waits_before_anything_is_known_of_the_replies() -> None:
         fresh = PrefillPace(ONE_BY_ONE, asyncio.get_running_loop(), lambda name: True)
         assert [await fresh.turn(name, 1000, lambda: True) for name in "abcdef"] == [True] * 6
         assert engine.pace.waiting == 0
+
+    run(story)
+
+
+def test_nobody_waits_while_no_token_of_those_that_run_is_shown() -> None:
+    async def story() -> None:
+        engine = Scripted(ONE_BY_ONE)
+        await engine.ask("a", "b", "c")
+        engine.pace.step(shown=None)  # a prefill of others
+        await settled()
+        assert engine.order == ["a"]
+        engine.pace.step(shown=False)
+        await settled()
+        assert engine.order == ["a", "b", "c"]
 
     run(story)
 
