@@ -13,7 +13,7 @@ from handler.errors import SettingError
 from model_packaging.deployment.limits import DISK_RATE
 
 # CPU seconds of the serving process for 1,000 streamed tokens (benchmarks/README.md, "Measured", 32 streams).
-FRONT_END: Final = 0.020
+FRONT_END: Final = 0.030
 # Requests a second for each prefix of a bucket (Amazon S3 user guide, "Best practices design patterns").
 S3_READS: Final = 5500
 # Of one instance that fetches its model: bytes a second, and how many of them one request brings: boto3's parts
@@ -53,7 +53,7 @@ class Server:
 
 SAMPLE: Final = Server(
     name="sample model, CPU engine, 2 cores",
-    tokens_per_second=7317,
+    tokens_per_second=6521,
     in_flight=32,
     weights=6_038_096,
     source="benchmarks/README.md, `stream_tps_c32`, measured by this project",
