@@ -64,3 +64,9 @@ def test_what_came_before_the_cores_death_is_pushed_before_the_error(told: dict[
 def test_every_gap_between_tokens_is_counted(told: dict[str, Any]) -> None:
     gaps = (len(told["ids"]) - 1) * len(KINDS)
     assert [told["behind"]["gaps"], told["in time"]["gaps"], told["dead"]["gaps"]] == [gaps, gaps, 2 * len(KINDS)]
+
+
+def test_a_request_goes_when_the_one_before_it_has_its_first_token_and_is_counted_as_waiting_until_then(
+    told: dict[str, Any],
+) -> None:
+    assert told["paced"] == {"waiting": [0, 0, 6, 5], "second": [False, True]}

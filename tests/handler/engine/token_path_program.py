@@ -23,8 +23,10 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from vllm.v1.engine.core_client import BackgroundResources
 from vllm.v1.engine.output_processor import OutputProcessor
+from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
+from handler.engine.prefill_pace import ONE_BY_ONE, PaceLimit
 from handler.engine.vllm_api.token_gaps import TokenGaps
 from handler.engine.vllm_api.token_path import SinkCollector, TokenPath
 from handler.errors import EndpointError, EngineFailed
@@ -50,7 +52,7 @@ class Heard:
 class Story:
     """One token path, and the far end of its socket."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, pace: PaceLimit | None = None) -> None:
         context = zmq.asyncio.Context.instance()
         output = context.socket(zmq.PULL)
         address = f"inproc://tokens-{id(self)}-{time.monotonic_ns()}"
@@ -70,7 +72,7 @@ class Story:
             log_stats=True,
             output_handler=None,
         )
-        self.path = TokenPath.install(llm)
+        self.path = TokenPath.install(llm, pace)
         self.path._gaps = TokenGaps([{0: self.histogram.labels("0")}])
         self.sinks: dict[str, Heard] = {}
 
@@ -83,9 +85,10 @@ class Story:
         collector = SinkCollector(name, kind, sink, lambda error: EngineFailed("its process ended"), **collected)
         self.processor.add_request(request, None, queue=collector)
 
-    def send(self, tokens: dict[str, int], finish: FinishReason | None = None) -> None:
+    def send(self, tokens: dict[str, int], finish: FinishReason | None = None, waiting: int = 0) -> None:
         outputs = [EngineCoreOutput(name, [token], finish_reason=finish) for name, token in tokens.items()]
-        self.core.send_multipart(self.encoder.encode(EngineCoreOutputs(outputs=outputs)))
+        stats = SchedulerStats(num_waiting_reqs=waiting)
+        self.core.send_multipart(self.encoder.encode(EngineCoreOutputs(outputs=outputs, scheduler_stats=stats)))
 
     async def heard(self) -> dict[str, object]:
         """After the loop has read all there is."""
@@ -102,6 +105,34 @@ class Story:
         await asyncio.wait([guard])
         self.core.close(0)
         self.path._resources.output_socket.close(0)
+
+
+async def paced(tokenizer: Any, ids: list[int]) -> dict[str, object]:
+    """One prompt at a time: a request of which the core has made nothing yet, and one that waits for it to begin."""
+    story = Story(tokenizer, ONE_BY_ONE)
+    waiting: list[int] = []
+    story.path._manager = SimpleNamespace(
+        record=lambda **told: waiting.append(told["scheduler_stats"].num_waiting_reqs)
+    )
+    pace = story.path.pace
+    assert pace is not None
+    for name in ("runs", "first"):
+        story.request(name)
+    story.send({"runs": ids[0]})
+    story.send({"runs": ids[1]})
+    for _ in range(200):
+        pace.replied(1000)
+    await story.heard()
+    assert await pace.turn("first", 3, lambda: True)
+    second = asyncio.create_task(pace.turn("second", 3, lambda: True))
+    story.send({"runs": ids[2]}, waiting=5)
+    await story.heard()
+    before = second.done()
+    story.send({"first": ids[0]}, waiting=5)
+    await story.heard()
+    found = {"waiting": waiting, "second": [before, second.done()]}
+    await story.end()
+    return found
 
 
 async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
@@ -128,6 +159,8 @@ async def tell(tokenizer: Any, ids: list[int]) -> dict[str, object]:
         await story.heard()
     found["in time"] = await story.heard()
     await story.end()
+
+    found["paced"] = await paced(tokenizer, ids)
 
     story = Story(tokenizer)  # the core dies behind its last tokens
     names = kinds(story)
