@@ -126,10 +126,18 @@ def test_a_burst_is_spread_over_no_more_than_a_quarter_of_a_replys_steps(reply: 
 
 def test_nobody_waits_before_anything_is_known_of_the_replies() -> None:
     async def story() -> None:
-        engine = Scripted(ONE_BY_ONE)
         fresh = PrefillPace(ONE_BY_ONE, asyncio.get_running_loop(), lambda name: True)
-        assert [await fresh.turn(name, 1000, lambda: True) for name in "abcdef"] == [True] * 6
-        assert engine.pace.waiting == 0
+        fresh.step(shown=True)
+        turns = [asyncio.create_task(fresh.turn(name, 1000, lambda: True)) for name in "abcdef"]
+        await settled()
+        assert [turn.done() for turn in turns] == [True] * 6
+        for _ in range(200):
+            fresh.replied(LONG_REPLY)
+        late = asyncio.create_task(fresh.turn("g", 1000, lambda: True))
+        await settled()
+        assert (late.done(), fresh.waiting) == (False, 1)
+        fresh.end()
+        assert await late
 
     run(story)
 
