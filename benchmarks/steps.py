@@ -65,6 +65,7 @@ ROWS: tuple[tuple[str, Callable[[Traced], float]], ...] = (
     ("  in the model", lambda t: _median(t, lambda b: sum(s.computed - s.began for s in b) / MS)),
     ("  sampling", lambda t: _median(t, lambda b: sum(s.sampled - s.computed for s in b) / MS)),
     ("  between steps", lambda t: _median(t, lambda b: sum(y.began - x.sampled for x, y in pairwise(b)) / MS)),
+    ("between two decodes, p50 (ms)", lambda t: _between(t)),
     ("a step without prompts (ms)", lambda t: _length(t, 0, 0)),
     ("with 1 to 8", lambda t: _length(t, 1, 8)),
     ("with more", lambda t: _length(t, 9, 10**6)),
@@ -76,6 +77,13 @@ ROWS: tuple[tuple[str, Callable[[Traced], float]], ...] = (
 
 def _median(traced: Traced, of: Callable[[Sequence[Step]], float]) -> float:
     return statistics.median(of(block) for block in traced.blocks)
+
+
+def _between(traced: Traced) -> float:
+    """What the core itself needs: it waits for nobody before a step of the same requests."""
+    pairs = [pair for block in traced.blocks for pair in pairwise(block)]
+    gaps = [(y.began - x.sampled) / MS for x, y in pairs if x.new == y.new == 0 and x.served == y.served]
+    return statistics.median(gaps) if gaps else float("nan")
 
 
 def _length(traced: Traced, least: int, most: int) -> float:
@@ -108,4 +116,4 @@ def steps(concurrency: int, pairs: int, whole: bool, settings: Sequence[str]) ->
         width = max(len(title) for title, _ in ROWS)
         click.echo(f"{'':{width}}" + "".join(f"{name:>14}" for name in traced))
         for title, value in ROWS:
-            click.echo(f"{title:{width}}" + "".join(f"{value(one):14,.1f}" for one in traced.values()))
+            click.echo(f"{title:{width}}" + "".join(f"{value(one):14,.2f}" for one in traced.values()))
