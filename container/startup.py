@@ -23,6 +23,7 @@ from handler.config.endpoint import EndpointConfig
 from handler.config.names.sagemaker import BASE
 from handler.config.problems import SettingErrors
 from handler.engine.engine import Engine
+from handler.engine.launch import launch
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
@@ -76,7 +77,7 @@ def start(service: Service) -> None:
             use_environment(plan)
             if service.peers is not None:
                 service.peers.planned(plan, model)
-            engine = service.engine = Engine.start(plan, config, stage=lifecycle.stage)
+            engine = service.engine = launch(plan, config, lifecycle.stage)
             lifecycle.stage("warm up")
             warm_up(engine)
             notes = None if service.peers is None else service.peers.adapter_notes

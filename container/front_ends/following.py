@@ -15,7 +15,7 @@ from container.lifecycle import State
 from container.service import Service
 from container.startup import use_environment
 from handler.custom_code.source import find_code
-from handler.engine.engine import Engine
+from handler.engine import launch
 from handler.errors import EngineFailed
 from handler.start_failure import in_one_line
 
@@ -47,7 +47,7 @@ def join(service: Service, peers: Peers, changed: Callable[[], None], give_up: C
         handover = Handover.read(peers.post)
         assert handover is not None, "written before the leader asks to join"
         use_environment(handover.plan)
-        engine = service.engine = Engine.join(handover.plan, service.config, handover.seat(peers.post.seat))
+        engine = service.engine = launch.join(handover.plan, service.config, handover.seat(peers.post.seat))
         if handover.adapters:
             engine.follow_adapters(peers.adapter_notes)
         load_custom_code(service, find_code(service.config, handover.model) if handover.local else None)

@@ -19,6 +19,7 @@ from handler.config.endpoint import EndpointConfig
 from handler.config.load import load
 from handler.custom_code.source import find_code
 from handler.engine.engine import Engine
+from handler.engine.launch import launch
 from handler.engine.vllm_api.core_exits import core_exits
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
@@ -122,7 +123,7 @@ def start(prepared: Prepared) -> Engine:
 
 
 def _warm(prepared: Prepared) -> Engine:
-    engine = Engine.start(prepared.plan, prepared.config, further=True)
+    engine = launch(prepared.plan, prepared.config, further=True)
     try:
         engine.failure = ModelFailed(prepared.name, "its process ended")
         warm_up(engine)

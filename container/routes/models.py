@@ -15,7 +15,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/v1/models")
     def models() -> Response:
         service.require_engine()
-        lists = [model_list(one.base_names, one.max_model_len, one.adapter_names) for one in service.engines()]
+        lists = [model_list(one.base_names, one.limits.max_model_len, one.adapter_names) for one in service.engines()]
         body = encode({"object": "list", "data": [model for found in lists for model in found["data"]]})
         return Response(body, content_type="application/json")
 

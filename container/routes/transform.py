@@ -15,7 +15,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/execution-parameters")
     def execution_parameters() -> Response:
         engine = service.ready_engine()
-        body = encode(transform(service.config, engine.slots, engine.max_model_len))
+        body = encode(transform(service.config, engine.slots, engine.limits.max_model_len))
         return Response(body, content_type="application/json")
 
     return routes

@@ -55,7 +55,7 @@ class EngineModel:
     @property
     def max_model_len(self) -> int:
         """The context, in tokens."""
-        return self._engine.max_model_len
+        return self._engine.limits.max_model_len
 
     def generate(self, prompt: Prompt, **fields: Any) -> Completion:
         """The whole answer. Waits for it."""

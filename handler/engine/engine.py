@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from handler.adapters.adapters import Adapters, Bring
 from handler.adapters.shared import AdapterNotes, FollowedAdapters
 from handler.adapters.table import AdapterTable
-from handler.config.endpoint import EndpointConfig
-from handler.config.front_ends import FIELD, VARIABLE
-from handler.engine import grammar_limits, sampling_check
-from handler.engine.front_end import FrontEnd, front_end
-from handler.engine.generation import Generation, Grammar, Sink
+from handler.engine import sampling_check
+from handler.engine.exit_watch import on_exit
+from handler.engine.front_end import FrontEnd
+from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
-from handler.engine.prefill_pace import pace_limit
 from handler.engine.prompt import PromptRenderer
 from handler.engine.pulse import Pulse
+from handler.engine.request_limits import RequestLimits
 from handler.engine.routes import PLAIN
-from handler.engine.seats import SPARE_SEATS, Seat, Seats
+from handler.engine.seats import Seat, Seats
 from handler.engine.serving_ticket import ServingTicket
 from handler.engine.ticket import Ticket
 from handler.errors import (
     EndpointError,
-    InvalidField,
     PlainTextOnly,
-    PromptOverLimit,
-    PromptTooLong,
-    SettingError,
 )
-from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
-from handler.neuron.plan import EnginePlan
-from handler.neuron.sampling_limits import ON_CPU, SamplingLimits, sampling_limits
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving import Prepared, Serving, Whole
@@ -48,17 +38,15 @@ logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """vLLM's AsyncLLM on a loop of its own. Make it with `Engine.start`.
+    """vLLM's AsyncLLM on a loop of its own. `handler.engine.launch` makes it.
 
     :ivar prompts: renders prompts for this model.
-    :ivar max_model_len: context, in tokens: what a sequence may have before it is ended.
-    :ivar max_prompt: the longest prompt in tokens, where it is shorter than the context.
+    :ivar limits: what one request may ask for.
     :ivar base_names: the model's own names; the first is the one in replies.
     :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
     :ivar slots: sequences decoded at once; more wait.
     :ivar seat: this process's place at a core that another process owns; None: this one owns it.
     :ivar seats: the places for other processes; None where there are none.
-    :ivar max_output_tokens: most tokens that one request may ask for; None: what the context leaves.
     :ivar figures: vLLM's own, where they are not in prometheus_client's one registry: of a process's further engines.
     :ivar failure: what its requests are told when it has ended; None: that it is being replaced (EngineFailed).
     """
@@ -69,9 +57,7 @@ class Engine:
         loop: LoopThread,
         served_names: Sequence[str],
         stall: float,
-        limits: SamplingLimits = ON_CPU,
-        max_output_tokens: int | None = None,
-        lengths: LengthLimits = UNLIMITED,
+        limits: RequestLimits,
         front_end: FrontEnd | None = None,
         seat: Seat | None = None,
     ) -> None:
@@ -83,11 +69,7 @@ class Engine:
         self.base_names = tuple(served_names)
         self.adapters: AdapterTable | None = None
         self.failure: EndpointError | None = None
-        own = vllm_api.max_model_len(llm)
-        self.max_model_len = min(own, lengths.sequence or own)
-        self.max_prompt = lengths.prompt
-        front_end = front_end or FrontEnd()
-        self.front_end = front_end
+        self.front_end = front_end = front_end or FrontEnd()
         self.serving: Serving | None = None
         self.traits = PLAIN
         self.max_sequences = DEFAULT_MAX_SEQUENCES
@@ -95,11 +77,9 @@ class Engine:
         self.serving_tickets: set[ServingTicket] = set()
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
-        for name, value in sampling_check.ignored_defaults(self._defaults, limits).items():
+        for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
             logger.warning("generation_config.json asks for %s %s, which on-device sampling ignores", name, value)
         self.slots = vllm_api.max_num_seqs(llm)
-        self.max_output_tokens = max_output_tokens
-        self._max_tokens_cap = vllm_api.default_max_tokens(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer, front_end.chat_template)
         as_parts = vllm_api.content_as_parts(llm, tokenizer, template, front_end.chat_template_content_format)
@@ -107,7 +87,7 @@ class Engine:
             tokenizer,
             template,
             as_parts,
-            vllm_api.vocab_size(llm),
+            limits.vocab_size,
             defaults=front_end.default_chat_template_kwargs,
         )
         self.seat = seat
@@ -119,108 +99,11 @@ class Engine:
         if seat is not None:
             loop.run(self._watch_core(seat.pids[0]))
 
-    @classmethod
-    def start(
-        cls,
-        plan: EnginePlan,
-        config: EndpointConfig,
-        stage: Callable[[str], None] = lambda name: None,
-        *,
-        further: bool = False,
-    ) -> Engine:
-        """Imports vLLM, starts its core and waits until it can be asked. 20 to 60 s on CPU.
-
-        :param plan: what vLLM is started with.
-        :param config: names the setting behind an argument that is refused; and how long a stall is.
-        :param further: beside others in this process.
-        :raises SettingError: an engine argument that vLLM's parser refuses.
-        :raises Exception: whatever vLLM raises when it cannot start.
-        """
-        stage("import vLLM")
-        from handler.engine.vllm_api import core as vllm_api
-
-        engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
-        if config.front_ends == 1:
-            return cls._made(
-                plan, config, engine_args, lambda: vllm_api.build_engine(engine_args, pace, further=further), stage
-            )
-        setting = config.source(FIELD).name or VARIABLE
-        if not vllm_api.DIRECT:
-            raise SettingError(setting, "it is known of vLLM 0.16 only", "Leave it out, or set it to 1.")
+    async def _watch_core(self, pid: int) -> None:
+        """vLLM's client sees the end of a core only where it has started it."""
         from handler.engine.vllm_api import front_ends
 
-        seats: list[Seats] = []
-
-        def launch() -> Any:
-            llm, found = front_ends.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting, pace)
-            seats.append(found)
-            return llm
-
-        engine = cls._made(plan, config, engine_args, launch, stage)
-        engine.seats = seats[0]
-        return engine
-
-    @classmethod
-    def join(cls, plan: EnginePlan, config: EndpointConfig, seat: Seat) -> Engine:
-        """A further front end of an engine that another process has started and owns.
-
-        :param plan: what that process started it with.
-        :param seat: one that nobody had before.
-        """
-        from handler.engine.vllm_api import core as vllm_api
-        from handler.engine.vllm_api import front_ends
-
-        engine_args = vllm_api.engine_args(plan.engine_args, config)
-
-        def join() -> Any:
-            return front_ends.join(engine_args, seat.seats, seat.index, pace_limit(config, plan))
-
-        return cls._made(plan, config, engine_args, join, seat=seat)
-
-    @classmethod
-    def _made(
-        cls,
-        plan: EnginePlan,
-        config: EndpointConfig,
-        engine_args: Any,
-        build: Callable[[], Any],
-        stage: Callable[[str], None] = lambda name: None,
-        seat: Seat | None = None,
-    ) -> Engine:
-        """:param build: makes vLLM's client; called on the loop that will serve it."""
-        from handler.engine.vllm_api import core as vllm_api
-
-        front = front_end(config, Path(engine_args.model))
-        serving_api = _serving_api()
-        if serving_api is not None:
-            serving_api.check_parsers(engine_args, front)
-        stage("start engine")
-        loop = LoopThread.start()
-
-        async def built() -> Any:
-            return build()
-
-        llm = None
-        try:
-            llm = loop.run(built())
-            domains = vllm_api.allowed_media_domains(llm)
-            lengths = length_limits(plan)
-            vllm_api.hold_lengths(llm, lengths.prompt, lengths.sequence)
-            serving = None
-            if serving_api is not None:
-                starting = serving_api.Serving.start(llm, engine_args, front, config.max_output_tokens)
-                serving = loop.run(starting)
-        except BaseException:
-            if llm is not None:
-                vllm_api.shutdown(llm)
-            loop.stop()
-            raise
-        names, limits = engine_args.served_model_name, sampling_limits(plan)
-        engine = cls(llm, loop, names, config.stall, limits, config.max_output_tokens, lengths, front, seat)
-        if serving is not None:
-            engine.serving, engine.traits = serving, serving.traits
-        engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
-        return engine
+        on_exit(pid, self.loop.loop, lambda: front_ends.core_ended(self._llm))
 
     def caches_prefixes(self) -> bool:
         """A prompt that begins as an earlier one finds its key-value cache."""
@@ -254,40 +137,13 @@ class Engine:
         return () if self.adapters is None else self.adapters.names()
 
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
-        """A request that is ready to begin: checked against the context and by vLLM, not yet queued.
+        """A request that is ready to begin: checked against the limits and by vLLM, not yet queued.
 
-        :raises PromptTooLong: prompt and answer do not fit the context.
-        :raises PromptOverLimit: no graph was compiled for a prompt of this length.
-        :raises InvalidField: a sampling parameter that vLLM refuses, or more tokens than one request may have.
+        :raises EndpointError: as `RequestLimits.check`; InvalidField for a sampling parameter that vLLM refuses.
         """
-        room = self.max_model_len - len(generation.prompt)
-        sampling = generation.sampling
-        sampling_check.check(sampling, self.limits)
-        if sampling.grammar is not None:
-            grammar_limits.check(_read(sampling.grammar), sampling.grammar.field)
-        self.check_stop_tokens(sampling.stop_token_ids)
-        if self.max_prompt is not None and len(generation.prompt) > self.max_prompt:
-            raise PromptOverLimit(len(generation.prompt), self.max_prompt)
-        if room < 1 or (sampling.max_tokens or 1) > room:
-            param = "prompt" if room < 1 else sampling.max_tokens_field
-            raise PromptTooLong(len(generation.prompt), sampling.max_tokens, self.max_model_len, param)
-        self.check_max_tokens(sampling.max_tokens, sampling.max_tokens_field)
-        cap = self.max_output_tokens or room
-        max_tokens = sampling.max_tokens or min(room, cap, self._max_tokens_cap or room)
-        params = self._api.sampling_params(sampling, max_tokens, self._defaults, generation.stream)
+        max_tokens = self.limits.check(generation)
+        params = self._api.sampling_params(generation.sampling, max_tokens, self._defaults, generation.stream)
         return Ticket(self, generation, params, sink)
-
-    def check_stop_tokens(self, tokens: Sequence[int]) -> None:
-        """:raises InvalidField: one past the vocabulary, which with min_tokens ends vLLM's engine (0.16.0)."""
-        for token in tokens:
-            if token >= self.prompts.vocab_size:
-                raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.prompts.vocab_size - 1}")
-
-    def check_max_tokens(self, tokens: int | None, field: str) -> None:
-        """:raises InvalidField: more than one request may ask for (`max_output_tokens`)."""
-        if self.max_output_tokens is not None and (tokens or 1) > self.max_output_tokens:
-            problem = f"{tokens} is more than this endpoint generates for one request, {self.max_output_tokens}"
-            raise InvalidField(field, problem)
 
     def require_serving(self) -> Serving:
         """vLLM's serving classes over this engine.
@@ -354,23 +210,6 @@ class Engine:
 
         return self.loop.run(front_ends.release(self._llm, seat), timeout)
 
-    async def _watch_core(self, pid: int) -> None:
-        """vLLM's client sees the end of a core only where it has started it."""
-        from handler.engine.vllm_api import front_ends
-
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            front_ends.core_ended(self._llm)
-            return
-
-        def ended() -> None:
-            self.loop.loop.remove_reader(descriptor)
-            os.close(descriptor)
-            front_ends.core_ended(self._llm)
-
-        self.loop.loop.add_reader(descriptor, ended)
-
     def stop(self) -> None:
         """Ends the core's processes, stopped or deaf ones too, and the loop; of a further front end, itself alone."""
         self._beat.cancel()
@@ -384,24 +223,3 @@ class Engine:
         except Exception as error:
             logger.warning("vLLM's shutdown raised %s", type(error).__name__)
         self.loop.stop()
-
-
-def _read(grammar: Grammar) -> object:
-    """What its limits are about: the texts in a schema, or the expression itself."""
-    try:
-        return json.loads(grammar.text) if grammar.kind == "json" else grammar.text
-    except ValueError:
-        return grammar.text
-
-
-def _serving_api() -> ModuleType | None:
-    """The module over vLLM's serving classes; None where this version of vLLM has them elsewhere."""
-    from handler.engine.vllm_api.serving_log import root_kept
-
-    try:
-        with root_kept():
-            from handler.engine.vllm_api import serving
-    except ImportError as error:
-        logger.warning("plain text only: vLLM's serving classes are not where 0.16 has them (%s)", error)
-        return None
-    return serving

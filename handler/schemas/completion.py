@@ -38,7 +38,8 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     ids = _prompt_ids(fields, engine)
     max_tokens = fields.max_tokens
     if max_tokens is None:
-        max_tokens = max(1, min(DEFAULT_MAX_TOKENS, engine.max_model_len - len(ids)))
+        most = engine.limits.max_output or DEFAULT_MAX_TOKENS
+        max_tokens = max(1, min(DEFAULT_MAX_TOKENS, most, engine.limits.max_model_len - len(ids)))
     options = fields.stream_options
     request_id = f"cmpl-{uuid.uuid4().hex}"
     return Call(

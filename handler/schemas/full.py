@@ -71,7 +71,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         _check_sampling(route, document, engine)
     elif route is Route.RESPONSES:
         _check_response(document, engine)
-    sampling_check.check_document(document, engine.limits)
+    sampling_check.check_document(document, engine.limits.sampling)
     _check_ids(route, document, engine)
     if route is Route.COMPLETIONS and document.get("max_tokens", 0) is None:
         # OpenAI's default, as on the short path. vLLM takes null, makes the tokens, and then ends in an AssertionError
@@ -94,10 +94,10 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
     asked, name = fields.max_tokens, "max_tokens"
     if isinstance(fields, ChatFields) and fields.max_completion_tokens is not None:
         asked, name = fields.max_completion_tokens, "max_completion_tokens"
-    engine.check_max_tokens(asked, name)
+    engine.limits.check_max_tokens(asked, name)
     chosen = sampling(fields, asked, name)
-    sampling_check.check(chosen, engine.limits)
-    engine.check_stop_tokens(chosen.stop_token_ids)
+    sampling_check.check(chosen, engine.limits.sampling)
+    engine.limits.check_stop_tokens(chosen.stop_token_ids)
     prompt = document.get("prompt")
     several = len(prompt) if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list) else 1
     sequences = several * (fields.n or 1)
@@ -109,7 +109,7 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
 def _check_response(document: Mapping[str, Any], engine: Engine) -> None:
     """Without a tool server vLLM leaves OpenAI's own tools (web search, MCP ...) out in silence."""
     if type(document.get("max_output_tokens")) is int:
-        engine.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
+        engine.limits.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
     tools = document.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and tool.get("type") != "function":

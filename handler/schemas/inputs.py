@@ -74,7 +74,7 @@ class Form:
 
         :raises ClientError: naming the field.
         """
-        parameters, limits = self.parameters, self.engine.limits
+        parameters, limits = self.parameters, self.engine.limits.sampling
         best_of = parameters.best_of or 1
         if self.stream and several:
             raise InvalidField("inputs", "a stream has one answer: send one text, or leave 'stream' out")
@@ -108,9 +108,9 @@ class Form:
         )
         reply = InputsReply(reported, TokenText(engine.prompts.tokenizer))
         logprobs = None
-        if engine.limits.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
+        if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
             logprobs = parameters.top_n_tokens or 0
-        sampling = sampling_of(parameters, engine.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
+        sampling = sampling_of(parameters, engine.limits.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply
         name = f"gen-{uuid.uuid4().hex}"
         return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply

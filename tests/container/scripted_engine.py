@@ -21,10 +21,10 @@ from scripted_tokenizer import scripted_prompts, text_of
 from handler.engine.front_end import FrontEnd
 from handler.engine.generation import Generation, Sink
 from handler.engine.loop import LoopThread
+from handler.engine.request_limits import RequestLimits
 from handler.engine.routes import PLAIN
 from handler.engine.ticket import Ticket
-from handler.errors import EndpointError, GenerationFailed, InvalidField, PromptTooLong
-from handler.neuron.sampling_limits import ON_CPU
+from handler.errors import EndpointError, GenerationFailed, InvalidField
 
 # Small, so that a test can meet them: tokens, bytes, requests at once.
 CONTEXT = 2000
@@ -49,11 +49,10 @@ class ScriptedEngine:
         self.adapters = None
         self.figures = None
         self.failure: EndpointError | None = None
-        self.max_model_len = CONTEXT
         self.slots = SLOTS
         self.pids: tuple[int, ...] = ()
         self.prompts = scripted_prompts(quick=quick)
-        self.limits = ON_CPU
+        self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size)
         self.traits = PLAIN
         self.front_end = FrontEnd()
         self.begun = 0
@@ -66,9 +65,7 @@ class ScriptedEngine:
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def ticket(self, generation: Generation, sink: Sink) -> Ticket:
-        room = self.max_model_len - len(generation.prompt)
-        if room < 1 or (generation.sampling.max_tokens or 1) > room:
-            raise PromptTooLong(len(generation.prompt), generation.sampling.max_tokens, self.max_model_len, "prompt")
+        self.limits.check(generation)
         return Ticket(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
 
     async def add(self, generation: Generation, params: object, ticket: Ticket) -> None:

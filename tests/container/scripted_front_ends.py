@@ -65,7 +65,7 @@ if __name__ == "__main__":
     for name in ("core", "front_ends"):  # they import vLLM
         sys.modules[f"handler.engine.vllm_api.{name}"] = ModuleType(name)
     worker.start = start  # type: ignore[attr-defined]
-    following.Engine.join = join  # type: ignore[attr-defined]
+    following.launch.join = join  # type: ignore[attr-defined]
     config = EndpointConfig(
         model="scripted",
         port=0,

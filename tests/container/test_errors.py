@@ -118,7 +118,7 @@ def test_a_body_that_ends_early(client: FlaskClient) -> None:
         ("/invocations", b'{"prompt": "a", "temperature": -1}', "temperature", "invalid_value"),
         ("/invocations", b'{"prompt": "a", "max_token": 1}', "max_token", "unknown_field"),
         ("/invocations", b'{"prompt": "a", "best_of": 5}', "best_of", "unsupported_field"),
-        ("/invocations", b'{"prompt": "a", "max_tokens": 999999}', "prompt", "context_length_exceeded"),
+        ("/invocations", b'{"prompt": "a", "max_tokens": 999999}', "max_tokens", "context_length_exceeded"),
         ("/invocations", b'{"prompt": "%b"}' % (b"a" * CONTEXT), "prompt", "context_length_exceeded"),
         ("/invocations", b'{"prompt": "<refuse>"}', "prompt", "invalid_value"),
         ("/invocations", b'{"prompt": "<refuse>", "stream": true}', "prompt", "invalid_value"),

@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from scripted_tokenizer import PLAIN_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer
+from scripted_tokenizer import PLAIN_TEMPLATE, ScriptedTokenizer
 
 from handler.engine.generation import Generation, Sampling, Sink
 from handler.errors import EndpointError, GenerationFailed, InvalidField
@@ -22,9 +22,8 @@ class ScriptedVllm:
     :ivar aborted: internal ids, in order.
     """
 
-    def __init__(self, pids: tuple[int, ...] = (), cap: int | None = None) -> None:
+    def __init__(self, pids: tuple[int, ...] = ()) -> None:
         self.pids = pids
-        self.cap = cap
         self.admitted = asyncio.Event()
         self.admitted.set()
         self.asked: list[tuple[Generation, SimpleNamespace]] = []
@@ -39,20 +38,11 @@ class ScriptedVllm:
 class ScriptedApi:
     """The functions of `handler.engine.vllm_api.core`, over a `ScriptedVllm`."""
 
-    def max_model_len(self, llm: ScriptedVllm) -> int:
-        return CONTEXT
-
     def max_num_seqs(self, llm: ScriptedVllm) -> int:
         return 4
 
-    def vocab_size(self, llm: ScriptedVllm) -> int:
-        return VOCAB_SIZE
-
     def sampling_defaults(self, llm: ScriptedVllm) -> dict[str, float]:
         return {"temperature": 0.6}
-
-    def default_max_tokens(self, llm: ScriptedVllm) -> int | None:
-        return llm.cap
 
     def own_tokenizer(self, llm: ScriptedVllm) -> ScriptedTokenizer:
         return ScriptedTokenizer()

@@ -21,6 +21,7 @@ import handler.engine.vllm_api
 from handler.engine.engine import Engine
 from handler.engine.generation import Generation, Sampling
 from handler.engine.loop import LoopThread
+from handler.engine.request_limits import RequestLimits
 from handler.engine.ticket import Ticket
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
 
@@ -50,7 +51,7 @@ class Bench:
     def __init__(self, loop: LoopThread, **vllm: Any) -> None:
         self.loop = loop
         self.vllm = self.on_loop(lambda: ScriptedVllm(**vllm))
-        self.engine = Engine(self.vllm, loop, ["sample"], stall=5.0)
+        self.engine = Engine(self.vllm, loop, ["sample"], 5.0, RequestLimits(CONTEXT, VOCAB_SIZE))
         self.sink = RecordingSink()
 
     def on_loop(self, function: Callable[[], Any]) -> Any:
@@ -182,37 +183,17 @@ def test_a_request_that_fails_after_it_was_cancelled_tells_nobody(bench: Bench) 
     assert bench.sink.heard == []
 
 
-@pytest.mark.parametrize(
-    ("prompt", "asked", "given"),
-    [(3, None, CONTEXT - 3), (3, 5, 5), (3, CONTEXT - 3, CONTEXT - 3), (CONTEXT - 1, None, 1)],
-)
-def test_the_answer_fits_the_context(bench: Bench, prompt: int, asked: int | None, given: int) -> None:
-    bench.on_loop(bench.ticket(prompt, max_tokens=asked).begin)
-    eventually(lambda: bench.vllm.asked)
-    assert bench.vllm.asked[0][1].max_tokens == given
-
-
-def test_the_models_own_cap_holds_where_the_request_sets_none(api: None, loop: LoopThread) -> None:
-    bench = Bench(loop, cap=4)
-    bench.on_loop(bench.ticket().begin)
+def test_vllm_is_asked_for_what_the_limits_leave(bench: Bench) -> None:
+    bench.on_loop(bench.ticket(CONTEXT - 5).begin)
     bench.on_loop(bench.ticket(max_tokens=9).begin)
     eventually(lambda: len(bench.vllm.asked) == 2)
-    assert [params.max_tokens for _, params in bench.vllm.asked] == [4, 9]
+    assert [params.max_tokens for _, params in bench.vllm.asked] == [5, 9]
 
 
-@pytest.mark.parametrize("prompt", [CONTEXT, CONTEXT + 1, 10 * CONTEXT])
-def test_a_prompt_that_fills_the_context(bench: Bench, prompt: int) -> None:
-    with pytest.raises(PromptTooLong) as caught:
-        bench.ticket(prompt)
-    assert f"{prompt} tokens" in caught.value.message
-    assert str(CONTEXT) in caught.value.message
-
-
-def test_an_answer_that_does_not_fit_names_the_clients_own_field(bench: Bench) -> None:
-    with pytest.raises(PromptTooLong) as caught:
-        bench.ticket(3, max_tokens=CONTEXT - 2, max_tokens_field="parameters.max_new_tokens")
-    assert caught.value.param == "parameters.max_new_tokens"
-    assert f"to {CONTEXT - 3} or less" in caught.value.message
+def test_what_the_limits_refuse_is_never_queued(bench: Bench) -> None:
+    with pytest.raises(PromptTooLong):
+        bench.ticket(CONTEXT)
+    assert bench.vllm.asked == []
 
 
 def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench) -> None:
@@ -220,14 +201,6 @@ def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench
         bench.ticket(top_k=-99)
     assert caught.value.param == "top_k"
     assert bench.vllm.asked == []
-
-
-def test_a_stop_token_past_the_vocabulary_would_end_the_engine(bench: Bench) -> None:
-    assert bench.ticket(stop_token_ids=(0, VOCAB_SIZE - 1))
-    with pytest.raises(InvalidField) as caught:
-        bench.ticket(stop_token_ids=(0, VOCAB_SIZE))
-    assert caught.value.param == "stop_token_ids"
-    assert str(VOCAB_SIZE) in caught.value.message
 
 
 def test_a_dead_engine_ends_every_request(bench: Bench) -> None:
@@ -277,17 +250,3 @@ def test_a_request_that_has_ended_is_never_late(bench: Bench) -> None:
     bench.loop.run(asyncio.sleep(0.05))
     assert bench.sink.heard == [("a", (1,), "stop", None)]
     assert bench.vllm.aborted == []
-
-
-def test_more_tokens_than_one_request_may_have_are_refused_by_the_client_s_own_name(
-    api: None, loop: LoopThread
-) -> None:
-    bench = Bench(loop)
-    bench.engine.max_output_tokens = 5
-    with pytest.raises(InvalidField, match="6 is more than this endpoint generates for one request, 5") as caught:
-        bench.ticket(max_tokens=6, max_tokens_field="max_completion_tokens")
-    assert caught.value.param == "max_completion_tokens"
-    bench.on_loop(bench.ticket(max_tokens=5).begin)
-    bench.on_loop(bench.ticket().begin)
-    eventually(lambda: len(bench.vllm.asked) == 2)
-    assert [params.max_tokens for _, params in bench.vllm.asked] == [5, 5]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
 from handler.engine.front_end import FrontEnd
+from handler.engine.request_limits import RequestLimits
 from handler.engine.routes import Route, Traits
-from handler.errors import InvalidField
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
 
 CONTEXT = 100
@@ -29,28 +29,19 @@ class ParsingEngine:
         limits: SamplingLimits = ON_CPU,
         multimodal: bool = False,
         domains: tuple[str, ...] = (),
+        max_output: int = MAX_TOKENS,
     ) -> None:
         self.served_names = ("sample", "alias")
-        self.max_model_len = CONTEXT
-        self.limits = limits
         self.prompts = scripted_prompts(template, parts=parts)
+        self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size, max_output=max_output, sampling=limits)
         self.traits = Traits(multimodal=multimodal)
         self.front_end = FrontEnd()
         self.max_sequences = 4
         self.allowed_media_domains = domains
         self.serving = ScriptedServing()
 
-    def check_max_tokens(self, tokens: int | None, field: str) -> None:
-        if (tokens or 1) > MAX_TOKENS:
-            raise InvalidField(field, "it is more than this endpoint generates")
-
     def require_serving(self) -> ScriptedServing:
         return self.serving
-
-    def check_stop_tokens(self, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            if token >= self.prompts.vocab_size:
-                raise InvalidField("stop_token_ids", "it is outside the vocabulary")
 
 
 class ScriptedServing:

@@ -214,6 +214,11 @@ def test_a_completions_default_length_is_openais_and_shrinks_to_the_context() ->
     assert limit({"prompt": "a" * (CONTEXT - 6)}) == 5
 
 
+def test_a_completions_default_length_is_no_more_than_one_request_may_have() -> None:
+    capped: Any = ParsingEngine(max_output=5)
+    assert completion.parse({"prompt": "a"}, capped).generation.sampling.max_tokens == 5
+
+
 # All of them
 
 BODIES: list[dict[str, Any]] = [{"messages": HELLO}, {"prompt": "a"}]
