@@ -288,6 +288,15 @@ def test_what_an_assistant_said_and_called_goes_on(client: openai.OpenAI) -> Non
     assert client.responses.create(model="sample", input=items, max_output_tokens=4).output_text
 
 
+def test_a_response_with_a_field_of_another_route_has_its_log_probabilities(client: openai.OpenAI) -> None:
+    """Found by the fuzz: what is done to the log probabilities of beams was done to these, and ended in a 500."""
+    asked = {"model": "sample", "input": "a", "max_output_tokens": 3, "include": ["message.output_text.logprobs"]}
+    plain = client.responses.create(**asked, temperature=0)  # type: ignore[call-overload]  # a dictionary of them
+    strange = client.responses.create(**asked, temperature=0, extra_body={"use_beam_search": 4})  # type: ignore[call-overload]
+    assert strange.output[0].content[0].logprobs == plain.output[0].content[0].logprobs
+    assert len(plain.output[0].content[0].logprobs) == 3
+
+
 def test_responses_that_would_be_stored_are_refused(client: openai.OpenAI) -> None:
     assert refused(lambda: client.responses.create(model="sample", input="a", background=True)).param == "background"
     with pytest.raises(openai.NotFoundError):

@@ -70,6 +70,8 @@ class _Api:
     pooling: bool | None = None
 
 
+# The routes whose requests may ask for beams. /v1/responses keeps fields that it does not know, this one too.
+BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
 APIS: Final[Mapping[Route, _Api]] = {
     Route.CHAT: _Api("openai_serving_chat", "create_chat_completion", {"": ChatCompletionRequest}, False),
     Route.COMPLETIONS: _Api("openai_serving_completion", "create_completion", {"": CompletionRequest}, False),
@@ -226,7 +228,7 @@ class Serving:
         api = APIS[prepared.route]
         serving = getattr(self._state, api.state)
         token_count.COUNTED.set(prepared.tokens)
-        beams.SEARCHING.set(bool(getattr(prepared.request, "use_beam_search", False)))
+        beams.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
         try:
             result = await getattr(serving, api.method)(prepared.request, prepared.raw)
         except Exception as error:
