@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from benchmarks.soak_requests import OURS, Asked, Maker, large
+from benchmarks.soak_requests import OURS, Asked, Maker, large, one_of_each_size
 from benchmarks.soak_state import Held, Watch
 from benchmarks.soak_visit import HOST, Visitor, WrongReply
 
@@ -19,12 +19,17 @@ SETTLE_S = 30.0
 # Of the visitors: of a hundred.
 STAY, LEAVE, DAWDLE, SESSION = 58, 28, 6, 3
 SHOWN = 20
+# Of the prompts that a CPU engine is asked for one by one before anything is counted; the context is 1,024.
+SIZES = 1000
 TOKEN = Asked("one token", "/v1/completions", b'{"prompt": "a", "max_tokens": 1}', mark=b'"usage"')
 
 
 @dataclass(frozen=True, slots=True)
 class SoakPlan:
-    """:ivar visitors: at a time. :ivar seed: of their dice."""
+    """:ivar visitors: at a time. :ivar seed: of their dice.
+
+    :ivar sizes: prompts of 1 to so many tokens are asked for one by one before anything is counted.
+    """
 
     seconds: float
     warm_seconds: float
@@ -32,6 +37,7 @@ class SoakPlan:
     seed: int = 0
     mix: Mapping[Maker, int] = field(default_factory=lambda: OURS)
     ours: bool = True
+    sizes: int = 0
 
 
 @dataclass(slots=True)
@@ -39,6 +45,7 @@ class Soak:
     """What was seen. `samples` are taken under load, by seconds since the measured part began.
 
     :ivar others: connections of others than the visitors, open before they came.
+    :ivar start, filled: before anybody came, and when prompts of all sizes have been asked for.
     """
 
     warm: Held
@@ -48,6 +55,8 @@ class Soak:
     samples: list[tuple[float, Held]] = field(default_factory=list)
     slots: int = 0
     others: int = 0
+    start: Held | None = None
+    filled: Held | None = None
 
     def leaks(self) -> list[str]:
         """What is held at the end that was not held after the warm-up."""
@@ -83,11 +92,18 @@ class Soak:
 async def soak(watch: Watch, port: int, plan: SoakPlan, slots: int) -> Soak:
     """Runs it; raises nothing for what the server does wrong, which the result tells."""
     pick = Random(plan.seed)
-    others = (await asyncio.to_thread(watch.look)).sockets
-    if plan.ours:
-        await _fill_pool(watch, port, plan.visitors * 2)
+    start = await asyncio.to_thread(watch.look)
+    others = start.sockets
     visits: Counter[str] = Counter()
     wrong: list[str] = []
+    for asked in one_of_each_size(plan.sizes, pick):
+        try:
+            await Visitor(port, pick).stay(asked)
+        except (WrongReply, OSError, TimeoutError) as error:
+            wrong.append(f"{type(error).__name__}: {error}")
+    filled = await settled(watch, port, others)
+    if plan.ours:
+        await _fill_pool(watch, port, plan.visitors * 2)
     await _visit(port, plan, pick, plan.warm_seconds, visits, wrong)
     warm = await settled(watch, port, others)
     visits.clear()
@@ -95,7 +111,7 @@ async def soak(watch: Watch, port: int, plan: SoakPlan, slots: int) -> Soak:
     sampling = asyncio.create_task(_sample(watch, plan.seconds, samples))
     await _visit(port, plan, pick, plan.seconds, visits, wrong)
     await sampling
-    return Soak(warm, await settled(watch, port, others), visits, wrong, samples, slots, others)
+    return Soak(warm, await settled(watch, port, others), visits, wrong, samples, slots, others, start, filled)
 
 
 async def _fill_pool(watch: Watch, port: int, threads: int) -> None:

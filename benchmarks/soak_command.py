@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks.contestant import KINDS, Contestant, EngineShape
 from benchmarks.server import Server, ServerFailed
-from benchmarks.soak import Soak, SoakPlan, soak
+from benchmarks.soak import SIZES, Soak, SoakPlan, soak
 from benchmarks.soak_requests import OPENAI, OURS
 from benchmarks.soak_state import Held, Watch
 
@@ -53,6 +53,7 @@ COLUMNS = (
 )
 @click.option("--seed", default=0, show_default=True, help="Of the visitors' dice.")
 @click.option("--kv-blocks", default=160, show_default=True, help="Of the KV cache (128 tokens each); 0: all of 1 GB.")
+@click.option("--sizes", default=SIZES, show_default=True, help="Prompts of 1 to so many tokens come before all else.")
 @click.option("--server", default="container", show_default=True, type=click.Choice(list(KINDS)))
 @click.option("--openai-only", is_flag=True, help="Only what `vllm serve` answers too.")
 @click.option("--out", default=Path("build/soak.json"), show_default=True, type=click.Path(path_type=Path))
@@ -62,13 +63,14 @@ def command(
     visitors: int,
     seed: int,
     kv_blocks: int,
+    sizes: int,
     server: str,
     openai_only: bool,
     out: Path,
 ) -> None:
     """A server at saturation under visitors of every kind; exit status 1 for a leak, a wrong reply, 5 % of memory."""
     ours = server == "container" and not openai_only
-    plan = SoakPlan(minutes * 60, warm_minutes * 60, visitors, seed, OURS if ours else OPENAI, ours)
+    plan = SoakPlan(minutes * 60, warm_minutes * 60, visitors, seed, OURS if ours else OPENAI, ours, sizes)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
         contestant = _contestant(server, Path(scratch), kv_blocks)
@@ -97,12 +99,14 @@ def lines(result: Soak, plan: SoakPlan) -> Iterator[str]:
         yield f"  {number:8,}  {kind}"
     yield f"requests waited for a slot in {result.saturated():.0%} of {len(result.samples)} samples"
     yield "minute      " + " ".join(f"{name:>9}" for name in COLUMNS)
-    yield _row("warm, idle", [result.warm])
+    for name, held in (("start", result.start), ("all sizes", result.filled), ("warm, idle", result.warm)):
+        if held is not None:
+            yield _row(name, [held])
     for part in range(PARTS):
         low, high = (plan.seconds * (part + step) / PARTS for step in (0, 1))
-        held = [held for at, held in result.samples if low <= at < high]
-        if held:
-            yield _row(f"{low / 60:.1f}-{high / 60:.1f}", held)
+        seen = [held for at, held in result.samples if low <= at < high]
+        if seen:
+            yield _row(f"{low / 60:.1f}-{high / 60:.1f}", seen)
     yield _row("end, idle", [result.end])
     yield ", ".join(f"{name} {share:+.2%}" for name, share in result.growth().items())
 

@@ -127,6 +127,17 @@ def large(pick: Random) -> Asked:
     return asked("large", "/v1/completions", document, True, DONE)
 
 
+def one_of_each_size(sizes: int, pick: Random) -> list[Asked]:
+    """Prompts of 1 to `sizes` tokens, shuffled, that no prefix cache knows, for one token each.
+
+    PyTorch on CPU keeps kernels for every number of rows that it ever multiplied (oneDNN): the core's memory grows with
+    each number of tokens that a step has for the first time, and not with requests.
+    """
+    prompts = [[pick.randrange(5, 1000) for _ in range(size)] for size in range(1, sizes + 1)]
+    pick.shuffle(prompts)
+    return [asked("sizes", "/v1/completions", {"prompt": one, "max_tokens": 1}, False, b'"usage"') for one in prompts]
+
+
 WRONG = (
     b"",
     b"hello",
