@@ -35,6 +35,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
     from container import event_log
+    from container.listener import listen
     from container.tracing import settings as tracing
     from handler.config.load import load
     from handler.config.problems import each
@@ -43,6 +44,7 @@ def main() -> None:
     try:
         config = load(os.environ)
         tracing.check(os.environ, isolated=config.network_isolation)
+        listener = listen(config)
     except SettingError as error:
         for one in each(error):
             print(f"serve: {one.message}", file=sys.stderr, flush=True)
@@ -50,6 +52,7 @@ def main() -> None:
     prepare(os.environ, config)
     event_log.use(config)
     timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
+    timeline.bound(listener.getsockname()[1])
 
     from container.lifecycle import Lifecycle
     from container.server import Server
@@ -61,9 +64,9 @@ def main() -> None:
     if config.front_ends > 1:
         from container.front_ends.server import SharedServer
 
-        SharedServer(config, make_service, timeline.bound).run()
+        SharedServer(config, make_service, listener).run()
         return
-    Server(config, make_service, timeline.bound).run()
+    Server(config, make_service, listener).run()
 
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:

@@ -1,9 +1,10 @@
-"""gunicorn, configured: binds the port before anything heavy is imported, and supervises the serving process."""
+"""gunicorn, configured: takes the bound port over, and supervises the serving process, which imports what is heavy."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
+from container.listener import BACKLOG
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
 
@@ -28,15 +30,13 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """One endpoint under gunicorn.
 
     :param make_service: makes what the routes share, in the serving process.
-    :param ready: called in the master when the port is bound.
+    :param listener: the endpoint's port; gunicorn has it from now on.
     """
 
-    def __init__(
-        self, config: EndpointConfig, make_service: Callable[..., Service], ready: Callable[[int], None]
-    ) -> None:
+    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], listener: socket.socket) -> None:
         self.config = config
         self._make_service = make_service
-        self._ready = ready
+        self._listener = listener
         self._starts: list[float] = []
         self.service: Service
         super().__init__()
@@ -44,18 +44,17 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     def load_config(self) -> None:
         threads = self.config.max_concurrent + SPARE_THREADS
         settings: dict[str, Any] = {
-            "bind": f"0.0.0.0:{self.config.port}",
+            "bind": f"fd://{self._listener.detach()}",
             "worker_class": "container.worker.EngineWorker",
             "workers": 1,
             "threads": threads,
             "worker_connections": threads + 1024,
-            "backlog": 2048,
+            "backlog": BACKLOG,
             "keepalive": 75,
             "timeout": HEARTBEAT,
             "graceful_timeout": int(self.config.drain) + 4,
             "loglevel": "warning",
             "proc_name": "serve",
-            "when_ready": self._bound,
             "pre_fork": self._pre_fork,
             "child_exit": self._child_exit,
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108  gunicorn's heartbeat
@@ -72,9 +71,6 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
         """In the serving process, before its routes are made."""
         self.service = self._make_service()
         return self.service
-
-    def _bound(self, arbiter: Any) -> None:
-        self._ready(arbiter.LISTENERS[0].sock.getsockname()[1])
 
     def _pre_fork(self, arbiter: Any, worker: Any) -> None:
         """In the master, before a serving process is started: the first, or the next after a failure.
