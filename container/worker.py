@@ -19,7 +19,7 @@ from types import FrameType
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from container import arenas, body
+from container import arenas, body, reclaim
 from container.direct.exchange import Ground
 from container.direct.lane import Elsewhere, Lane, serves
 from container.direct.notes import Notes
@@ -58,6 +58,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     def init_process(self) -> None:
         os.setpgid(0, 0)
         arenas.limit()
+        reclaim.begin()
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.service = self.app.new_service()
         self.lingering = Lingering()
