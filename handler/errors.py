@@ -72,7 +72,7 @@ class InvalidField(ClientError):
 
 
 class MissingField(ClientError):
-    """The body has no prompt in any of the forms that we read."""
+    """The body has no prompt in any of the forms that we read, or not what another of its fields needs."""
 
     code = "missing_field"
 

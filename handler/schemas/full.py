@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from handler.engine import grammar_limits, sampling_check
 from handler.engine.engine import Engine
 from handler.engine.generation import Sink
+from handler.engine.request_limits import RequestLimits
 from handler.engine.routes import Route
 from handler.engine.tokens import Tokens
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
@@ -72,6 +73,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     elif route is Route.RESPONSES:
         _check_response(document, engine)
     sampling_check.check_document(document, engine.limits.sampling)
+    if route is Route.CHAT and document.get("use_beam_search"):
+        _check_beams(document, engine.limits)
     _check_ids(route, document, engine)
     if route is Route.COMPLETIONS and document.get("max_tokens", 0) is None:
         # OpenAI's default, as on the short path. vLLM takes null, makes the tokens, and then ends in an AssertionError
@@ -104,6 +107,17 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
     if sequences > engine.max_sequences:
         field = "n" if (fields.n or 1) > 1 else "prompt"
         raise InvalidField(field, f"it asks for {sequences} sequences; one request may have {engine.max_sequences}")
+
+
+def _check_beams(document: Mapping[str, Any], limits: RequestLimits) -> None:
+    """vLLM's search never ends before its limit (0.13.0 to 0.32.0, beam_search): without one it fills the context,
+    a request for each beam and token, and nothing is sent until then. A completion has a limit of its own."""
+    named = any(document.get(name) is not None for name in ("max_tokens", "max_completion_tokens"))
+    if not named and limits.max_output is None and limits.default_output is None:
+        raise MissingField(
+            "max_tokens",
+            "a search for beams goes on to its limit whatever it finds, so say how many tokens it may have",
+        )
 
 
 def _check_response(document: Mapping[str, Any], engine: Engine) -> None:

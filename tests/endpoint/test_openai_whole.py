@@ -157,6 +157,13 @@ def test_beams(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+def test_a_search_without_an_end_is_refused_before_it_begins(client: openai.OpenAI, stream: bool) -> None:
+    """Found by the fuzz: it takes until the deadline, and answers nothing."""
+    error = refused(lambda: chat(client, n=2, stream=stream, extra_body={"use_beam_search": True}))
+    assert (error.param, error.code) == ("max_tokens", "missing_field")
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_beams_are_the_same_whatever_is_drawn_beside_them(endpoint: ServeProcess, stream: bool) -> None:
     """Found by the fuzz: a drawn token that is none of the likeliest put vLLM's count of them out."""
     body = {"messages": MESSAGES, "max_tokens": 60, "use_beam_search": True, "stream": stream}

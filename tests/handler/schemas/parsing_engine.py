@@ -29,11 +29,14 @@ class ParsingEngine:
         limits: SamplingLimits = ON_CPU,
         multimodal: bool = False,
         domains: tuple[str, ...] = (),
-        max_output: int = MAX_TOKENS,
+        max_output: int | None = MAX_TOKENS,
+        default_output: int | None = None,
     ) -> None:
         self.served_names = ("sample", "alias")
         self.prompts = scripted_prompts(template, parts=parts)
-        self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size, max_output=max_output, sampling=limits)
+        self.limits = RequestLimits(
+            CONTEXT, self.prompts.vocab_size, max_output=max_output, default_output=default_output, sampling=limits
+        )
         self.traits = Traits(multimodal=multimodal)
         self.front_end = FrontEnd()
         self.max_sequences = 4

@@ -89,6 +89,20 @@ def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None
     parsed({**CHAT, "logprobs": True}, limits=none)
 
 
+@pytest.mark.parametrize("given", [True, 1, "true"])
+def test_a_search_for_beams_says_where_it_ends(given: object) -> None:
+    """Found by the fuzz: vLLM's search fills the context, which took longer than the deadline."""
+    search = {**CHAT, "use_beam_search": given, "n": 2}
+    error = refused(search, max_output=None)
+    assert (type(error), error.param) == (MissingField, "max_tokens")
+    for named in ({"max_tokens": 5}, {"max_completion_tokens": 5}):
+        assert parsed({**search, **named}, max_output=None)["use_beam_search"] == given
+    parsed(search, max_output=9)
+    parsed(search, max_output=None, default_output=9)
+    parsed({"prompt": "a", "use_beam_search": given}, Route.COMPLETIONS, max_output=None)  # 16 tokens
+    parsed({**CHAT, "use_beam_search": False, "n": 2}, max_output=None)
+
+
 def test_what_the_device_honours_passes() -> None:
     parsed({**CHAT, "n": 2, "temperature": 0.5, "top_p": 0.9, "top_k": 64, "logprobs": False}, limits=DEVICE)
     parsed({**CHAT, "tools": TOOLS, "tool_choice": "auto", "response_format": {"type": "text"}}, limits=DEVICE)
