@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from container.reclaim import STEP, Reclaim
+from container.reclaim import PATIENCE, STEP, Reclaim
 
 # Blocks of a heap, every 500th of which stays in use, so that glibc alone gives nothing back.
 LEFT = """
@@ -32,11 +32,16 @@ class Process:
     def __init__(self) -> None:
         self.own = self.free = 0
         self.trims = 0
+        self.reclaim = Reclaim(lambda: self.own, self.trim)
 
     def trim(self) -> None:
         self.own -= self.free
         self.free = 0
         self.trims += 1
+
+    def look(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.reclaim.look()
 
 
 def test_pages_in_the_middle_of_a_heap_go_back() -> None:
@@ -44,18 +49,30 @@ def test_pages_in_the_middle_of_a_heap_go_back() -> None:
     assert int(found.stdout) > 150  # MiB, of 190
 
 
-def test_it_is_asked_only_when_the_process_has_grown() -> None:
+def test_a_process_that_has_not_grown_is_left_alone() -> None:
     process = Process()
-    reclaim = Reclaim(lambda: process.own, process.trim)
-    for own, free, trims, left in (
-        (STEP, STEP, 0, STEP),
-        (STEP + 1, STEP, 1, 1),
-        (STEP, 0, 1, STEP),
-        (5 * STEP, 0, 2, 5 * STEP),  # in use: it is not asked again
-        (5 * STEP + 9, 9, 2, 5 * STEP + 9),
-        (2 * STEP, 0, 2, 2 * STEP),  # glibc gave something back itself
-        (3 * STEP + 1, 1, 3, 3 * STEP),
-    ):
-        process.own, process.free = own, free
-        reclaim.look()
-        assert (process.trims, process.own) == (trims, left)
+    process.own = process.free = STEP
+    process.look(100)
+    assert (process.trims, process.own) == (0, STEP)
+
+
+def test_what_a_request_still_holds_at_the_first_look_goes_back_when_it_has_freed_it() -> None:
+    process = Process()
+    process.own = 5 * STEP
+    process.look(PATIENCE - 1)
+    assert process.own == 5 * STEP
+    process.free = 4 * STEP
+    process.look()
+    assert process.own == STEP
+
+
+def test_growth_that_is_in_use_is_not_asked_about_for_ever() -> None:
+    process = Process()
+    process.own = 5 * STEP
+    process.look(100)
+    assert (process.trims, process.own) == (PATIENCE, 5 * STEP)
+    process.own = 2 * STEP  # glibc gave something back itself
+    process.look()
+    process.own, process.free = 4 * STEP, 2 * STEP
+    process.look(100)
+    assert (process.trims, process.own) == (2 * PATIENCE + 1, 2 * STEP)

@@ -91,6 +91,14 @@ def test_streams_of_responses_beside_each_other_are_whole(endpoint: ServeProcess
     assert [reply for reply in replies if '"type":"response.completed"' not in reply] == []
 
 
+def test_what_a_large_prompt_took_goes_back_to_the_machine(endpoint: ServeProcess) -> None:
+    """Found by the fuzz: its tokens' 180 MiB were freed, and stayed."""
+    _, before = resident(endpoint)
+    reply = endpoint.client.post("/invocations", json={"prompt": "x" * 1_000_000})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "prompt")
+    endpoint.until(lambda: resident(endpoint)[1] < before + 32, 20)
+
+
 @pytest.mark.timeout(max(300, BODIES // 10))
 def test_no_body_ends_in_anything_but_an_answer_or_our_error(endpoint: ServeProcess) -> None:
     engine = endpoint.engine_pids()
