@@ -131,6 +131,20 @@ class PromptOverLimit(ClientError):
         )
 
 
+class TextTooLong(ClientError):
+    """A text that is past the context whatever its tokens are, so that nobody counts them. Lengths in characters."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, characters: int, most: int, param: str) -> None:
+        self.characters, self.most = characters, most
+        super().__init__(
+            f"The prompt has {characters} characters, and this model's context holds {most} at most: "
+            "shorten the prompt.",
+            param=param,
+        )
+
+
 class RequestRefused(ClientError):
     """vLLM's own checks refuse the request. `problem` is vLLM's account, without what the client sent."""
 

@@ -33,6 +33,7 @@ TOKENS: Final[Errors] = (
     *BODY,
     errors.PromptTooLong,
     errors.PromptOverLimit,
+    errors.TextTooLong,
     errors.RequestRefused,
     errors.ContextExceeded,
     errors.UnsupportedTask,

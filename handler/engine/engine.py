@@ -88,6 +88,7 @@ class Engine:
             template,
             as_parts,
             limits.vocab_size,
+            limits.max_model_len * vllm_api.longest_token(tokenizer),
             defaults=front_end.default_chat_template_kwargs,
         )
         self.seat = seat

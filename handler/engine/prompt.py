@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from handler.errors import ClientError, InvalidField
+from handler.errors import ClientError, InvalidField, TextTooLong
 
 Message = Mapping[str, Any]
 
@@ -21,12 +21,15 @@ class PromptRenderer:
     :param parts: the template wants a content as a list of parts.
     :param defaults: arguments of the template where a request gives none.
     :param vocab_size: the bound that token-id prompts must keep to: an id past it ends vLLM's engine.
+    :param most: characters that a text may have: more are past the context whatever its tokens are, and counting the
+        tokens of a million takes a second and 180 MiB. vLLM draws this line too (renderers/params.py). None: any.
     """
 
     tokenizer: Any
     template: str | None
     parts: bool
     vocab_size: int
+    most: int | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     # Fast tokenizers encode in Rust under threads; the slow ones are Python with state.
     _slow: threading.Lock = field(default_factory=threading.Lock)
@@ -45,10 +48,13 @@ class PromptRenderer:
         continue_final_message: bool = False,
         add_special_tokens: bool = False,
         template_arguments: Mapping[str, Any] | None = None,
+        cut: bool = False,
     ) -> list[int]:
         """Token ids of a conversation.
 
+        :param cut: as of a text.
         :raises InvalidField: the template refuses the messages (a role, an order), or there is none.
+        :raises TextTooLong: they cannot fit the context.
         """
         if self.template is None:
             raise InvalidField(param, "this model has no chat template; send 'prompt' instead")
@@ -65,13 +71,17 @@ class PromptRenderer:
             raise
         except Exception as error:  # jinja2.TemplateError for raise_exception, TypeError and others for bad shapes
             raise InvalidField(param, f"the chat template refuses them ({_first_line(error)})") from None
-        return self.text(text, param, add_special_tokens=add_special_tokens)
+        return self.text(text, param, add_special_tokens=add_special_tokens, cut=cut)
 
-    def text(self, text: str, param: str, *, add_special_tokens: bool = True) -> list[int]:
+    def text(self, text: str, param: str, *, add_special_tokens: bool = True, cut: bool = False) -> list[int]:
         """Token ids of a text.
 
+        :param cut: only some of its tokens are wanted, so that it may be of any length.
         :raises InvalidField: the text has no tokens.
+        :raises TextTooLong: it cannot fit the context.
         """
+        if self.most is not None and len(text) > self.most and not cut:
+            raise TextTooLong(len(text), self.most, param)
         if self.quick:
             ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         else:

@@ -24,19 +24,20 @@ def prompts_of(given: str | Sequence[object], parameters: Parameters, engine: En
     (text-generation-inference, router/src/server.rs, compat_return_full_text).
 
     :raises InvalidField: another kind of `inputs`, or an empty text.
+    :raises TextTooLong: a text that is not to be cut, and cannot fit the context.
     """
-    full_text = parameters.return_full_text
+    full_text, cut = parameters.return_full_text, parameters.truncate is not None
     if isinstance(given, str) or all(isinstance(item, str) for item in given):
         texts = [(given, "inputs")] if isinstance(given, str) else _named(given)
         prompts = [
-            Prompt(_text_ids(text, where, engine), text if (tgi if full_text is None else full_text) else "")
+            Prompt(_text_ids(text, where, engine, cut=cut), text if (tgi if full_text is None else full_text) else "")
             for text, where in texts
         ]
     elif all(isinstance(item, dict) for item in given):
         if full_text:
             raise UnsupportedField("parameters.return_full_text", "it goes with a text, not with messages")
         messages = [message_of(index, item, "inputs") for index, item in enumerate(given) if isinstance(item, dict)]
-        prompts = [Prompt(engine.prompts.chat(messages, "inputs"))]
+        prompts = [Prompt(engine.prompts.chat(messages, "inputs", cut=cut))]
     else:
         raise InvalidField("inputs", "it must be a text, a list of texts, or messages")
     if parameters.truncate is None:
@@ -48,7 +49,7 @@ def _named(texts: Sequence[object]) -> list[tuple[str, str]]:
     return [(str(text), f"inputs[{index}]") for index, text in enumerate(texts)]
 
 
-def _text_ids(text: str, where: str, engine: Engine) -> list[int]:
+def _text_ids(text: str, where: str, engine: Engine, *, cut: bool) -> list[int]:
     if not text:
         raise InvalidField(where, "it is empty")
-    return engine.prompts.text(text, where)
+    return engine.prompts.text(text, where, cut=cut)

@@ -13,6 +13,7 @@ from handler.neuron.vllm_versions import public
 from sample_model.facts import by_name
 
 pytestmark = pytest.mark.engine
+LONG = "x " * 500_000
 
 JSON = {"Content-Type": "application/json"}
 CHAT = '{"messages": [{"role": "user", "content": "Hello"}], %s}'
@@ -105,6 +106,37 @@ def test_what_vllm_alone_refuses_names_the_field(endpoint: ServeProcess) -> None
         error = reply.json()["error"]
         assert error["param"] == "temperature"
         assert "parameter=" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": LONG}, "prompt"),
+        ({"prompt": LONG, "logprobs": 1}, "prompt"),
+        ({"messages": [{"role": "user", "content": LONG}]}, "messages"),
+        ({"messages": [{"role": "user", "content": LONG}], "logprobs": True}, "prompt"),
+        ({"inputs": LONG}, "inputs"),
+        ({"inputs": ["a", LONG]}, "inputs[1]"),
+    ],
+)
+def test_a_prompt_that_cannot_fit_is_refused_by_its_characters(
+    endpoint: ServeProcess, body: dict[str, object], param: str
+) -> None:
+    """Counting the tokens of a few of these at once takes gigabytes."""
+    reply = endpoint.client.post("/invocations", json=body)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", param)
+    assert "characters" in error["message"]
+
+
+def test_a_prompt_of_which_the_end_is_wanted_may_be_of_any_length(endpoint: ServeProcess) -> None:
+    def first(text: str) -> str:
+        parameters = {"truncate": 8, "max_new_tokens": 4, "return_full_text": False}
+        reply = endpoint.client.post("/invocations", json={"inputs": text, "parameters": parameters})
+        assert reply.status_code == 200, reply.text
+        return str(reply.json()["generated_text"])
+
+    assert first(LONG + "What does /ping mean?") == first("x x x x x x x x What does /ping mean?")
 
 
 def test_a_wrong_path_and_a_wrong_method(endpoint: ServeProcess) -> None:

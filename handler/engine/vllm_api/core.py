@@ -347,6 +347,11 @@ def own_tokenizer(engine: AsyncLLM) -> Any:
     return copy.deepcopy(engine.tokenizer)
 
 
+def longest_token(tokenizer: Any) -> int:
+    """Characters of the vocabulary's longest; of a vocabulary of bytes, its bytes."""
+    return max(map(len, tokenizer.get_vocab()))
+
+
 def chat_template(engine: AsyncLLM, tokenizer: Any, given: str | None = None) -> str | None:
     return chat_templates.chat_template(tokenizer, engine.model_config, given)
 

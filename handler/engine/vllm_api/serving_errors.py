@@ -32,7 +32,7 @@ NAMED = frozenset(
     {"n", "temperature", "top_p", "top_k", "min_p", "allowed_token_ids", "bad_words", "structured_outputs"}
 )
 # vLLM's names of a quantity, where the API has another.
-PARAMETERS = {"input_tokens": "prompt"}
+PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt"}
 
 
 def from_validation(error: ValidationError) -> ClientError:

@@ -47,6 +47,9 @@ class ScriptedApi:
     def own_tokenizer(self, llm: ScriptedVllm) -> ScriptedTokenizer:
         return ScriptedTokenizer()
 
+    def longest_token(self, tokenizer: object) -> int:
+        return 5
+
     def chat_template(self, llm: ScriptedVllm, tokenizer: object, given: object = None) -> str:
         return PLAIN_TEMPLATE
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer, scripted_prompts, text_of
 
 from handler.engine.prompt import PromptRenderer
-from handler.errors import InvalidField
+from handler.errors import InvalidField, TextTooLong
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -85,6 +86,18 @@ def test_a_text_becomes_its_tokens(text: str, special: bool) -> None:
     ids = prompts.text(text, "prompt", add_special_tokens=special)
     assert (ids[0] == BOS) == special
     assert text_of(ids) == text
+
+
+def test_the_tokens_of_a_text_that_cannot_fit_are_not_counted() -> None:
+    prompts = replace(scripted_prompts(), most=20)
+    assert text_of(prompts.text("x" * 20, "prompt")) == "x" * 20
+    with pytest.raises(TextTooLong, match="has 21 characters, and this model's context holds 20 at most") as caught:
+        prompts.text("x" * 21, "inputs[1]")
+    assert caught.value.param == "inputs[1]"
+    with pytest.raises(TextTooLong):
+        prompts.chat([{"role": "user", "content": "x" * 21}])
+    assert text_of(prompts.text("x" * 21, "inputs", cut=True)) == "x" * 21
+    assert text_of(prompts.chat([{"role": "user", "content": "x" * 21}], "inputs", cut=True)) == "x" * 21
 
 
 def test_a_slow_tokenizer_is_never_used_by_two_threads_at_once() -> None:

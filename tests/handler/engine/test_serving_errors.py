@@ -94,6 +94,11 @@ def test_vllms_own_parameter_and_value_are_taken_off() -> None:
     assert error.message == "The request is refused: out of range."
 
 
+@pytest.mark.parametrize("param", ["input_text", "input_tokens"])
+def test_a_name_of_vllms_own_is_the_fields(param: str) -> None:
+    assert response("You passed 9 of at most 8. The model's context length is 8", param=param).param == "prompt"
+
+
 def test_of_a_dead_engine_everything_says_so() -> None:
     assert isinstance(response("anything", dead=True), EngineFailed)
     assert isinstance(serving_errors.from_frame("data: {", dead=True), EngineFailed)
