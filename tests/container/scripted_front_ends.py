@@ -16,6 +16,7 @@ from container import worker
 from container.front_ends import following
 from container.front_ends.server import SharedServer
 from container.lifecycle import Lifecycle
+from container.listener import listen
 from container.service import Service
 from handler.config.endpoint import EndpointConfig
 from handler.engine.seats import SPARE_SEATS, Seats
@@ -78,4 +79,6 @@ if __name__ == "__main__":
     def make_service(shared: Any) -> Service:
         return Service.of(config, Lifecycle(), shared)
 
-    SharedServer(config, make_service, lambda port: print(port, flush=True)).run()
+    listener = listen(config)
+    print(listener.getsockname()[1], flush=True)
+    SharedServer(config, make_service, listener).run()
