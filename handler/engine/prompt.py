@@ -10,6 +10,8 @@ from typing import Any
 from handler.errors import ClientError, InvalidField, TextTooLong
 
 Message = Mapping[str, Any]
+# Characters of a text whose tokens are counted though it need not fit: two seconds and 370 MiB.
+MOST_COUNTED = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,11 @@ class PromptRenderer:
     def text(self, text: str, param: str, *, add_special_tokens: bool = True, cut: bool = False) -> list[int]:
         """Token ids of a text.
 
-        :param cut: only some of its tokens are wanted, so that it may be of any length.
+        :param cut: only some of its tokens are wanted, so that it need not fit the context.
         :raises InvalidField: the text has no tokens.
         :raises TextTooLong: it cannot fit the context.
         """
-        if self.most is not None and len(text) > self.most and not cut:
-            raise TextTooLong(len(text), self.most, param)
+        self.check_length(len(text), param, cut=cut)
         if self.quick:
             ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         else:
@@ -90,6 +91,20 @@ class PromptRenderer:
         if not ids:
             raise InvalidField(param, "it is empty")
         return ids
+
+    def check_length(self, characters: int, param: str, *, cut: bool) -> None:
+        """Before anybody counts tokens.
+
+        :param cut: it need not fit the context.
+        :raises InvalidField: it is longer than what is counted for one request.
+        :raises TextTooLong: it cannot fit the context.
+        """
+        if self.most is None or characters <= self.most:
+            return
+        if not cut:
+            raise TextTooLong(characters, self.most, param)
+        if characters > MOST_COUNTED:
+            raise InvalidField(param, f"it has {characters:,} characters; one request may have {MOST_COUNTED:,}")
 
     def ids(self, ids: Sequence[int], param: str) -> list[int]:
         """Token ids that the client sent, within the vocabulary.

@@ -53,6 +53,9 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
             check_unserved(name, value)
     _check_lengths(route, document)
     _check_integers(document, "")
+    if route is Route.TOKENIZE or document.get("truncate_prompt_tokens") is not None:
+        for field in (key, "messages"):
+            engine.prompts.check_length(_characters(document.get(field)), field, cut=True)
     document = guided.translate(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
@@ -152,6 +155,15 @@ def _check_lengths(route: Route, document: Mapping[str, Any]) -> None:
     for field, items in lists:
         if isinstance(items, list) and len(items) > MAX_ITEMS:
             raise InvalidField(field, f"it has {len(items):,} items; one request may have {MAX_ITEMS:,}")
+
+
+def _characters(value: object) -> int:
+    """Of all the texts in it."""
+    if isinstance(value, str):
+        return len(value)
+    return sum(
+        map(_characters, value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+    )
 
 
 def _check_format(given: object) -> None:

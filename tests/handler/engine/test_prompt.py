@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer, scripted_prompts, text_of
 
-from handler.engine.prompt import PromptRenderer
+from handler.engine.prompt import MOST_COUNTED, PromptRenderer
 from handler.errors import InvalidField, TextTooLong
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -97,6 +97,9 @@ def test_the_tokens_of_a_text_that_cannot_fit_are_not_counted() -> None:
     with pytest.raises(TextTooLong):
         prompts.chat([{"role": "user", "content": "x" * 21}])
     assert text_of(prompts.text("x" * 21, "inputs", cut=True)) == "x" * 21
+    with pytest.raises(InvalidField, match="it has 2,000,001 characters; one request may have 2,000,000"):
+        prompts.text("x" * (MOST_COUNTED + 1), "inputs", cut=True)
+    assert len(replace(prompts, most=MOST_COUNTED + 2).text("x" * (MOST_COUNTED + 1), "prompt")) == MOST_COUNTED + 2
     assert text_of(prompts.chat([{"role": "user", "content": "x" * 21}], "inputs", cut=True)) == "x" * 21
 
 

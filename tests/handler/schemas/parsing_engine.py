@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,9 +32,10 @@ class ParsingEngine:
         domains: tuple[str, ...] = (),
         max_output: int | None = MAX_TOKENS,
         default_output: int | None = None,
+        most: int | None = None,
     ) -> None:
         self.served_names = ("sample", "alias")
-        self.prompts = scripted_prompts(template, parts=parts)
+        self.prompts = replace(scripted_prompts(template, parts=parts), most=most)
         self.limits = RequestLimits(
             CONTEXT, self.prompts.vocab_size, max_output=max_output, default_output=default_output, sampling=limits
         )

@@ -8,11 +8,13 @@ import pytest
 from parsing_engine import ParsingEngine
 from scripted_tokenizer import VOCAB_SIZE
 
+from handler.engine.prompt import MOST_COUNTED
 from handler.engine.routes import Route
 from handler.errors import ClientError, InvalidField, MissingField, ModelNotFound, UnsupportedField
 from handler.neuron.sampling_limits import HONOURED, SamplingLimits
 from handler.schemas import full
 
+LONG = "x" * (MOST_COUNTED + 1)
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT = {"messages": HELLO}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
@@ -87,6 +89,22 @@ def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None
     assert refused({"prompt": "a", "echo": True, "logprobs": 0}, Route.COMPLETIONS, limits=none).param == "logprobs"
     parsed({"prompt": "a", "echo": True}, Route.COMPLETIONS, limits=none)
     parsed({**CHAT, "logprobs": True}, limits=none)
+
+
+@pytest.mark.parametrize(
+    ("document", "route", "param"),
+    [
+        ({"prompt": LONG}, Route.TOKENIZE, "prompt"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": LONG}]}]}, Route.TOKENIZE, "messages"),
+        ({"prompt": ["a", LONG], "truncate_prompt_tokens": 3}, Route.COMPLETIONS, "prompt"),
+        ({"input": [LONG], "truncate_prompt_tokens": 3}, Route.EMBEDDINGS, "input"),
+    ],
+)
+def test_tokens_are_counted_of_so_much_text_and_no_more(document: dict[str, Any], route: Route, param: str) -> None:
+    """vLLM counts in one thread: whoever comes next waits for it, a second for each million characters."""
+    error = refused(document, route, most=9)
+    assert (type(error), error.param) == (InvalidField, param)
+    parsed(document, route, most=2 * MOST_COUNTED)
 
 
 @pytest.mark.parametrize("given", [True, 1, "true"])
