@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,12 @@ import pytest
 NXDI_VLLM = "0.16.0"
 # handler/engine/vllm_api/serving.py knows vLLM's serving classes where this version has them.
 SERVING_VLLM = "0.16.0"
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores Ctrl-C, and so would every command that the tests start and interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
