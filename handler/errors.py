@@ -132,7 +132,7 @@ class PromptOverLimit(ClientError):
 
 
 class TextTooLong(ClientError):
-    """A text that is past the context whatever its tokens are, so that nobody counts them. Lengths in characters."""
+    """A text that would not fit if all its tokens were the longest, so that nobody counts them. In characters."""
 
     code = "context_length_exceeded"
 

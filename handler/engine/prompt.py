@@ -23,8 +23,9 @@ class PromptRenderer:
     :param parts: the template wants a content as a list of parts.
     :param defaults: arguments of the template where a request gives none.
     :param vocab_size: the bound that token-id prompts must keep to: an id past it ends vLLM's engine.
-    :param most: characters that a text may have: more are past the context whatever its tokens are, and counting the
-        tokens of a million takes a second and 180 MiB. vLLM draws this line too (renderers/params.py). None: any.
+    :param most: characters that a text may have: more do not fit the context, and counting the tokens of a million
+        takes a second and 180 MiB. vLLM draws this line too (renderers/params.py); neither knows of tokenizers that
+        drop characters. None: any.
     """
 
     tokenizer: Any
