@@ -59,12 +59,12 @@ HEADERS: Final = ("traceparent", "tracestate")
 class _Api:
     """One of vLLM's serving objects.
 
-    :param state: where it is; `method` is what it is asked by.
+    :param state: where it is, on the versions that have it elsewhere too; `method` is what it is asked by.
     :param models: of a request, by the key that tells them apart; "" is the rest.
     :param pooling: whether the model must make embeddings; None: either.
     """
 
-    state: str
+    state: tuple[str, ...]
     method: str
     models: Mapping[str, type[BaseModel]]
     pooling: bool | None = None
@@ -72,22 +72,23 @@ class _Api:
 
 # The routes whose requests may ask for beams. /v1/responses keeps fields that it does not know, this one too.
 BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
+TOKENIZATION: Final = ("openai_serving_tokenization", "serving_tokenization")  # 0.24.0
 APIS: Final[Mapping[Route, _Api]] = {
-    Route.CHAT: _Api("openai_serving_chat", "create_chat_completion", {"": ChatCompletionRequest}, False),
-    Route.COMPLETIONS: _Api("openai_serving_completion", "create_completion", {"": CompletionRequest}, False),
-    Route.RESPONSES: _Api("openai_serving_responses", "create_responses", {"": ResponsesRequest}, False),
+    Route.CHAT: _Api(("openai_serving_chat",), "create_chat_completion", {"": ChatCompletionRequest}, False),
+    Route.COMPLETIONS: _Api(("openai_serving_completion",), "create_completion", {"": CompletionRequest}, False),
+    Route.RESPONSES: _Api(("openai_serving_responses",), "create_responses", {"": ResponsesRequest}, False),
     Route.EMBEDDINGS: _Api(
-        "openai_serving_embedding",
+        ("openai_serving_embedding",),
         "create_embedding",
         {"messages": EmbeddingChatRequest, "": EmbeddingCompletionRequest},
         True,
     ),
     Route.TOKENIZE: _Api(
-        "openai_serving_tokenization",
+        TOKENIZATION,
         "create_tokenize",
         {"messages": TokenizeChatRequest, "": TokenizeCompletionRequest},
     ),
-    Route.DETOKENIZE: _Api("openai_serving_tokenization", "create_detokenize", {"": DetokenizeRequest}),
+    Route.DETOKENIZE: _Api(TOKENIZATION, "create_detokenize", {"": DetokenizeRequest}),
 }
 
 
@@ -184,6 +185,9 @@ class Serving:
                 mend = "serve an embedding model, or set SM_VLLM_RUNNER=pooling"
                 raise UnsupportedTask(route, "generates text and makes no embeddings", mend)
             raise UnsupportedTask(route, "makes embeddings and generates no text", "use /v1/embeddings")
+        if self._serving(api) is None:
+            does = "is served by a vLLM whose classes for it are not known here"
+            raise UnsupportedTask(route, does, "use vLLM 0.16.0")
         model = next(model for key, model in api.models.items() if not key or key in document)
         try:
             request: BaseModel = first_error.checked(model, dict(document))
@@ -198,6 +202,11 @@ class Serving:
         kept = {name: headers[name] for name in HEADERS if name in headers}
         raw = SimpleNamespace(headers=Headers(kept), state=SimpleNamespace())
         return Prepared(route, request, raw, bool(getattr(request, "stream", False)), getattr(request, "model", None))
+
+    def _serving(self, api: _Api) -> Any:
+        """What answers it; None where this version, or this model's task, has none."""
+        found = (getattr(self._state, name, None) for name in api.state)
+        return next((serving for serving in found if hasattr(serving, api.method)), None)
 
     def use_adapter(self, prepared: Prepared, name: str, request: Any) -> None:
         """A request for the model `name` is about to be answered with this adapter. On the loop.
@@ -226,7 +235,7 @@ class Serving:
         :raises EndpointError: before a stream has begun, and in it.
         """
         api = APIS[prepared.route]
-        serving = getattr(self._state, api.state)
+        serving = self._serving(api)
         token_count.COUNTED.set(prepared.tokens)
         beams.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
         try:
