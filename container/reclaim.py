@@ -1,6 +1,6 @@
 """What is freed goes back to the machine: glibc keeps free pages that lie in the middle of a heap.
 
-Seen in the HTTP process (mallinfo2): a prompt of a million characters, refused after 0.9 s for its tokens, left 188 MiB
+Seen in the HTTP process (mallinfo2): a prompt of a million characters, refused after 0.9 s for its tokens, left 184 MiB
 free that stayed there, and over 100,000 bodies of the fuzz 20 to 210 MiB beside 211 in use. `malloc_trim` gives such
 pages back: it took 17 ms for 129 MiB, and 0.3 ms where there was nothing to give.
 """

@@ -129,7 +129,7 @@ def test_a_prompt_that_cannot_fit_is_refused_by_its_characters(
     assert "characters" in error["message"]
 
 
-def test_a_prompt_of_which_the_end_is_wanted_may_be_of_any_length(endpoint: ServeProcess) -> None:
+def test_a_prompt_of_which_the_end_is_wanted_need_not_fit(endpoint: ServeProcess) -> None:
     def first(text: str) -> str:
         parameters = {"truncate": 8, "max_new_tokens": 4, "return_full_text": False}
         reply = endpoint.client.post("/invocations", json={"inputs": text, "parameters": parameters})
