@@ -23,16 +23,16 @@ class PromptRenderer:
     :param parts: the template wants a content as a list of parts.
     :param defaults: arguments of the template where a request gives none.
     :param vocab_size: the bound that token-id prompts must keep to: an id past it ends vLLM's engine.
-    :param most: characters that a text may have: more do not fit the context, and counting the tokens of a million
-        takes a second and 200 MiB. vLLM draws this line too (renderers/params.py); neither knows of tokenizers that
-        drop characters. None: any.
+    :param max_characters: of a text: more do not fit the context, and counting the tokens of a million takes a second
+        and 200 MiB. vLLM draws this line too (renderers/params.py); neither knows of tokenizers that drop characters.
+        None: any.
     """
 
     tokenizer: Any
     template: str | None
     parts: bool
     vocab_size: int
-    most: int | None = None
+    max_characters: int | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     # Fast tokenizers encode in Rust under threads; the slow ones are Python with state.
     _slow: threading.Lock = field(default_factory=threading.Lock)
@@ -100,10 +100,10 @@ class PromptRenderer:
         :raises InvalidField: it is longer than what is counted for one request.
         :raises TextTooLong: it cannot fit the context.
         """
-        if self.most is None or characters <= self.most:
+        if self.max_characters is None or characters <= self.max_characters:
             return
         if not cut:
-            raise TextTooLong(characters, self.most, param)
+            raise TextTooLong(characters, self.max_characters, param)
         if characters > MOST_COUNTED:
             raise InvalidField(param, f"it has {characters:,} characters; one request may have {MOST_COUNTED:,}")
 

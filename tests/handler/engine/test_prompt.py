@@ -89,7 +89,7 @@ def test_a_text_becomes_its_tokens(text: str, special: bool) -> None:
 
 
 def test_the_tokens_of_a_text_that_cannot_fit_are_not_counted() -> None:
-    prompts = replace(scripted_prompts(), most=20)
+    prompts = replace(scripted_prompts(), max_characters=20)
     assert text_of(prompts.text("x" * 20, "prompt")) == "x" * 20
     with pytest.raises(TextTooLong, match="has 21 characters, and this model's context holds 20 at most") as caught:
         prompts.text("x" * 21, "inputs[1]")
@@ -99,7 +99,10 @@ def test_the_tokens_of_a_text_that_cannot_fit_are_not_counted() -> None:
     assert text_of(prompts.text("x" * 21, "inputs", cut=True)) == "x" * 21
     with pytest.raises(InvalidField, match="it has 2,000,001 characters; one request may have 2,000,000"):
         prompts.text("x" * (MOST_COUNTED + 1), "inputs", cut=True)
-    assert len(replace(prompts, most=MOST_COUNTED + 2).text("x" * (MOST_COUNTED + 1), "prompt")) == MOST_COUNTED + 2
+    assert (
+        len(replace(prompts, max_characters=MOST_COUNTED + 2).text("x" * (MOST_COUNTED + 1), "prompt"))
+        == MOST_COUNTED + 2
+    )
     assert text_of(prompts.chat([{"role": "user", "content": "x" * 21}], "inputs", cut=True)) == "x" * 21
 
 

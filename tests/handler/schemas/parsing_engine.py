@@ -32,10 +32,10 @@ class ParsingEngine:
         domains: tuple[str, ...] = (),
         max_output: int | None = MAX_TOKENS,
         default_output: int | None = None,
-        most: int | None = None,
+        max_characters: int | None = None,
     ) -> None:
         self.served_names = ("sample", "alias")
-        self.prompts = replace(scripted_prompts(template, parts=parts), most=most)
+        self.prompts = replace(scripted_prompts(template, parts=parts), max_characters=max_characters)
         self.limits = RequestLimits(
             CONTEXT, self.prompts.vocab_size, max_output=max_output, default_output=default_output, sampling=limits
         )

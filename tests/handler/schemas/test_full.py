@@ -102,9 +102,9 @@ def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None
 )
 def test_tokens_are_counted_of_so_much_text_and_no_more(document: dict[str, Any], route: Route, param: str) -> None:
     """vLLM counts in one thread: whoever comes next waits for it, a second for each million characters."""
-    error = refused(document, route, most=9)
+    error = refused(document, route, max_characters=9)
     assert (type(error), error.param) == (InvalidField, param)
-    parsed(document, route, most=2 * MOST_COUNTED)
+    parsed(document, route, max_characters=2 * MOST_COUNTED)
 
 
 @pytest.mark.parametrize("given", [True, 1, "true"])
