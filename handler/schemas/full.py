@@ -16,7 +16,7 @@ from handler.engine.request_limits import RequestLimits
 from handler.engine.routes import Route
 from handler.engine.tokens import Tokens
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
-from handler.schemas import guided, media
+from handler.schemas import document_limits, guided, media
 from handler.schemas.chat import ChatFields, check_template_arguments
 from handler.schemas.completion import CompletionFields
 from handler.schemas.fields import REFUSED, SamplingFields, check_strangers, check_unserved, convert, sampling
@@ -35,9 +35,6 @@ PROMPTS: Mapping[Route, str] = {
     Route.DETOKENIZE: "tokens",
 }
 SHARED: Mapping[Route, type[SamplingFields]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
-MAX_REQUEST_ID = 128
-# Messages, parts of one, tools.
-MAX_ITEMS = 4096
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
@@ -51,17 +48,17 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     for name, value in document.items():
         if name in REFUSED:
             check_unserved(name, value)
-    _check_lengths(route, document)
-    _check_integers(document, "")
+    document_limits.check_items(document, "input" if route is Route.RESPONSES else "messages")
+    document_limits.check_integers(document)
     if route is Route.TOKENIZE or document.get("truncate_prompt_tokens") is not None:
         for field in (key, "messages"):
-            engine.prompts.check_length(_characters(document.get(field)), field, cut=True)
+            engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
     document = guided.translate(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
     serving = engine.require_serving()
     check_strangers(document, serving.fields(route))
-    _check_request_id(document.get("request_id"))
+    document_limits.check_request_id(document.get("request_id"))
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)
     if document.get("priority") and not engine.traits.priorities:
         raise UnsupportedField("priority", "leave it out, or set SM_VLLM_SCHEDULING_POLICY=priority")
@@ -145,52 +142,12 @@ def _check_ids(route: Route, document: Mapping[str, Any], engine: Engine) -> Non
             engine.prompts.ids(ids, key)
 
 
-def _check_lengths(route: Route, document: Mapping[str, Any]) -> None:
-    """vLLM looks at these item by item, while nobody else has the interpreter: at 4,096 for up to 0.5 s."""
-    talk = document.get(PROMPTS[route]) if route is Route.RESPONSES else document.get("messages")
-    lists = [(PROMPTS[route] if route is Route.RESPONSES else "messages", talk), ("tools", document.get("tools"))]
-    for index, item in enumerate(talk[:MAX_ITEMS] if isinstance(talk, list) else ()):
-        if isinstance(item, dict):
-            lists.append((f"{lists[0][0]}[{index}].content", item.get("content")))
-    for field, items in lists:
-        if isinstance(items, list) and len(items) > MAX_ITEMS:
-            raise InvalidField(field, f"it has {len(items):,} items; one request may have {MAX_ITEMS:,}")
-
-
-def _characters(value: object) -> int:
-    """Of all the texts in it."""
-    if isinstance(value, str):
-        return len(value)
-    return sum(
-        map(_characters, value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
-    )
-
-
 def _check_format(given: object) -> None:
     """vLLM raises an AssertionError (0.16)."""
     if isinstance(given, dict) and given.get("type") == "json_schema":
         schema = given.get("json_schema")
         if not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict):
             raise InvalidField("response_format.json_schema", 'send {"name": ..., "schema": {...}}')
-
-
-def _check_integers(value: object, where: str) -> None:
-    """Past 64 bits an integer cannot reach vLLM's core."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _check_integers(item, f"{where}.{key}" if where else key)
-    elif isinstance(value, list):
-        for item in value:
-            _check_integers(item, where)
-    elif type(value) is int and not -(2**63) <= value < 2**63:
-        raise InvalidField(where[:MAX_REQUEST_ID], "it is larger than 64 bits")
-
-
-def _check_request_id(given: object) -> None:
-    if given is None:
-        return
-    if not isinstance(given, str) or not given.isascii() or not given.isprintable() or len(given) > MAX_REQUEST_ID:
-        raise InvalidField("request_id", f"it must be up to {MAX_REQUEST_ID} printable ASCII characters")
 
 
 class ServedCall:
