@@ -134,7 +134,7 @@ plans: $(READY)
 
 # What a test compares with the code.
 docs: $(READY)
-	@$(BIN)/python -m handler.config.reference
+	@$(BIN)/python -m handler.config.loading.settings_reference
 
 notebooks: $(READY)
 	@$(BIN)/python -m notebooks

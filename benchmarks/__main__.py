@@ -14,20 +14,21 @@ from typing import cast
 
 import click
 
-from benchmarks.block import Block
-from benchmarks.comparison import comparisons
-from benchmarks.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
-from benchmarks.figures import Comparison
-from benchmarks.fleet_command import fleet
-from benchmarks.front_ends import SHARE, FrontEndsFailed, front_ends, measure_front_ends
-from benchmarks.gateway import gateway
-from benchmarks.random_model import write_random_model
-from benchmarks.report import Report
-from benchmarks.restore import RIVALS, measure
-from benchmarks.restore_contestant import ContestantFailed
-from benchmarks.second_opinion import OpinionFailed, opinions
-from benchmarks.server import ServerFailed
-from benchmarks.serving import (
+from benchmarks.lib.block import Block
+from benchmarks.lib.comparison import comparisons
+from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
+from benchmarks.lib.contestant_server import ServerFailed
+from benchmarks.lib.cpu_share import can_hold
+from benchmarks.lib.figures import Comparison
+from benchmarks.lib.report import Report
+from benchmarks.lib.request_mix import Api
+from benchmarks.restore.restore_benchmark import RIVALS, measure
+from benchmarks.restore.restore_contestant import ContestantFailed
+from benchmarks.serving.front_ends import SHARE, FrontEndsFailed, front_ends, measure_front_ends
+from benchmarks.serving.gateway_ceiling import gateway
+from benchmarks.serving.random_model import write_random_model
+from benchmarks.serving.second_opinion import OpinionFailed, opinions
+from benchmarks.serving.serving import (
     CEILING_SHARE,
     Plan,
     Run,
@@ -38,13 +39,12 @@ from benchmarks.serving import (
     stub_workloads,
     workloads,
 )
-from benchmarks.setup import SetupFailed, measure_setup
-from benchmarks.share import can_hold
-from benchmarks.soak_command import command as soak
-from benchmarks.steps import steps
-from benchmarks.workload import Api
-from handler.artifacts.errors import ArtifactError
-from handler.artifacts.restore import threads_here
+from benchmarks.serving.start_times import SetupFailed, measure_setup
+from benchmarks.serving.steps import steps
+from benchmarks.soak.soak_command import command as soak
+from handler.artifacts.restore.restore import threads_here
+from handler.storage.storage_errors import ArtifactError
+from tests.simulation.fleet_command import fleet
 
 QUICK_LIMIT_S = 200.0
 FULL_LIMIT_S = 2 * 3600.0

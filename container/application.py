@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from flask import Flask
 
-from container import errors
-from container.limits import max_body
-from container.observer import observe
-from container.routes import (
-    adapters,
-    bidirectional,
-    health,
-    inference,
-    metrics,
-    models,
-    multi_model,
-    openapi,
-    page,
-    transform,
-)
+from container.openapi import openapi_route as openapi
+from container.requests import error_responses as errors
+from container.requests.http_limits import max_body
+from container.routes import adapter_routes as adapters
+from container.routes import execution_parameters as transform
+from container.routes import invocations as inference
+from container.routes import model_list as models
+from container.routes import model_routes as multi_model
+from container.routes import page_route as page
+from container.routes import ping as health
+from container.routes import prometheus as metrics
+from container.routes import websocket_route as bidirectional
 from container.service import Service
+from container.telemetry.request_observer import observe
 
 
 def create_app(service: Service) -> Flask:

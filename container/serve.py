@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from container.admission import Admission
-    from handler.config.endpoint import EndpointConfig
+    from handler.config.endpoint_config import EndpointConfig
     from handler.json_value import Json
+    from handler.startup.admission import Admission
 
 logger = logging.getLogger("container.serve")  # also where this is the main module
 EXIT_SETTING = 2
@@ -34,10 +34,10 @@ def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
-    from container import event_log
-    from container.listener import listen
-    from container.tracing import settings as tracing
-    from handler.config.load import load
+    from container.server.listener import listen
+    from container.telemetry import event_log
+    from container.telemetry.tracing import tracing_settings as tracing
+    from handler.config.loading.config_loader import load
     from handler.config.problems import each
     from handler.errors import SettingError
 
@@ -54,15 +54,15 @@ def main() -> None:
     timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
     timeline.bound(listener.getsockname()[1])
 
-    from container.lifecycle import Lifecycle
-    from container.server import Server
+    from container.server.gunicorn_server import Server
     from container.service import Service
+    from handler.startup.lifecycle import Lifecycle
 
     def make_service(shared: Admission | None = None) -> Service:
         return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed), shared)
 
     if config.front_ends > 1:
-        from container.front_ends.server import SharedServer
+        from container.server.multiprocess.multiprocess_server import SharedServer
 
         SharedServer(config, make_service, listener).run()
         return
@@ -71,8 +71,8 @@ def main() -> None:
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
     """Fills in the variables of other software that an endpoint wants otherwise than their defaults."""
-    from handler.config import ports
-    from handler.config.isolation import OFFLINE
+    from handler.config import port_range as ports
+    from handler.config.loading.network_isolation import OFFLINE
 
     if config.network_isolation:
         environ.update(OFFLINE)

@@ -8,32 +8,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from container.admission import Admission
-from container.artifact_figures import ArtifactFigures
-from container.deadlines import ReadDeadlines
-from container.front_ends.peers import Peers
-from container.lifecycle import Lifecycle
-from container.models.errors import ModelNotLoaded, ModelUnnamed
-from container.neuron_monitor import NeuronMonitor
-from container.observer import Observer
-from container.tracing.settings import wanted
-from handler.config.endpoint import EndpointConfig
-from handler.custom_code.errors import NoEngine
-from handler.custom_code.exchange import CustomCode
+from container.connection.read_timeouts import ReadDeadlines
+from container.process_group.peers import Peers
+from container.telemetry.neuron_monitor import NeuronMonitor
+from container.telemetry.request_observer import Observer
+from container.telemetry.tracing.tracing_settings import wanted
+from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.code_contract import CustomCode
+from handler.custom_code.code_errors import NoEngine
 from handler.engine.engine import Engine
 from handler.errors import ModelNotFound
-from handler.sessions.store import Sessions
+from handler.sessions.session_store import Sessions
+from handler.startup.admission import Admission
+from handler.startup.artifact_metrics import ArtifactFigures
+from handler.startup.lifecycle import Lifecycle
+from handler.startup.multi_model.model_errors import ModelNotLoaded, ModelUnnamed
 
 if TYPE_CHECKING:
-    from container.models.table import Models
-    from container.tracing.tracer import RequestTracer  # it imports OpenTelemetry
+    from container.telemetry.tracing.tracer import RequestTracer  # it imports OpenTelemetry
+    from handler.startup.multi_model.model_registry import Models
 
 
 def request_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
     """Where OpenTelemetry's variables ask for traces."""
     if wanted(environ) is None:
         return None
-    from container.tracing.tracer import RequestTracer
+    from container.telemetry.tracing.tracer import RequestTracer
 
     return RequestTracer(environ)
 

@@ -1,6 +1,6 @@
 """The one tree of errors: what a caller can mend (`ClientError`) and what only the endpoint can (`ServerError`).
 
-Every error carries its fields, builds its own message and names its mend. `container.errors` maps the tree to
+Every error carries its fields, builds its own message and names its mend. `container.requests.error_responses` maps the tree to
 HTTP in one place; nothing here knows a status line, and nothing here ever holds a prompt or a secret.
 """
 

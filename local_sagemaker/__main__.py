@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import click
 
-from local_sagemaker.gateway import create_app
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, GatewaySettings, Limits
+from local_sagemaker.gateway.payload_parts import Cut, parse_cut
+from local_sagemaker.gateway.runtime_gateway import create_app
+from local_sagemaker.http_server import GatewayServer
 from local_sagemaker.parent import when_ended
-from local_sagemaker.parts import Cut, parse_cut
-from local_sagemaker.server import GatewayServer
-from local_sagemaker.settings import ContainerAddress, Endpoint, GatewaySettings, Limits
 
 Value = TypeVar("Value")
 Parsed = TypeVar("Parsed")

@@ -12,9 +12,9 @@ from werkzeug.wrappers import Response
 from local_sagemaker.control.protocol import reply
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instance import Instance
-from local_sagemaker.planned_errors import PlannedErrors
-from local_sagemaker.state import COMMANDS, TOKEN
+from local_sagemaker.hosting.instances.instance import Instance
+from local_sagemaker.runtime.planned_errors import PlannedErrors
+from local_sagemaker.state_directory import COMMANDS, TOKEN
 
 
 class Refused(Exception):

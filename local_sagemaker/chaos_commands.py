@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from local_sagemaker.running import ask, state_directory, state_option
+from local_sagemaker.service_client import ask, state_directory, state_option
 
 
 @click.group()

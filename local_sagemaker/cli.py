@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import click
 
 from local_sagemaker.chaos_commands import chaos
-from local_sagemaker.running import alive, answers, ask, exists, exports, state_directory, state_option
-from local_sagemaker.state import DOCKER, PROCESS, Running, Settings, StateDirectory
+from local_sagemaker.service_client import alive, answers, ask, exists, exports, state_directory, state_option
+from local_sagemaker.state_directory import DOCKER, PROCESS, Running, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
@@ -151,8 +151,8 @@ def make_buckets(names: tuple[str, ...], running: Running) -> None:
 def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     """:raises click.UsageError: a value that can't be used."""
     from local_sagemaker.control.quotas import Quotas
-    from local_sagemaker.hosting.settings import Images
-    from local_sagemaker.parts import parse_cut
+    from local_sagemaker.gateway.payload_parts import parse_cut
+    from local_sagemaker.hosting.instances.host_settings import Images
 
     changes = {name: value for name, value in given.items() if value not in (None, ())}
     if changes.get("cut_parts") == "as-they-arrive":
@@ -179,7 +179,7 @@ def start(state: StateDirectory, with_process: int | None = None) -> Running:
     more = [] if with_process is None else [str(with_process)]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "local_sagemaker.service", str(state.path), *more],
+            [sys.executable, "-m", "local_sagemaker.sagemaker_service", str(state.path), *more],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

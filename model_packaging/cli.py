@@ -100,7 +100,7 @@ def status_of(run: Callable[[], Any]) -> int:
 
 
 def _status(error: Exception) -> int:
-    from handler.artifacts.errors import AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable
+    from handler.storage.storage_errors import AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable
 
     return SERVICE if isinstance(error, (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)) else FAILED
 

@@ -34,7 +34,7 @@ def use(image: str | None, bucket: str, instance: str, eager_here: bool = False)
     os.environ["TO"] = "--local" + (" --set SM_VLLM_ENFORCE_EAGER=true" if eager_here else "")
     import boto3
 
-    from model_packaging.local import use_local
+    from model_packaging.local_endpoint import use_local
 
     use_local()
     boto3.client("s3").create_bucket(Bucket=bucket)

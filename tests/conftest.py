@@ -13,7 +13,7 @@ import pytest
 
 # The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself.
 NXDI_VLLM = "0.16.0"
-# handler/engine/vllm_api/serving.py knows vLLM's serving classes where this version has them.
+# handler/engine/vllm_api/serving/serving_classes.py knows vLLM's serving classes where this version has them.
 SERVING_VLLM = "0.16.0"
 
 

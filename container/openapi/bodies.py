@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import msgspec
 
-from container.routes.adapters import AdapterFields
-from container.routes.multi_model import ModelFields
-from container.sessions import CLOSE, NEW, REQUEST_TYPE
-from handler.engine.routes import Route
-from handler.schemas.chat import ROLES, ChatFields
-from handler.schemas.completion import CompletionFields
-from handler.schemas.fields import FULL, REFUSED
-from handler.schemas.full import PROMPTS
-from handler.schemas.inputs_fields import UNSERVED, InputsFields, Parameters
+from container.pipeline.session_requests import CLOSE, NEW, REQUEST_TYPE
+from container.routes.adapter_routes import AdapterFields
+from container.routes.model_routes import ModelFields
+from handler.engine.api_routes import Route
+from handler.schemas.openai.chat import ROLES, ChatFields
+from handler.schemas.openai.completion import CompletionFields
+from handler.schemas.openai.sampling_fields import FULL, REFUSED
+from handler.schemas.openai.vllm_path import PROMPTS
+from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, InputsFields, Parameters
 
 Schema = dict[str, Any]
 REF: Final = "#/components/schemas/"

@@ -12,7 +12,7 @@ from werkzeug.routing import Rule
 from container.openapi.bodies import NAMES, REF, Schema, bodies
 from container.openapi.operations import OPERATIONS, OWNED
 from container.openapi.replies import PLAIN_REPLY, REPLIES
-from handler.engine.routes import Route
+from handler.engine.api_routes import Route
 
 ARGUMENT: Final = re.compile(r"<(?:\w+:)?(\w+)>")
 # What werkzeug and Flask answer by themselves.

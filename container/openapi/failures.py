@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from container.http_refusal import STATUSES
-from container.models import errors as models
 from container.openapi.bodies import ref
+from container.server.unparsed_requests import STATUSES
 from handler import errors
-from handler.adapters import errors as adapters
-from handler.custom_code import errors as custom
+from handler.custom_code import code_errors as custom
+from handler.engine.adapters import adapter_errors as adapters
 from handler.errors import EndpointError
-from handler.sessions import errors as sessions
+from handler.sessions import session_errors as sessions
+from handler.startup.multi_model import model_errors as models
 
 Errors = tuple[type[EndpointError], ...]
 ANY: Final[Errors] = (errors.InvalidRequest, errors.InvalidBody, errors.ServerError)

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from container import attributes
-from container.answer import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
-from container.limits import TIMEOUT_HEADER
 from container.openapi.bodies import NAMES, Schema, ref
 from container.openapi.failures import (
     LOADED,
@@ -22,10 +19,13 @@ from container.openapi.failures import (
     UPGRADED,
     Errors,
 )
-from container.routes.bidirectional import PATH as BIDIRECTIONAL
-from handler.engine.routes import Route
+from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
+from container.requests import custom_attributes as attributes
+from container.requests.http_limits import TIMEOUT_HEADER
+from container.routes.websocket_route import PATH as BIDIRECTIONAL
+from handler.engine.api_routes import Route
 from handler.schemas.framing import JSON_LINES, SSE
-from handler.sessions.errors import HEADER as SESSION_HEADER
+from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 JSON: Final = "application/json"
 LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}

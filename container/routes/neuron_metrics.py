@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from container.neuron_monitor import NeuronMonitor
-from handler.neuron.runtime_version import runtime_versions
+from container.telemetry.neuron_monitor import NeuronMonitor
+from handler.neuron.hardware.runtime_version import runtime_versions
 
 
 def metrics(monitor: NeuronMonitor) -> Iterator[Metric]:

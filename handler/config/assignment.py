@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from handler.config.fields import fields
 from handler.config.problems import BadValue
-from handler.config.source import Source
+from handler.config.value_source import Source
 from handler.json_value import Json
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from handler.config import ports
-from handler.config.endpoint import MIB, EndpointConfig
+from handler.config import port_range as ports
+from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.config.problems import BadValue
 from handler.config.values import clean, shown, to_bool, to_float, to_int, to_list, to_mapping, to_str
 from handler.json_value import Json

@@ -11,9 +11,9 @@ import numpy
 from sagemaker_inference import content_types, encoder, errors, utils
 from sagemaker_inference.default_inference_handler import DefaultInferenceHandler
 
-from handler.custom_code.context import Context
+from handler.custom_code.code_errors import NoEngine
 from handler.custom_code.engine_model import EngineModel
-from handler.custom_code.errors import NoEngine
+from handler.custom_code.hook_context import Context
 from handler.errors import InvalidBody, InvalidField
 from handler.schemas.reply import encode
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from handler.custom_code.until import timing
+from handler.custom_code.request_deadline import timing
 from handler.engine.engine import Engine
-from handler.engine.generation import Generation
-from handler.engine.ticket import Ticket
+from handler.engine.engine_request import Ticket
+from handler.engine.generation.generation import Generation
 from handler.errors import EndpointError, InvalidField
-from handler.schemas import chat, completion, dispatch
+from handler.schemas import dispatch
+from handler.schemas.openai import chat, completion
 from handler.schemas.reply import AnyCall, Call
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]

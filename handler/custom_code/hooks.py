@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from sagemaker_inference import content_types, encoder, parameters
 
-from handler.custom_code.context import Context
+from handler.custom_code.code_contract import CodeRequest, Outcome, piece
+from handler.custom_code.code_source import CodeSource
 from handler.custom_code.default_handler import EngineInferenceHandler, framed
 from handler.custom_code.engine_model import EngineModel
-from handler.custom_code.exchange import CodeRequest, Outcome, piece
-from handler.custom_code.module import failed, load_module
-from handler.custom_code.running import Caller, Hook, is_stream
-from handler.custom_code.source import CodeSource
+from handler.custom_code.hook_caller import Caller, Hook, is_stream
+from handler.custom_code.hook_context import Context
+from handler.custom_code.module_loader import failed, load_module
 from handler.errors import EndpointError, InvalidBody, SettingError
 from handler.schemas.reply import encode
 

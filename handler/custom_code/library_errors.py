@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from handler.custom_code.errors import CustomCodeRefused, UnsupportedFormat
+from handler.custom_code.code_errors import CustomCodeRefused, UnsupportedFormat
 from handler.errors import EndpointError
 
 

@@ -10,28 +10,28 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handler.adapters.adapters import Adapters, Bring
-from handler.adapters.shared import AdapterNotes, FollowedAdapters
-from handler.adapters.table import AdapterTable
-from handler.engine import sampling_check
+from handler.engine.adapters.adapter_table import AdapterTable
+from handler.engine.adapters.adapters import Adapters, Bring
+from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
+from handler.engine.api_routes import PLAIN
+from handler.engine.core_clients import Seat, Seats
+from handler.engine.engine_request import Ticket
+from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
-from handler.engine.front_end import FrontEnd
-from handler.engine.generation import Generation, Sink
-from handler.engine.loop import LoopThread
-from handler.engine.prompt import PromptRenderer
-from handler.engine.pulse import Pulse
-from handler.engine.request_limits import RequestLimits
-from handler.engine.routes import PLAIN
-from handler.engine.seats import Seat, Seats
-from handler.engine.serving_ticket import ServingTicket
-from handler.engine.ticket import Ticket
+from handler.engine.frontend_args import FrontEnd
+from handler.engine.generation import sampling_check
+from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.prompt_renderer import PromptRenderer
+from handler.engine.generation.request_limits import RequestLimits
+from handler.engine.heartbeat import Pulse
+from handler.engine.serving_request import ServingTicket
 from handler.errors import (
     EndpointError,
     PlainTextOnly,
 )
 
 if TYPE_CHECKING:  # it imports vLLM
-    from handler.engine.vllm_api.serving import Prepared, Serving, Whole
+    from handler.engine.vllm_api.serving.serving_classes import Prepared, Serving, Whole
 
 DEFAULT_MAX_SEQUENCES = 128
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Engine:
         front_end: FrontEnd | None = None,
         seat: Seat | None = None,
     ) -> None:
-        from handler.engine.vllm_api import core as vllm_api
+        from handler.engine.vllm_api.core import core as vllm_api
 
         self._api = vllm_api
         self._llm = llm
@@ -102,7 +102,7 @@ class Engine:
 
     async def _watch_core(self, pid: int) -> None:
         """vLLM's client sees the end of a core only where it has started it."""
-        from handler.engine.vllm_api import front_ends
+        from handler.engine.vllm_api.core import shared_clients as front_ends
 
         on_exit(pid, self.loop.loop, lambda: front_ends.core_ended(self._llm))
 
@@ -124,7 +124,7 @@ class Engine:
 
     def follow_adapters(self, notes: AdapterNotes) -> None:
         """The adapters that the engine's owner loads and writes down."""
-        from handler.engine.vllm_api import lora
+        from handler.engine.vllm_api.core import lora_adapters as lora
 
         self.adapters = FollowedAdapters(self.base_names, notes, lora.request)
 
@@ -207,7 +207,7 @@ class Engine:
 
         :raises Exception: the core has ended, or does not answer.
         """
-        from handler.engine.vllm_api import front_ends
+        from handler.engine.vllm_api.core import shared_clients as front_ends
 
         return self.loop.run(front_ends.release(self._llm, seat), timeout)
 

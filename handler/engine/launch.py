@@ -8,17 +8,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from handler.config.endpoint import EndpointConfig
-from handler.config.front_ends import FIELD, VARIABLE
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.front_end_rules import FIELD, VARIABLE
+from handler.engine.core_clients import SPARE_SEATS, Seat, Seats
 from handler.engine.engine import Engine
-from handler.engine.front_end import front_end
-from handler.engine.loop import LoopThread
+from handler.engine.event_loop import LoopThread
+from handler.engine.frontend_args import front_end
+from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.prefill_pace import pace_limit
-from handler.engine.request_limits import RequestLimits
-from handler.engine.seats import SPARE_SEATS, Seat, Seats
 from handler.errors import SettingError
+from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import length_limits
-from handler.neuron.plan import EnginePlan
 from handler.neuron.sampling_limits import sampling_limits
 
 Stage = Callable[[str], None]
@@ -37,7 +37,7 @@ def launch(
     :raises Exception: whatever vLLM raises when it cannot start.
     """
     stage("import vLLM")
-    from handler.engine.vllm_api import core as vllm_api
+    from handler.engine.vllm_api.core import core as vllm_api
 
     engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
     if config.front_ends == 1:
@@ -49,7 +49,7 @@ def launch(
     setting = config.source(FIELD).name or VARIABLE
     if not vllm_api.DIRECT:
         raise SettingError(setting, "it is known of vLLM 0.16 only", "Leave it out, or set it to 1.")
-    from handler.engine.vllm_api import front_ends
+    from handler.engine.vllm_api.core import shared_clients as front_ends
 
     seats: list[Seats] = []
 
@@ -69,8 +69,8 @@ def join(plan: EnginePlan, config: EndpointConfig, seat: Seat) -> Engine:
     :param plan: what that process started it with.
     :param seat: one that nobody had before.
     """
-    from handler.engine.vllm_api import core as vllm_api
-    from handler.engine.vllm_api import front_ends
+    from handler.engine.vllm_api.core import core as vllm_api
+    from handler.engine.vllm_api.core import shared_clients as front_ends
 
     engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
 
@@ -89,7 +89,7 @@ def _made(
     seat: Seat | None = None,
 ) -> Engine:
     """:param build: makes vLLM's client; called on the loop that will serve it."""
-    from handler.engine.vllm_api import core as vllm_api
+    from handler.engine.vllm_api.core import core as vllm_api
 
     front = front_end(config, Path(engine_args.model))
     serving_api = _serving_api()
@@ -124,7 +124,7 @@ def _made(
 
 def _limits(llm: Any, plan: EnginePlan, config: EndpointConfig) -> RequestLimits:
     """Of the plan's graphs; vLLM's own checks are held to them too."""
-    from handler.engine.vllm_api import core as vllm_api
+    from handler.engine.vllm_api.core import core as vllm_api
 
     lengths, context = length_limits(plan), vllm_api.max_model_len(llm)
     vllm_api.hold_lengths(llm, lengths.prompt, lengths.sequence)
@@ -140,11 +140,11 @@ def _limits(llm: Any, plan: EnginePlan, config: EndpointConfig) -> RequestLimits
 
 def _serving_api() -> ModuleType | None:
     """The module over vLLM's serving classes; None where this version of vLLM has them elsewhere."""
-    from handler.engine.vllm_api.serving_log import root_kept
+    from handler.engine.vllm_api.serving.serving_log import root_kept
 
     try:
         with root_kept():
-            from handler.engine.vllm_api import serving
+            from handler.engine.vllm_api.serving import serving_classes as serving
     except ImportError as error:
         logger.warning("plain text only: vLLM's serving classes are not where 0.16 has them (%s)", error)
         return None

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.plan import EnginePlan
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.engine_plan import EnginePlan
 
 LOOK_AGAIN: Final = 0.25
 # The engine may be held up by something else (a full KV cache, a prompt of minutes): later ones no longer wait for it.

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
-from handler.engine.generation import Generation, Sampling
-from handler.engine.routes import Route
+from handler.engine.generation.generation import Generation, Sampling
 from handler.errors import EndpointError
 
 GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)

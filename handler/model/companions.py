@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
-from handler.model.s3 import download_prefix
+from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import adapter_document, adapter_file
-from handler.neuron.plan import EnginePlan
+from handler.storage.s3_download import download_prefix
 
 S3 = "s3://"
 Progress = Callable[[int, int], None]

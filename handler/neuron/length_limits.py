@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
 
 
 @dataclass(frozen=True, slots=True)

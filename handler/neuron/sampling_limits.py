@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
 
 HONOURED: Final = frozenset({"temperature", "top_p", "top_k"})
 # What the device samples from at most, and transformers-neuronx's own limit.

@@ -21,15 +21,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from handler.engine.api_routes import Route, Traits
 from handler.engine.engine import Engine
-from handler.engine.routes import Route, Traits
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
-from handler.schemas import asked as asked_schemas
-from handler.schemas import chat, completion, full, inputs
-from handler.schemas.asked import Asked
-from handler.schemas.fields import FULL, asks_for
 from handler.schemas.framing import framed
+from handler.schemas.openai import chat, completion
+from handler.schemas.openai import vllm_path as full
+from handler.schemas.openai.sampling_fields import FULL, asks_for
 from handler.schemas.reply import AnyCall
+from handler.schemas.tgi_lmi import inputs_body as inputs
+from handler.schemas.tgi_lmi import request_options as asked_schemas
+from handler.schemas.tgi_lmi.request_options import Asked
 
 Parse = Callable[[Mapping[str, Any], Engine], AnyCall]
 PLAIN_KEYS: Final = frozenset({"role", "content", "name"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from handler.engine.engine import Engine
-from handler.engine.generation import Sink
+from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError
 from handler.schemas.reply import AnyCall, Reply, Running
 

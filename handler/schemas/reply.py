@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from handler.engine.engine import Engine
-from handler.engine.generation import Generation, Sink
+from handler.engine.generation.generation import Generation, Sink
 from handler.errors import EndpointError
 
 encode = msgspec.json.Encoder().encode

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from local_sagemaker.control.control_errors import ValidationException, exists, not_found
 from local_sagemaker.control.deployment_config import check_deployment
-from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, Document, Registry, now
-from local_sagemaker.hosting.components import Components as Placement
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.live_components import Components as Placement
 from local_sagemaker.hosting.rollout import Rollout
 
 WHAT = "inference component"

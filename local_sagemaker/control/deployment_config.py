@@ -6,7 +6,7 @@ Source: API reference of SageMaker, "TrafficRoutingConfig", "RollingUpdatePolicy
 
 from __future__ import annotations
 
-from local_sagemaker.control.errors import ValidationException
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.registry import Document
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.rollout import alarm_names

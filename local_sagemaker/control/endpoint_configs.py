@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from local_sagemaker.control.errors import ValidationException, exists, not_found
+from local_sagemaker.control.control_errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.quotas import Quotas

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from local_sagemaker.control.control_errors import ValidationException, exists, not_found
 from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
-from local_sagemaker.control.errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import Operation

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable
 from typing import Any
 
-from local_sagemaker.control.errors import ValidationException
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.registry import Document
 
 DEFAULT_PAGE = 10

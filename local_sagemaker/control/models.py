@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from local_sagemaker.control.errors import ValidationException, exists, not_found
+from local_sagemaker.control.control_errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.quotas import Quotas

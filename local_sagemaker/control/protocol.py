@@ -12,16 +12,16 @@ from botocore.model import ServiceModel
 from flask import request
 from werkzeug.wrappers import Response
 
-from local_sagemaker.body import read_body
 from local_sagemaker.control import shapes
-from local_sagemaker.control.errors import (
+from local_sagemaker.control.control_errors import (
     ControlError,
     InternalFailure,
     SerializationException,
     UnknownOperationException,
 )
 from local_sagemaker.control.registry import Document
-from local_sagemaker.errors import OversizeBody
+from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.gateway_errors import OversizeBody
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from local_sagemaker.control.errors import ResourceLimitExceeded
+from local_sagemaker.control.control_errors import ResourceLimitExceeded
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, TRANSFORM, Document, Registry
 
 INSTANCES = "instances"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 
-from local_sagemaker.control.errors import (
+from local_sagemaker.control.control_errors import (
     ControlError,
     InvalidNextTokenException,
     LimitExceededException,

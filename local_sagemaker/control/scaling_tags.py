@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from local_sagemaker.control.errors import ResourceNotFoundException, TooManyTagsException
+from local_sagemaker.control.control_errors import ResourceNotFoundException, TooManyTagsException
 from local_sagemaker.control.registry import TARGET, Document, Registry
 
 MOST = 50

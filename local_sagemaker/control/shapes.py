@@ -15,7 +15,7 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from local_sagemaker.control.errors import SerializationException, ValidationException
+from local_sagemaker.control.control_errors import SerializationException, ValidationException
 
 NUMBERS = {"integer": int, "long": int, "float": (int, float), "double": (int, float)}
 JAVA_CLASSES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from local_sagemaker.control.errors import ValidationException
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.listing import DEFAULT_PAGE
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.registry import Document, Registry

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from local_sagemaker.control.errors import ResourceInUse, ResourceNotFound, ValidationException
+from local_sagemaker.control.control_errors import ResourceInUse, ResourceNotFound, ValidationException
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import Operation
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, TRANSFORM, Document, Registry, now
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.transform.job import MAX_PAYLOAD_MB, TransformJob
+from local_sagemaker.transform.transform_job import MAX_PAYLOAD_MB, TransformJob
 
 MOST_MEGABYTES = 100
 UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")

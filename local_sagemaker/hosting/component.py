@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from local_sagemaker.hosting.deployment import clean
-from local_sagemaker.hosting.instance import Instance
-from local_sagemaker.hosting.model_data import remove
-from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.instance import Instance
+from local_sagemaker.hosting.instances.instance_pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.model_data import remove
 
 LOAD_SECONDS = 60.0
 LONGEST_REASON = 500

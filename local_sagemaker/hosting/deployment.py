@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from local_sagemaker.hosting.model_data import remove
-from local_sagemaker.hosting.multi_model import TargetModels
-from local_sagemaker.hosting.pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.instance_pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.model_data import remove
+from local_sagemaker.hosting.instances.target_models import TargetModels
 
 Document = dict[str, Any]
 INSTANCES_ENDED_WITHIN = 5.0

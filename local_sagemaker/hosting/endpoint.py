@@ -10,15 +10,15 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.chaos import Chaos
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.deployment import Deployment, Variant
 from local_sagemaker.hosting.fleets import Fleets
-from local_sagemaker.hosting.instance import Instance
-from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.host_settings import Timing
+from local_sagemaker.hosting.instances.instance import Instance
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.planned_faults import Chaos
 from local_sagemaker.hosting.rollout import Rollout
-from local_sagemaker.hosting.sessions import Sessions
-from local_sagemaker.hosting.settings import Timing
+from local_sagemaker.hosting.sticky_sessions import Sessions
 from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)

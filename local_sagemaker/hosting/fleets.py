@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
-from local_sagemaker.hosting.instance import Launch, confinement
-from local_sagemaker.hosting.model_data import DataError, fetch_within, materialise, remove
-from local_sagemaker.hosting.multi_model import TargetModels
-from local_sagemaker.hosting.objects import Objects
-from local_sagemaker.hosting.pool import Cancelled, Pool, StartFailed
-from local_sagemaker.hosting.prefix import prefix_aware
-from local_sagemaker.hosting.runner import AsProcess, InDocker, Runner
-from local_sagemaker.hosting.settings import HostSettings, default_command
+from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
+from local_sagemaker.hosting.instances.instance import Launch, confinement
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
+from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
+from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
+from local_sagemaker.hosting.instances.s3_access import Objects
+from local_sagemaker.hosting.instances.target_models import TargetModels
 
 
 class Fleets:

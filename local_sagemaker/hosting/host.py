@@ -11,10 +11,10 @@ from typing import Any
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Fleets
-from local_sagemaker.hosting.instance import end_left_over
-from local_sagemaker.hosting.model_data import remove
-from local_sagemaker.hosting.objects import Objects
-from local_sagemaker.hosting.settings import HostSettings
+from local_sagemaker.hosting.instances.host_settings import HostSettings
+from local_sagemaker.hosting.instances.instance import end_left_over
+from local_sagemaker.hosting.instances.model_data import remove
+from local_sagemaker.hosting.instances.s3_access import Objects
 
 Document = dict[str, Any]
 BETWEEN = 0.2

@@ -7,9 +7,9 @@ import time
 from typing import Protocol
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.pool import Cancelled, StartFailed
+from local_sagemaker.hosting.instances.host_settings import Timing
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, StartFailed
 from local_sagemaker.hosting.rollout import Rollout
-from local_sagemaker.hosting.settings import Timing
 
 LOOK_EVERY = 0.1
 

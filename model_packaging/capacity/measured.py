@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from handler.artifacts.acquire_options import Options
+from handler.artifacts.lease.acquisition_options import Options
 from handler.errors import SettingError
-from model_packaging.deployment.limits import DISK_RATE
+from model_packaging.deployment.definition.limits import DISK_RATE
 
 # CPU seconds of the serving process for 1,000 streamed tokens (benchmarks/README.md, "Measured", 32 streams).
 FRONT_END: Final = 0.030
 # Requests a second for each prefix of a bucket (Amazon S3 user guide, "Best practices design patterns").
 S3_READS: Final = 5500
 # Of one instance that fetches its model: bytes a second, and how many of them one request brings: boto3's parts
-# (handler/model/s3.py). Entries of an artifact store come in parts of 16 MiB.
+# (handler/storage/s3_download.py). Entries of an artifact store come in parts of 16 MiB.
 RESTORE_RATE: Final = DISK_RATE
 READ_SIZE: Final = 8 * 1024 * 1024
 # Requests of an instance that waits for another's compile, beside its polls and the files themselves: 4 for manifests,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 
-from model_packaging.capacity.fleet import Demand, Fleet, fleet_for
+from model_packaging.capacity.fleet_size import Demand, Fleet, fleet_for
+from model_packaging.capacity.load_limits import strains
 from model_packaging.capacity.measured import LLAMA_70B, S3_READS, SAMPLE, Server
-from model_packaging.capacity.strain import strains
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 REQUESTS = (10, 1_000, 100_000)
@@ -85,7 +85,7 @@ def _limit(limit: float | None) -> str:
 
 
 def _bytes(size: float) -> str:
-    from model_packaging.commands.output import size_text
+    from model_packaging.console.output import size_text
 
     return size_text(size)
 

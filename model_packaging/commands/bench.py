@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import json_option, local_only_option, region_option
-from model_packaging.commands.output import print_json
-from model_packaging.commands.packaging import shown
+from model_packaging.console.options import json_option, local_only_option, region_option
+from model_packaging.console.output import print_json
+from model_packaging.console.package_options import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ def command(
     """
     from model_packaging import load_plot
     from model_packaging.client import EndpointClient
-    from model_packaging.load import measure, summary
+    from model_packaging.load_test import measure, summary
 
     if plot is not None:
         load_plot.check(plot)
@@ -98,7 +98,7 @@ def command(
 
 
 def _show(runs: Mapping[int, Mapping[str, Any]]) -> None:
-    from model_packaging.tables import plain_table, show
+    from model_packaging.console.tables import plain_table, show
 
     names = ("time_to_first_token", "time_between_tokens", "time_in_all")
     for count, found in runs.items():

@@ -7,8 +7,8 @@ from math import inf
 
 import click
 
-from model_packaging.commands.options import json_option
-from model_packaging.commands.output import print_json, size_text
+from model_packaging.console.options import json_option
+from model_packaging.console.output import print_json, size_text
 
 
 @click.command("capacity")
@@ -40,10 +40,10 @@ def command(
 
     The rates of `--like` are those of docs/scale.md; no Neuron hardware was measured for them. Give your own.
     """
-    from model_packaging.capacity.fleet import Demand, fleet_for
+    from model_packaging.capacity.fleet_size import Demand, fleet_for
+    from model_packaging.capacity.load_limits import Quotas, strains
     from model_packaging.capacity.measured import SERVERS
     from model_packaging.capacity.page import number
-    from model_packaging.capacity.strain import Quotas, strains
 
     if like not in SERVERS:
         raise click.BadParameter(f"it is none of {', '.join(SERVERS)}.", param_hint="--like")
@@ -61,7 +61,7 @@ def command(
     if as_json:
         print_json({**fleet.document(), "strains": [strain.document(fleet) for strain in met]})
         return
-    from model_packaging.tables import plain_table, show
+    from model_packaging.console.tables import plain_table, show
 
     rows = [
         (

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from model_packaging.commands.examined import examined
-from model_packaging.commands.options import environ_of, json_option, plan_options, settings_options
-from model_packaging.commands.output import print_json
+from model_packaging.console.examined import examined
+from model_packaging.console.options import environ_of, json_option, plan_options, settings_options
+from model_packaging.console.output import print_json
 
 
 @click.command("check")
@@ -33,7 +33,7 @@ def command(
     if as_json:
         print_json(found.document())
     else:
-        from model_packaging.tables import findings_table, memory_line, show
+        from model_packaging.console.tables import findings_table, memory_line, show
 
         count = sum(finding.severity.value == "error" for finding in found.findings)
         verdict = f"{count} error{'s' if count != 1 else ''}." if count else "Nothing here would keep it from starting."

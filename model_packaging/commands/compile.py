@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import (
+from model_packaging.console.options import (
     dry_run_option,
     environ_of,
     json_option,
@@ -16,11 +16,11 @@ from model_packaging.commands.options import (
     region_option,
     settings_options,
 )
-from model_packaging.commands.output import print_json, size_text
+from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
     from handler.json_value import Json
-    from model_packaging.compilation.job import CompileJob
+    from model_packaging.compilation.compile_job import CompileJob
 
 
 @click.command("compile")
@@ -54,15 +54,15 @@ def command(model: str, **given: Any) -> None:
 
 
 def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    from model_packaging.commands.live import lines
-    from model_packaging.compilation.here import child_environment, compile_here, failure_file
+    from model_packaging.compilation.local_compile import child_environment, compile_here, failure_file
+    from model_packaging.console.live_progress import lines
 
     chosen = {**environ, "ENDPOINT_MODEL": os.path.abspath(model) if os.path.isdir(model) else model}  # noqa: PTH100, PTH112
     for name, value in (("ENDPOINT_INSTANCE", given["instance"]), ("ENDPOINT_LINE", given["line"])):
         if value:
             chosen[name] = value
     if given["dry_run"]:
-        from model_packaging.deployment.environment import shown
+        from model_packaging.deployment.definition.environment import shown
 
         print_json(shown({"here": True, "store": given["store"], "environment": dict(chosen)}))
         return
@@ -87,11 +87,11 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
 
 
 def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    from model_packaging.commands.live import lines
-    from model_packaging.compilation.job import members
-    from model_packaging.compilation.job_run import run, stop
+    from model_packaging.compilation.compile_job import members
+    from model_packaging.compilation.compile_job_run import run, stop
+    from model_packaging.console.live_progress import lines
     from model_packaging.deployment.aws import Aws
-    from model_packaging.deployment.environment import shown
+    from model_packaging.deployment.definition.environment import shown
 
     aws = Aws(given["region"])
     wanted = _job(model, environ, given, aws)
@@ -112,10 +112,10 @@ def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) 
 
 
 def _job(model: str, environ: Mapping[str, str], given: Mapping[str, Any], aws: Any) -> CompileJob:
-    from model_packaging.compilation.job import CompileJob, machines
-    from model_packaging.deployment.environment import environment
-    from model_packaging.deployment.request import Network
-    from model_packaging.deployment.role import role_arn
+    from model_packaging.compilation.compile_job import CompileJob, machines
+    from model_packaging.deployment.definition.environment import environment
+    from model_packaging.deployment.definition.request import Network
+    from model_packaging.deployment.definition.role import role_arn
 
     if not given["image"]:
         raise click.UsageError("--on needs --image.")

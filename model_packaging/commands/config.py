@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from model_packaging.commands.options import environ_of, json_option, settings_options
-from model_packaging.commands.output import print_json, refuse
+from model_packaging.console.options import environ_of, json_option, settings_options
+from model_packaging.console.output import print_json, refuse
 
 
 @click.group("config")
@@ -29,8 +29,8 @@ def explain(
     model: str | None,
 ) -> None:
     """Each setting, its value and where the value is from. Secrets are masked."""
-    from handler.config.explain import rows, secrets, to_document
-    from handler.config.load import load
+    from handler.config.config_rows import rows, secrets, to_document
+    from handler.config.loading.config_loader import load
     from handler.config.problems import mask
     from handler.errors import SettingError
 
@@ -45,7 +45,7 @@ def explain(
     elif as_json:
         print_json({"settings": [row.document() for row in shown], "unused": {**unused}})
     else:
-        from model_packaging.tables import settings_table, show
+        from model_packaging.console.tables import settings_table, show
 
         notes = [f"{setting}: has no effect here, {reason}." for setting, reason in unused.items()]
         more = "" if everything else "\n--all shows the settings at their defaults as well."

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from model_packaging.commands.options import dry_run_option, json_option, local_option, poll_option, region_option
-from model_packaging.commands.output import print_json
+from model_packaging.console.options import dry_run_option, json_option, local_option, poll_option, region_option
+from model_packaging.console.output import print_json
 
 
 @click.command("delete")
@@ -23,11 +23,11 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
 
     The package in S3 and the container's logs stay.
     """
-    from model_packaging.commands.live import lines
+    from model_packaging.console.live_progress import lines
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.removal import Removal
     from model_packaging.deployment.watch import Pace
-    from model_packaging.local import LocalLog
+    from model_packaging.local_endpoint import LocalLog
 
     removal = Removal(Aws(region), name)
     there: list[Any] = removal.owned().all()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import (
+from model_packaging.console.options import (
     dry_run_option,
     environ_of,
     json_option,
@@ -15,10 +15,10 @@ from model_packaging.commands.options import (
     poll_option,
     region_option,
 )
-from model_packaging.commands.output import print_json
+from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:
-    from model_packaging.deployment.request import Deployment
+    from model_packaging.deployment.definition.request import Deployment
 
 AMI = "al2-ami-sagemaker-inference-neuron-2"
 
@@ -72,9 +72,9 @@ def command(name: str, package: str | None, **given: Any) -> None:
     """
     from model_packaging.deployment.apply import Application
     from model_packaging.deployment.aws import Aws
-    from model_packaging.deployment.environment import shown
-    from model_packaging.deployment.resources import resources
-    from model_packaging.deployment.template import template
+    from model_packaging.deployment.definition.environment import shown
+    from model_packaging.deployment.definition.resources import resources
+    from model_packaging.deployment.definition.template import template
     from model_packaging.deployment.watch import Pace
 
     local = given["local"]
@@ -88,8 +88,8 @@ def command(name: str, package: str | None, **given: Any) -> None:
     if given["dry_run"]:
         print_json(shown(document))
         return
-    from model_packaging.commands.live import lines
-    from model_packaging.local import LocalLog
+    from model_packaging.console.live_progress import lines
+    from model_packaging.local_endpoint import LocalLog
 
     with lines() as tell:
         for reason in wanted.limits.reasons:
@@ -120,12 +120,12 @@ def _document(calls: Any) -> dict[str, Any]:
 
 def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) -> Deployment:
     from handler.errors import SettingError
-    from handler.neuron.catalogue import find
-    from model_packaging.deployment.environment import environment
-    from model_packaging.deployment.limits import compute
-    from model_packaging.deployment.request import Deployment, Network
-    from model_packaging.deployment.role import role_arn
-    from model_packaging.deployment.sizing import sizes_of
+    from handler.neuron.hardware.instance_catalogue import find
+    from model_packaging.deployment.definition.environment import environment
+    from model_packaging.deployment.definition.instance_size import sizes_of
+    from model_packaging.deployment.definition.limits import compute
+    from model_packaging.deployment.definition.request import Deployment, Network
+    from model_packaging.deployment.definition.role import role_arn
 
     local, scaling = given["local"], scaling_of(given)
     instance_name = given["instance"] or ("ml.inf2.xlarge" if local else None)
@@ -172,7 +172,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
 
 
 def scaling_of(given: Mapping[str, Any]) -> Any:
-    from model_packaging.deployment.request import Scaling
+    from model_packaging.deployment.definition.request import Scaling
 
     if given["maximum"] is None:
         if given["minimum"] is not None or given["concurrency"] is not None:
@@ -186,7 +186,7 @@ def scaling_of(given: Mapping[str, Any]) -> Any:
 
 def _routing(given: Mapping[str, Any], plan: Any) -> Any:
     """With the plan's own number of sequences as the threshold."""
-    from model_packaging.deployment.routing import PREFIX, Routing
+    from model_packaging.deployment.definition.routing import PREFIX, Routing
 
     arguments = plan.engine_args if plan is not None else {}
     threshold = given["prefix_threshold"] or arguments.get("max_num_seqs")
@@ -201,7 +201,7 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     if package and package.endswith((".tar.gz", ".tgz")):
         click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
         return None
-    from model_packaging.examination import examine
+    from model_packaging.examination_report import examine
 
     model = package or variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL")
     if not model:
@@ -212,7 +212,7 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     if as_json:
         print_json(found.document())
     else:
-        from model_packaging.tables import findings_table, show
+        from model_packaging.console.tables import findings_table, show
 
         show(findings_table(found.findings), "Nothing was created. --no-check deploys it all the same.")
     raise click.exceptions.Exit(1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from model_packaging.commands.options import json_option, local_only_option
-from model_packaging.commands.output import print_json, size_text
+from model_packaging.console.options import json_option, local_only_option
+from model_packaging.console.output import print_json, size_text
 
 
 @click.command("inspect")
@@ -15,13 +15,13 @@ from model_packaging.commands.output import print_json, size_text
 def command(package: str, as_json: bool) -> None:
     """What a package holds: a folder, s3://bucket/prefix, or a model.tar.gz here or in S3. No weights are read."""
     from model_packaging.package.inspection import inspect
-    from model_packaging.package.opened import open_package
+    from model_packaging.package.package_reader import open_package
 
     found = inspect(open_package(package))
     if as_json:
         print_json(found.document())
         return
-    from model_packaging.tables import plain_table, show
+    from model_packaging.console.tables import plain_table, show
 
     rows = [(part, size_text(size)) for part, size in found.parts.items()]
     model = ", ".join(f"{name} {value}" for name, value in found.model.items() if value is not None)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import json_option, local_only_option, region_option
-from model_packaging.commands.output import print_json
+from model_packaging.console.options import json_option, local_only_option, region_option
+from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:
     from model_packaging.client import EndpointClient, InvocationFailed
@@ -105,8 +105,8 @@ def _queue(
     as_json: bool,
 ) -> None:
     """Asks asynchronously; what is said of where the answer will be goes to standard error when it is waited for."""
-    from model_packaging.answer import put_request, wait_for_answer
     from model_packaging.client import text_of
+    from model_packaging.reply_printer import put_request, wait_for_answer
 
     if request is not None:
         try:

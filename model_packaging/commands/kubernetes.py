@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.commands.options import environ_of
+from model_packaging.console.options import environ_of
 
 if TYPE_CHECKING:
-    from model_packaging.deployment.limits import Sizes
+    from model_packaging.deployment.definition.limits import Sizes
     from model_packaging.kubernetes.workload import Workload
 
 
@@ -60,9 +60,9 @@ def command(name: str, model: str | None, **given: Any) -> None:
 
 
 def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workload:
-    from handler.neuron.catalogue import find
+    from handler.neuron.hardware.instance_catalogue import find
     from model_packaging.commands.deploy import pairs, scaling_of
-    from model_packaging.kubernetes.sizing import pod_size
+    from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
 
     if bool(given["instance"]) == bool(given["cpu"]):
@@ -103,7 +103,7 @@ def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workloa
 
 def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: bool | None) -> Sizes:
     """What S3 says; nothing is asked of the store where the user says what is in it."""
-    from model_packaging.deployment.sizing import ARTIFACTS, sizes_of
+    from model_packaging.deployment.definition.instance_size import ARTIFACTS, sizes_of
 
     asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
     found = sizes_of(None, {**asked, "ENDPOINT_MODEL": model}, platform)
@@ -116,7 +116,7 @@ def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
     :raises SettingError: nobody knows how long it takes to load.
     """
     from handler.errors import SettingError
-    from handler.neuron.checkpoint import read_facts
+    from handler.neuron.checkpoint.checkpoint_reader import read_facts
 
     if sizes.weights:
         return sizes
@@ -133,9 +133,9 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
 
     :raises SettingError: a pod does not see the model.
     """
-    from handler.config.load import load
+    from handler.config.loading.config_loader import load
     from handler.errors import SettingError
-    from model_packaging.commands.examined import examined
+    from model_packaging.console.examined import examined
 
     environ = {**variables, **environ_of(None, document, False)}
     config = load(environ)
@@ -144,7 +144,7 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
         raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
     found = examined(environ, config.model, instance, "cpu" if instance is None else None)
     if found.failed or found.plan is None:
-        from model_packaging.tables import findings_table, show
+        from model_packaging.console.tables import findings_table, show
 
         show(findings_table(found.findings), "No manifest: it would not start.")
         sys.exit(1)

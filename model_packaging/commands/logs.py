@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from model_packaging.commands.options import json_option, local_option, region_option
+from model_packaging.console.options import json_option, local_option, region_option
 
 
 @click.command("logs")
@@ -34,7 +34,7 @@ def command(
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.container_log import ContainerLog, groups
     from model_packaging.deployment.diagnosis import diagnose
-    from model_packaging.local import LocalLog
+    from model_packaging.local_endpoint import LocalLog
 
     log = (
         LocalLog(name)

@@ -7,8 +7,8 @@ import sys
 
 import click
 
-from model_packaging.commands.options import dry_run_option
-from model_packaging.commands.output import print_json, refuse
+from model_packaging.console.options import dry_run_option
+from model_packaging.console.output import print_json, refuse
 
 
 @click.command("node")
@@ -20,12 +20,12 @@ def command(rank: int, dry_run: bool) -> None:
     Takes the same environment as `serve`, with the first node's address in SM_VLLM_MASTER_ADDR. LeaderWorkerSet says
     the rank by itself. Brings the model, and becomes `vllm serve --headless`.
     """
-    from handler.config.load import load
-    from handler.engine.headless import address_of, headless_words
+    from handler.config.loading.config_loader import load
+    from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
-    from handler.model.source import bring
-    from handler.neuron.examination import examine_config
-    from handler.neuron.installed import installed_versions
+    from handler.model.model_source import bring
+    from handler.neuron.hardware.installed_packages import installed_versions
+    from handler.neuron.planning.examination import examine_config
 
     try:
         config = load(os.environ)
@@ -33,7 +33,7 @@ def command(rank: int, dry_run: bool) -> None:
         refuse(error, False)
     found = examine_config(config)
     if found.plan is None or found.failed:
-        from model_packaging.tables import findings_table, show
+        from model_packaging.console.tables import findings_table, show
 
         show(findings_table(found.findings))
         sys.exit(1)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from model_packaging.commands.options import dry_run_option, json_option, local_only_option
-from model_packaging.commands.output import print_json, size_text
-from model_packaging.commands.packaging import document, ingredients, part_options, read_all, shown, tell_left_out
+from model_packaging.console.options import dry_run_option, json_option, local_only_option
+from model_packaging.console.output import print_json, size_text
+from model_packaging.console.package_options import document, ingredients, part_options, read_all, shown, tell_left_out
 
 
 @click.command("pack")
@@ -36,7 +36,8 @@ def command(
     is the better form: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` needs neither: it
     uploads the parts from where they are.
     """
-    from model_packaging.package import archive, directory
+    from model_packaging.package import directory
+    from model_packaging.package import package_archive as archive
     from model_packaging.package.assembly import assemble
 
     target = Path(to)

@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from model_packaging.commands.examined import examined
-from model_packaging.commands.options import environ_of, json_option, plan_options, settings_options
-from model_packaging.commands.output import print_json
+from model_packaging.console.examined import examined
+from model_packaging.console.options import environ_of, json_option, plan_options, settings_options
+from model_packaging.console.output import print_json
 
 
 @click.command("plan")
@@ -34,7 +34,7 @@ def command(
     if as_json:
         print_json(found.document() if made is None else made.document())
     else:
-        from model_packaging.tables import findings_table, plan_table, show
+        from model_packaging.console.tables import findings_table, plan_table, show
 
         vllm = [f"{found.vllm}."] if found.vllm else []
         show(findings_table(found.findings) if made is None else plan_table(made), *vllm)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from model_packaging.commands.options import dry_run_option, json_option, local_only_option
-from model_packaging.commands.output import print_json, size_text
-from model_packaging.commands.packaging import document, ingredients, part_options, read_all, shown, tell_left_out
+from model_packaging.console.options import dry_run_option, json_option, local_only_option
+from model_packaging.console.output import print_json, size_text
+from model_packaging.console.package_options import document, ingredients, part_options, read_all, shown, tell_left_out
 
 
 @click.command("push")
@@ -44,7 +44,7 @@ def command(
     if destination.endswith((".tar.gz", ".tgz")):
         _push_archive(Path(model), destination, target, dry_run, as_json)
         return
-    from model_packaging.package.push import preview, push
+    from model_packaging.package.upload import preview, push
 
     assembly = assemble(ingredients(model, artifacts, config, code, revision))
     manifest = read_all(assembly)
@@ -69,7 +69,7 @@ def command(
 
 def _push_archive(archive: Path, destination: str, target: object, dry_run: bool, as_json: bool) -> None:
     from model_packaging.package.destination import push_archive
-    from model_packaging.package.push import Target
+    from model_packaging.package.upload import Target
 
     assert isinstance(target, Target)
     with shown("push") as listener:

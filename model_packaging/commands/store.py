@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.commands.options import dry_run_option, json_option
-from model_packaging.commands.output import print_json, size_text
+from model_packaging.console.options import dry_run_option, json_option
+from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
-    from handler.artifacts.manifest import Manifest
-    from handler.artifacts.store import Store
+    from handler.artifacts.store.artifact_store import Store
+    from handler.artifacts.store.manifest import Manifest
     from handler.json_value import Json
 
 
@@ -33,7 +33,7 @@ def list_entries(store: str, as_json: bool) -> None:
     if as_json:
         print_json({"entries": [_document(opened, entry) for entry in entries], "unusable": [*unusable]})
         return
-    from model_packaging.tables import plain_table, show
+    from model_packaging.console.tables import plain_table, show
 
     rows = [
         (
@@ -109,7 +109,7 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
     """Deletes entries that are not pinned; objects that no entry names any more go with a later `rm`."""
     if bool(key) == (older_than is not None or keep is not None):
         raise click.UsageError("Give a KEY, or --older-than or --keep.")
-    from handler.artifacts.collection import expired
+    from handler.artifacts.store.garbage_collection import expired
 
     opened = _open(store)
     seconds = None if older_than is None else older_than * 86_400
@@ -129,7 +129,7 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
 
 
 def _open(uri: str) -> Store:
-    from handler.artifacts.store import Store
+    from handler.artifacts.store.artifact_store import Store
 
     return Store.open(uri, setting="STORE")
 

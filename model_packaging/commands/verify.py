@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from model_packaging.commands.options import json_option, local_only_option
-from model_packaging.commands.output import print_json, size_text
-from model_packaging.commands.packaging import shown
+from model_packaging.console.options import json_option, local_only_option
+from model_packaging.console.output import print_json, size_text
+from model_packaging.console.package_options import shown
 
 
 @click.command("verify")
@@ -17,7 +17,7 @@ from model_packaging.commands.packaging import shown
 @local_only_option
 def command(package: str, as_json: bool) -> None:
     """Whether a package is whole: reads every byte of it, here or from S3. Exit status 1 if not."""
-    from model_packaging.package.opened import open_package
+    from model_packaging.package.package_reader import open_package
     from model_packaging.package.verification import verify
 
     opened = open_package(package)

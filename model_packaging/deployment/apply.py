@@ -8,8 +8,8 @@ from typing import Any
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import create, found
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
-from model_packaging.deployment.errors import NotOurs
-from model_packaging.deployment.resources import TAG, Resources
+from model_packaging.deployment.definition.resources import TAG, Resources
+from model_packaging.deployment.deployment_errors import NotOurs
 from model_packaging.deployment.watch import MOVING, Pace, Tell, Watch
 
 Members = dict[str, Any]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from handler.artifacts.redaction import redacted
+from handler.artifacts.lease.log_redaction import redacted
 
 
 class Symptom(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import delete, found
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
-from model_packaging.deployment.resources import TAG
+from model_packaging.deployment.definition.resources import TAG
 from model_packaging.deployment.watch import Pace, Tell, Watch
 
 NAMESPACE = "sagemaker"

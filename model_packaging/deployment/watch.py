@@ -9,8 +9,8 @@ from typing import Any
 
 from model_packaging.deployment.calls import found
 from model_packaging.deployment.container_log import Log, stage_of
+from model_packaging.deployment.deployment_errors import DeploymentFailed, StillGoing
 from model_packaging.deployment.diagnosis import diagnose
-from model_packaging.deployment.errors import DeploymentFailed, StillGoing
 
 Members = dict[str, Any]
 MOVING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")

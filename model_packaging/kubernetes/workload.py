@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from handler.errors import SettingError
-from handler.neuron.instance import Instance
-from model_packaging.deployment.environment import SECRET
-from model_packaging.deployment.request import Scaling
-from model_packaging.kubernetes.sizing import PodSize
+from handler.neuron.hardware.instance_type import Instance
+from model_packaging.deployment.definition.environment import SECRET
+from model_packaging.deployment.definition.request import Scaling
+from model_packaging.kubernetes.pod_size import PodSize
 
 # A DNS label (RFC 1123), as names of Services are; 45 leave room for the endings of ours and of ReplicaSets.
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,43}[a-z0-9])?")

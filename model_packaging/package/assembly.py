@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from handler.artifacts.confinement import confined_all
-from handler.artifacts.layout import MANIFESTS
-from handler.config.files import LMI_FILE, MODEL_FILE
+from handler.artifacts.store.object_names import MANIFESTS
+from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
-from model_packaging.package.item import Item, LocalFile, Made
+from handler.storage.safe_paths import confined_all
+from model_packaging.package.package_item import Item, LocalFile, Made
 from model_packaging.package.selection import select
 from model_packaging.package.sources import items
 
@@ -130,9 +130,9 @@ def _local(item: Item) -> str:
 
 def _document(location: str) -> dict[str, object]:
     """:raises SettingError: the settings cannot be read, or name what no endpoint has."""
-    from handler.config.document import parse
-    from handler.config.fetch import fetch
-    from handler.config.load import load
+    from handler.config.loading.config_loader import load
+    from handler.config.loading.document_text import parse
+    from handler.config.loading.file_reader import fetch
 
     load({"ENDPOINT_CONFIG": location})
     body = fetch(location)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from handler.artifacts.digest import file_entry
-from handler.artifacts.errors import NotFound
-from handler.artifacts.s3_errors import translated
+from handler.artifacts.store.file_digests import file_entry
 from handler.errors import SettingError
-from handler.model.s3 import split
+from handler.storage.s3_download import split
+from handler.storage.s3_errors import translated
+from handler.storage.storage_errors import NotFound
 from model_packaging.package import multipart
 from model_packaging.package.digesting import Counter, Listener, unheard
-from model_packaging.package.opened import open_package
-from model_packaging.package.push import DIGEST, Pushed, Target
+from model_packaging.package.package_reader import open_package
+from model_packaging.package.upload import DIGEST, Pushed, Target
 
 
 def target_of(destination: str, kms_key: str | None, replaces: bool) -> Target:
     """:raises SettingError: it is no S3 URI, or the bucket as a whole."""
-    from handler.artifacts.s3_objects import make_client
+    from handler.storage.s3_objects import make_client
 
     if not destination.startswith("s3://"):
         raise SettingError("DESTINATION", f"'{destination}' is not in S3", "Write s3://bucket/prefix/.")

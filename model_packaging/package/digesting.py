@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from handler.artifacts.digest import entry_of
-from handler.artifacts.errors import ChangedFile
-from handler.artifacts.manifest import FileEntry
-from model_packaging.package.item import Item
-from model_packaging.package.manifest import PackageManifest
+from handler.artifacts.store.file_digests import entry_of
+from handler.artifacts.store.manifest import FileEntry
+from handler.storage.storage_errors import ChangedFile
+from model_packaging.package.package_item import Item
+from model_packaging.package.package_manifest import PackageManifest
 from model_packaging.package.secret_scan import scanned
 
 AT_ONCE = 4

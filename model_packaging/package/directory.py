@@ -10,8 +10,8 @@ from pathlib import Path
 
 from handler.errors import SettingError
 from model_packaging.package.digesting import Counter, Listener, unheard
-from model_packaging.package.item import Item, LocalFile
-from model_packaging.package.manifest import NAME, PackageManifest, written
+from model_packaging.package.package_item import Item, LocalFile
+from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
 
 def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: Listener = unheard) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from handler.artifacts.layout import of_manifest
-from handler.config.files import LMI_FILE, MODEL_FILE
+from handler.artifacts.store.object_names import of_manifest
+from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.json_value import Json
 from model_packaging.package.assembly import CODE, COMPILED, STORE
-from model_packaging.package.opened import Package
+from model_packaging.package.package_reader import Package
 
 SMALL = 256 * 1024
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")

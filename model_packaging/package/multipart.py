@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handler.artifacts.s3_errors import translated
+from handler.storage.s3_errors import translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client

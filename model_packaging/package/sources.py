@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from handler.errors import SettingError
-from model_packaging.package.item import Item, LocalFile, S3File
+from model_packaging.package.package_item import Item, LocalFile, S3File
 
 # What a first look at a repository fetches; the older weight formats only where it has no safetensors.
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken")
@@ -76,10 +76,10 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
 
 
 def _of_s3(uri: str, what: str) -> list[Item]:
-    from handler.artifacts.confinement import confined
-    from handler.artifacts.s3_errors import translated
-    from handler.artifacts.s3_objects import make_client
-    from handler.model.s3 import split
+    from handler.storage.s3_download import split
+    from handler.storage.s3_errors import translated
+    from handler.storage.s3_objects import make_client
+    from handler.storage.safe_paths import confined
 
     bucket, prefix = split(uri, what)
     client = make_client()

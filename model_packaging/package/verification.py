@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from handler.artifacts.digest import entry_of
+from handler.artifacts.store.file_digests import entry_of
 from model_packaging.package.digesting import Counter, Listener, unheard
-from model_packaging.package.opened import Package
+from model_packaging.package.package_reader import Package
 
 
 @dataclass(frozen=True, slots=True)

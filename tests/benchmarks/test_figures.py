@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.block import Block
-from benchmarks.comparison import Started, comparisons
-from benchmarks.figures import Measurements, alone, compare, interval, measure, percentile
-from benchmarks.load import LoadResult
-from benchmarks.probe import Ping
-from benchmarks.processes import Usage
-from benchmarks.sample import Sample
-from benchmarks.setup import seconds_of
-from benchmarks.workload import Workload
+from benchmarks.lib.block import Block
+from benchmarks.lib.comparison import Started, comparisons
+from benchmarks.lib.figures import Measurements, alone, compare, interval, measure, percentile
+from benchmarks.lib.load_generator import LoadResult
+from benchmarks.lib.probe import Ping
+from benchmarks.lib.process_usage import Usage
+from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.sample import Sample
+from benchmarks.serving.start_times import seconds_of
 
 
 @pytest.mark.parametrize(

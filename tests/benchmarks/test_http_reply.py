@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from benchmarks.http_reply import BrokenReply, ReplyParser, server_sent_events
+from benchmarks.lib.reply_reader import BrokenReply, ReplyParser, server_sent_events
 
 TEXT = 'data: {"text":"ż–🦙"}\n\n: a comment\n\ndata: one\ndata: two\n\ndata:[DONE]\n\n'.encode()
 EVENTS = ['{"text":"ż–🦙"}'.encode(), b"one\ntwo", b"[DONE]"]

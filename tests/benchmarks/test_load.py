@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from benchmarks.load import LoadResult, run_load
-from benchmarks.workload import Workload
+from benchmarks.lib.load_generator import LoadResult, run_load
+from benchmarks.lib.request_mix import Workload
 
 USAGE = '{"choices":[],"usage":{"completion_tokens":4}}'
 WORDS = ["", "zażółć ", "gęślą ", "🦙"]

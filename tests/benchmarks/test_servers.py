@@ -12,10 +12,10 @@ import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from benchmarks import processes
-from benchmarks.contestant import KINDS, Contestant
-from benchmarks.probe import Ping, ask
-from benchmarks.server import Server, ServerFailed
+from benchmarks.lib import process_usage as processes
+from benchmarks.lib.contestant import KINDS, Contestant
+from benchmarks.lib.contestant_server import Server, ServerFailed
+from benchmarks.lib.probe import Ping, ask
 
 # A master that opens the port, a worker that answers, and an "engine" that holds a copy of the socket and is
 # deaf to SIGTERM.
@@ -52,7 +52,7 @@ def port() -> int:
 
 
 def test_the_worker_is_measured_and_nobody_survives(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.processes.GRACE_S", 0.3)
+    monkeypatch.setattr("benchmarks.lib.process_usage.GRACE_S", 0.3)
     with Server(scripted(MASTER, port), tmp_path / "log") as server:
         family = processes.family(server.pid)
         assert len(family) == 3
@@ -91,7 +91,7 @@ for n in range(1000):
     try:
         while not ask(port):
             time.sleep(0.02)
-        command = [sys.executable, "-m", "benchmarks.probe", str(port)]
+        command = [sys.executable, "-m", "benchmarks.lib.probe", str(port)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prober:
             assert server.stdout.readline()
             output, _ = prober.communicate(timeout=5)

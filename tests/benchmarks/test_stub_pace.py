@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.stub_pace import Pace, plain_words
+from benchmarks.serving.stub_pace import Pace, plain_words
 
 
 def test_steps_keep_their_rate_whatever_the_scheduler_takes() -> None:

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sample_model
-from benchmarks.fleet import Scenario, simulate
 from handler.errors import SettingError
 from model_packaging.capacity import measured, page
-from model_packaging.capacity.fleet import Demand, fleet_for
+from model_packaging.capacity.fleet_size import Demand, fleet_for
+from model_packaging.capacity.load_limits import Quotas, strains
 from model_packaging.capacity.measured import LLAMA_70B, LOOKS, POLL, S3_READS, SAMPLE, Server
-from model_packaging.capacity.strain import Quotas, strains
 from model_packaging.cli import main
+from tests.simulation.fleet import Scenario, simulate
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,8 +14,8 @@ from loops import end_loop
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
-from handler.engine.loop import LoopThread
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.event_loop import LoopThread
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator
 
 from scripted_tokenizer import scripted_prompts, text_of
 
-from handler.engine.front_end import FrontEnd
-from handler.engine.generation import Generation, Sink
-from handler.engine.loop import LoopThread
-from handler.engine.request_limits import RequestLimits
-from handler.engine.routes import PLAIN
-from handler.engine.ticket import Ticket
+from handler.engine.api_routes import PLAIN
+from handler.engine.engine_request import Ticket
+from handler.engine.event_loop import LoopThread
+from handler.engine.frontend_args import FrontEnd
+from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EndpointError, GenerationFailed, InvalidField
 
 # Small, so that a test can meet them: tokens, bytes, requests at once.

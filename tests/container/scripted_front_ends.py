@@ -12,17 +12,17 @@ from typing import Any
 
 from scripted_engine import ScriptedEngine
 
-from container import worker
-from container.front_ends import following
-from container.front_ends.server import SharedServer
-from container.lifecycle import Lifecycle
-from container.listener import listen
+from container.server import worker
+from container.server.listener import listen
+from container.server.multiprocess import follower as following
+from container.server.multiprocess.multiprocess_server import SharedServer
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
-from handler.engine.seats import SPARE_SEATS, Seats
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.core_clients import SPARE_SEATS, Seats
 from handler.errors import EndpointError
-from handler.model.source import Model
-from handler.neuron.plan import EnginePlan
+from handler.model.model_source import Model
+from handler.neuron.engine_plan import EnginePlan
+from handler.startup.lifecycle import Lifecycle
 
 FRONT_ENDS, PLACES = 2, 40
 

@@ -13,10 +13,14 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
-from container import body, conversation, lingering, worker, writer
 from container.application import create_app
+from container.connection import lingering_close as lingering
+from container.connection import socket_writer as writer
+from container.pipeline import websocket_session as conversation
+from container.requests import request_body as body
+from container.server import worker
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 
 # Small, so that a test can meet them.
 BODY_SECONDS = 0.3
@@ -29,14 +33,14 @@ STREAM_SECONDS = 1.5
 
 
 class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
-    """What `EngineWorker` asks of `container.server.Server`, with a configuration for tests."""
+    """What `EngineWorker` asks of `container.server.gunicorn_server.Server`, with a configuration for tests."""
 
     service: Service
 
     def load_config(self) -> None:
         settings: dict[str, Any] = {
             "bind": "127.0.0.1:0",
-            "worker_class": "container.worker.EngineWorker",
+            "worker_class": "container.server.worker.EngineWorker",
             "threads": 12,
             "keepalive": 30,
             "graceful_timeout": 1,

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from waiting import WITHIN, eventually
 
-from container.admission import Admission
 from handler.errors import TooManyRequests
+from handler.startup.admission import Admission
 
 
 def test_one_more_than_the_limit_is_refused_until_a_place_is_left() -> None:
@@ -89,7 +89,7 @@ def test_under_threads_the_limit_holds_and_the_count_comes_back_to_nothing() -> 
 
 def test_a_refused_client_is_told_when_there_should_be_room(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("container.admission.time.monotonic", lambda: now)
+    monkeypatch.setattr("handler.startup.admission.time.monotonic", lambda: now)
     admission = Admission(16)
     assert admission.retry_after == 1, "nothing is known yet"
     for _ in range(16):

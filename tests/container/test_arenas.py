@@ -10,7 +10,7 @@ import pytest
 
 THREADS = """
 import ctypes, tempfile, threading
-from container.arenas import limit
+from container.server.malloc_arenas import limit
 limit()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p

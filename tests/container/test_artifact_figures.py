@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from container.artifact_figures import ArtifactFigures
-from container.routes import metrics
+from container.routes import prometheus as metrics
 from container.service import Service
-from handler.artifacts.restore import Restored
-from handler.config.endpoint import EndpointConfig
+from handler.artifacts.restore.restore import Restored
+from handler.config.endpoint_config import EndpointConfig
+from handler.startup.artifact_metrics import ArtifactFigures
 
 
 def scraped(service: Service) -> str:

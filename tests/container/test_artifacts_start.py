@@ -22,22 +22,22 @@ from neuron_stand_in.native.compile_cache import compile_missing, graphs
 from neuron_stand_in.settings import StandInSettings
 
 import sample_model
-from container import artifacts
-from container.artifacts import engine_by_artifacts
-from container.routes import health
+from container.routes import ping as health
 from container.service import Service
-from handler.artifacts.compile_errors import CompileFailed, CompileKilled, FailedBefore
-from handler.artifacts.lease import Contender
-from handler.artifacts.object_store import open_objects
-from handler.artifacts.restore_errors import RestoreTimedOut
-from handler.artifacts.restore_lock import locked
-from handler.artifacts.restore_parts import Contents
-from handler.artifacts.restore_target import Target
-from handler.artifacts.timing import RealTime
-from handler.config.endpoint import EndpointConfig
+from handler.artifacts.lease.clock import RealTime
+from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore
+from handler.artifacts.lease.lease import Contender
+from handler.artifacts.restore.restore_errors import RestoreTimedOut
+from handler.artifacts.restore.restore_lock import locked
+from handler.artifacts.restore.restore_parts import Contents
+from handler.artifacts.restore.restore_target import Target
+from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
 from handler.model.companions import Companions, bring_companions
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
+from handler.startup import artifact_search as artifacts
+from handler.startup.artifact_search import engine_by_artifacts
+from handler.storage.object_store import open_objects
 
 GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
 ENGINE = cast(Engine, object())
@@ -205,7 +205,7 @@ def test_an_engine_that_is_warm_serves_although_nothing_can_be_kept(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("container.grounds.shutil.copytree", full)
+    monkeypatch.setattr("handler.startup.artifact_backends.shutil.copytree", full)
     assert machine.start(machine.native) is ENGINE
     assert "No space left on device" in caplog.text
     assert not (tmp_path / "store" / "manifests").exists()

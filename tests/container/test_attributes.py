@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.attributes import parse
+from container.requests.custom_attributes import parse
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from scripted_engine import ScriptedEngine
 from waiting import eventually
 
 from container.application import create_app
-from container.custom_code import prepared_code
+from container.pipeline.custom_code_reply import prepared_code
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
-from handler.custom_code.errors import CustomCodeFailed, CustomCodeRefused
-from handler.custom_code.exchange import CodeRequest, Outcome
-from handler.custom_code.until import UNTIL
+from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.code_contract import CodeRequest, Outcome
+from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
+from handler.custom_code.request_deadline import UNTIL
 from handler.errors import SettingError
-from handler.model.source import Model
+from handler.model.model_source import Model
 
 
 class ScriptedCode:

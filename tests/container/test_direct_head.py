@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from container.direct.head import LONGEST_BODY, LONGEST_HEAD, NotDirect, head_of
-from handler.engine.routes import Route
+from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotDirect, head_of
+from handler.engine.api_routes import Route
 
 BODY = b'{"prompt": "a"}'
 

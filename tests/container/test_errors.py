@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scripted_engine import CONTEXT, MAX_BODY, PLACES, ScriptedEngine
 from werkzeug.test import TestResponse
 
-from container import body as body_module
 from container.application import create_app
+from container.requests import request_body as body_module
 from container.service import Service
 
 JSON = {"Content-Type": "application/json"}

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from container.front_ends.admission import SharedAdmission
-from container.front_ends.board import Board, Leader, Member
+from container.process_group.shared_admission import SharedAdmission
+from container.process_group.shared_state import Board, Leader, Member
 from handler.errors import TooManyRequests
 
 

@@ -11,12 +11,12 @@ sys.path.append(str(Path(__file__).parents[1] / "handler" / "artifacts"))
 
 from artifact_files import write_artifacts
 
-from container.given_artifacts import with_given_artifacts
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.config.problems import SettingErrors
-from handler.config.source import Origin, Source
-from handler.neuron.plan import EnginePlan
+from handler.config.value_source import Origin, Source
+from handler.neuron.engine_plan import EnginePlan
+from handler.startup.given_artifacts import with_given_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
 

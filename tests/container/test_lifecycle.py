@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from container.lifecycle import Lifecycle, State
 from handler.errors import Draining, EngineFailed, NotReady
+from handler.startup.lifecycle import Lifecycle, State
 
 
 class Told:

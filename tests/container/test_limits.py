@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from container.limits import deadline, max_body, places, transform
-from handler.config.endpoint import MIB, EndpointConfig
+from container.requests.http_limits import deadline, max_body, places, transform
+from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import InvalidField
 
 

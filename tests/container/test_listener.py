@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from container.listener import listen
-from handler.config.load import load
+from container.server.listener import listen
+from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_the_server_and_its_routes_are_imported_after_it() -> None:
         "def bound(config):\n"
         "    print(json.dumps(sorted(sys.modules)))\n"
         "    sys.exit(0)\n"
-        "with mock.patch('container.listener.listen', bound):\n"
+        "with mock.patch('container.server.listener.listen', bound):\n"
         "    from container.serve import main\n"
         "    main()\n"
     )

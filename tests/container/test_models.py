@@ -16,21 +16,21 @@ from loops import end_loop
 from scripted_engine import SLOTS, ScriptedEngine
 from waiting import WITHIN, eventually
 
-from container import watch as watching
 from container.application import create_app
-from container.models.budget import GIB, Need
-from container.models.errors import ModelLoadFailed
-from container.models.start import Prepared
-from container.models.table import Models
+from container.server import engine_watchdog as watching
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.plan import EnginePlan
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.engine_plan import EnginePlan
+from handler.startup.multi_model.memory_budget import GIB, Need
+from handler.startup.multi_model.model_errors import ModelLoadFailed
+from handler.startup.multi_model.model_registry import Models
+from handler.startup.multi_model.model_start import Prepared
 
 NEED = Need(0, 0, "a test")
 
 
 class Starts:
-    """Stands in the place of `container.models.start`.
+    """Stands in the place of `handler.startup.multi_model.model_start`.
 
     :ivar engines: those that were started, by name, the latest last.
     :ivar ready: a start waits for it.
@@ -198,7 +198,7 @@ def test_memory_that_is_not_there_is_a_507_with_the_setting(
 def test_what_an_engine_was_promised_is_no_room_for_the_next(
     monkeypatch: pytest.MonkeyPatch, load: Any, starts: Starts
 ) -> None:
-    monkeypatch.setattr("container.models.budget.host_memory.available", lambda: 5 * GIB)
+    monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 5 * GIB)
     starts.needs = dict.fromkeys(("one", "two"), Need(GIB, GIB, "a test"))  # 3 GiB with its process
     assert load("one") == (200, "")
     assert load("two") == (507, "models_full")

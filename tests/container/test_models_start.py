@@ -11,16 +11,16 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
 
 import sample_model
-from container.models import figures as shown
-from container.models.budget import CORE, GIB, Need, need_of, room
-from container.models.errors import InvalidModel, ModelsUnsupported
-from container.models.start import prepare, whole_model
-from container.startup import without_model
-from handler.config.endpoint import EndpointConfig
-from handler.config.load import load
-from handler.engine.vllm_api import figures
+from container.routes import merged_engine_metrics as shown
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.engine.vllm_api.core import engine_metrics as figures
 from handler.errors import SettingError
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
+from handler.startup.multi_model.memory_budget import CORE, GIB, Need, need_of, room
+from handler.startup.multi_model.model_errors import InvalidModel, ModelsUnsupported
+from handler.startup.multi_model.model_start import prepare, whole_model
+from handler.startup.start import without_model
 
 MULTI = {"SAGEMAKER_MULTI_MODEL": "true"}
 
@@ -88,8 +88,8 @@ def test_without_a_setting_the_cache_is_half_of_the_memory(model: Path) -> None:
 
 def test_an_engine_that_has_taken_its_part_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Any = SimpleNamespace(pids=(1,))
-    monkeypatch.setattr("container.models.budget.host_memory.available", lambda: 10 * GIB)
-    monkeypatch.setattr("container.models.budget.host_memory.resident", lambda pids: 2 * GIB)
+    monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 10 * GIB)
+    monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.resident", lambda pids: 2 * GIB)
     assert room([(engine, Need(GIB, 2 * GIB, ""))]) == 8 * GIB
     assert room([(engine, Need(0, GIB // 2, ""))]) == 10 * GIB
     assert room([(engine, Need(20 * GIB, 0, ""))]) == 0

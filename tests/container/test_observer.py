@@ -12,13 +12,13 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 
-from container import event_log
 from container.application import create_app
-from container.emf import MOST, EmbeddedMetrics, document
-from container.record import RequestRecord
+from container.requests.request_record import RequestRecord
 from container.serve import Timeline
 from container.service import Service
-from handler.config.endpoint import EndpointConfig
+from container.telemetry import event_log
+from container.telemetry.embedded_metrics import MOST, EmbeddedMetrics, document
+from handler.config.endpoint_config import EndpointConfig
 
 CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
 HEADERS = {

@@ -9,20 +9,20 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from container.application import create_app
-from container.limits import transform
 from container.openapi.bodies import TABLES
 from container.openapi.document import ARGUMENT, BY_ITSELF, document
 from container.openapi.operations import OPERATIONS
+from container.requests.http_limits import transform
 from container.service import Service
 from handler import errors
-from handler.adapters.errors import AdaptersFull
-from handler.config.endpoint import EndpointConfig
-from handler.custom_code.errors import CustomCodeRefused
-from handler.engine.routes import Route
+from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.code_errors import CustomCodeRefused
+from handler.engine.adapters.adapter_errors import AdaptersFull
+from handler.engine.api_routes import Route
 from handler.errors import ClientError, EndpointError, ServerError
-from handler.schemas.fields import REFUSED
-from handler.schemas.inputs_fields import UNSERVED, Parameters
-from handler.schemas.models import model_list
+from handler.schemas.openai.model_names import model_list
+from handler.schemas.openai.sampling_fields import REFUSED
+from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, Parameters
 
 # Raised before anything is served, or never to a client.
 NOT_ANSWERED = (ClientError, ServerError, errors.StartFailed, errors.RouteNotFound, errors.MethodNotAllowed)

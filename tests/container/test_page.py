@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from scripted_engine import SLOTS, ScriptedEngine
 
 from container.application import create_app
-from container.page_figures import vllm_figures
+from container.routes.page_metrics import vllm_figures
 from container.service import Service
-from handler.config.load import load
+from handler.config.loading.config_loader import load
 
 PARTS = Path(__file__).parents[2] / "container" / "page"
 ENVIRONMENT = {

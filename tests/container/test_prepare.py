@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from container.serve import prepare
-from handler.config.load import load
+from handler.config.loading.config_loader import load
 
 
 def prepared(settings: dict[str, str], environ: dict[str, str] | None = None) -> dict[str, str]:

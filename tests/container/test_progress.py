@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from container.lifecycle import Lifecycle
-from container.progress import of_bytes, shown
-from handler.artifacts.progress import Progress
+from handler.artifacts.restore.transfer_progress import Progress
+from handler.startup.lifecycle import Lifecycle
+from handler.startup.progress_display import of_bytes, shown
 
 PROGRAM = """
-from container.lifecycle import Lifecycle
-from container.progress import shown
-from handler.artifacts.progress import Progress
+from handler.startup.lifecycle import Lifecycle
+from handler.startup.progress_display import shown
+from handler.artifacts.restore.transfer_progress import Progress
 with shown(Lifecycle(), "restore artifacts") as tell:
     tell(Progress(1_000_000_000, 2_000_000_000, 5e8))
     tell(Progress(2_000_000_000, 2_000_000_000, 5e8))

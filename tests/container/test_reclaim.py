@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from container.reclaim import PATIENCE, STEP, Reclaim
+from container.server.memory_return import PATIENCE, STEP, Reclaim
 
 # Blocks of a heap, every 500th of which stays in use, so that glibc alone gives nothing back.
 LEFT = """
 import ctypes
-from container.reclaim import Reclaim, own_memory
+from container.server.memory_return import Reclaim, own_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 reclaim = Reclaim(own_memory, lambda: libc.malloc_trim(0))

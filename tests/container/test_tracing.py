@@ -15,10 +15,11 @@ from scripted_engine import ScriptedEngine
 
 from container.application import create_app
 from container.service import Service
-from container.tracing import settings, tracer
-from container.tracing.complaints import Seldom
-from container.tracing.context import carrier
-from handler.config.endpoint import EndpointConfig
+from container.telemetry.tracing import tracer
+from container.telemetry.tracing import tracing_settings as settings
+from container.telemetry.tracing.log_filter import Seldom
+from container.telemetry.tracing.trace_context import carrier
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from tests.otlp_receiver import Receiver, SeenSpan, receiving
 
@@ -118,7 +119,7 @@ def test_what_is_no_trace_context_begins_a_trace(
 ) -> None:
     service = traced(engine, monkeypatch, receiver.url)
     environ = {"HTTP_TRACEPARENT": given}
-    from container.record import RequestRecord
+    from container.requests.request_record import RequestRecord
 
     record = RequestRecord(environ)
     assert service.observer.tracer is not None
@@ -190,7 +191,7 @@ def test_a_collector_that_does_not_answer_is_complained_of_once_a_minute() -> No
 def test_nothing_is_imported_where_nothing_is_configured() -> None:
     code = (
         "import sys; from container.service import Service; from container.application import create_app; "
-        "from handler.config.endpoint import EndpointConfig; create_app(Service.of(EndpointConfig(model='m'))); "
+        "from handler.config.endpoint_config import EndpointConfig; create_app(Service.of(EndpointConfig(model='m'))); "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

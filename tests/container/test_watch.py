@@ -8,12 +8,12 @@ import pytest
 from scripted_engine import ScriptedEngine
 from waiting import WITHIN, eventually
 
-from container import watch as module
 from container.application import create_app
-from container.lifecycle import State
+from container.server import engine_watchdog as module
+from container.server.engine_watchdog import watch
 from container.service import Service
-from container.watch import watch
 from handler.errors import EngineFailed
+from handler.startup.lifecycle import State
 
 
 class Watched:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from loops import on_loop
 
-from container.websocket import WebSocket
-from handler.engine.loop import LoopThread
+from container.streaming.websocket import WebSocket
+from handler.engine.event_loop import LoopThread
 
 HANDSHAKE = {
     "RAW_URI": "/invocations-bidirectional-stream",

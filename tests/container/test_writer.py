@@ -11,9 +11,9 @@ import pytest
 from loops import on_loop
 from waiting import WITHIN, eventually
 
-from container import writer as module
-from container.writer import SocketWriter
-from handler.engine.loop import LoopThread
+from container.connection import socket_writer as module
+from container.connection.socket_writer import SocketWriter
+from handler.engine.event_loop import LoopThread
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 CLOSED = "the client closed the connection"

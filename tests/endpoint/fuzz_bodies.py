@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from handler.schemas.chat import ChatFields
-from handler.schemas.completion import CompletionFields
-from handler.schemas.fields import UNSERVED
-from handler.schemas.inputs_fields import UNSERVED as INPUTS_UNSERVED
-from handler.schemas.inputs_fields import Parameters
+from handler.schemas.openai.chat import ChatFields
+from handler.schemas.openai.completion import CompletionFields
+from handler.schemas.openai.sampling_fields import UNSERVED
+from handler.schemas.tgi_lmi.inputs_fields import UNSERVED as INPUTS_UNSERVED
+from handler.schemas.tgi_lmi.inputs_fields import Parameters
 
 Body = dict[str, Any]
 

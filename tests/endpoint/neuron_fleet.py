@@ -14,8 +14,8 @@ from held_s3 import HeldS3
 from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
-from handler.neuron.installed import installed_versions
-from handler.neuron.vllm_versions import public
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import public
 from sample_model.facts import by_name
 
 STAND_IN = Path(__file__).parents[1] / "neuron_stand_in"

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from serve_process import ServeProcess
 
-from handler.neuron.installed import installed_versions
-from handler.neuron.vllm_versions import public
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import public
 from sample_model.facts import by_name
 
 pytestmark = pytest.mark.engine

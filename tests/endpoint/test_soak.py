@@ -8,8 +8,8 @@ import os
 import pytest
 from serve_process import ServeProcess
 
-from benchmarks.soak import SoakPlan, soak
-from benchmarks.soak_state import Watch
+from benchmarks.soak.soak import SoakPlan, soak
+from benchmarks.soak.soak_state import Watch
 
 pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from serve_process import ServeProcess
 
-from handler.neuron.installed import installed_versions
-from handler.neuron.vllm_versions import SEEN, UNSEEN, public
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.vllm_versions import SEEN, UNSEEN, public
 
 pytestmark = pytest.mark.engine
 

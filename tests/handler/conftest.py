@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from loops import end_loop
 
-from handler.engine.loop import LoopThread
+from handler.engine.event_loop import LoopThread
 
 
 @pytest.fixture

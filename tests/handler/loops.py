@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from waiting import WITHIN
 
-from handler.engine.loop import LoopThread
+from handler.engine.event_loop import LoopThread
 
 Result = TypeVar("Result")
 

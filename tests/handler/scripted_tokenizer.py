@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import jinja2
 
-from handler.engine.prompt import PromptRenderer
+from handler.engine.generation.prompt_renderer import PromptRenderer
 
 BOS = 256
 VOCAB_SIZE = 257

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from handler.sessions.errors import SessionNotFound, TooManySessions
-from handler.sessions.shared import SharedSessions
-from handler.sessions.store import Sessions
+from handler.sessions.session_errors import SessionNotFound, TooManySessions
+from handler.sessions.session_store import Sessions
+from handler.sessions.shared_sessions import SharedSessions
 
 Make = Callable[[int, float, Callable[[], float]], Sessions]
 

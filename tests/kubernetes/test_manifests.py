@@ -12,15 +12,15 @@ import yaml
 from click.testing import CliRunner, Result
 
 from handler.errors import SettingError
-from handler.neuron.catalogue import find
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import main
-from model_packaging.deployment.limits import Sizes, start_seconds
-from model_packaging.deployment.request import Scaling
+from model_packaging.deployment.definition.limits import Sizes, start_seconds
+from model_packaging.deployment.definition.request import Scaling
 from model_packaging.kubernetes.kserve import kserve_manifests
 from model_packaging.kubernetes.manifests import manifests
 from model_packaging.kubernetes.node_group import group_manifests
-from model_packaging.kubernetes.sizing import CORES, DEVICES, PodSize, pod_size
+from model_packaging.kubernetes.pod_size import CORES, DEVICES, PodSize, pod_size
 from model_packaging.kubernetes.text import as_text
 from model_packaging.kubernetes.workload import Workload
 from tests.kubernetes.examples import EXAMPLES, FOLDER, IMAGE, example

@@ -16,8 +16,8 @@ import boto3
 import psutil
 from botocore.config import Config
 
-from local_sagemaker.running import ask
-from local_sagemaker.state import StateDirectory
+from local_sagemaker.service_client import ask
+from local_sagemaker.state_directory import StateDirectory
 
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
 STUB = f"{sys.executable} {Path(__file__).with_name('stub_container.py')}"

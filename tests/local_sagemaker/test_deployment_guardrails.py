@@ -14,9 +14,9 @@ from local_service import Cloud, until
 from test_endpoint_changes import ask, errors, load, versions
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.pool import StartFailed
+from local_sagemaker.hosting.instances.host_settings import Timing
+from local_sagemaker.hosting.instances.instance_pool import StartFailed
 from local_sagemaker.hosting.rollout import Rollout
-from local_sagemaker.hosting.settings import Timing
 from local_sagemaker.hosting.update import Update
 
 HALF = {"Type": "CAPACITY_PERCENT", "Value": 50}

@@ -188,7 +188,7 @@ def test_an_endpoint_may_be_deleted_while_it_is_created(cloud: Cloud) -> None:
 
 
 def test_an_archive_of_a_bomb_is_stopped_by_the_disk(tmp_path: Path) -> None:
-    from local_sagemaker.hosting.archive import BadArchive, unpack
+    from local_sagemaker.hosting.instances.model_archive import BadArchive, unpack
 
     bomb = tmp_path / "bomb.tar.gz"
     claimed = tarfile.TarInfo("zeros")

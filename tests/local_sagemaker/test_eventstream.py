@@ -7,7 +7,7 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_sagemaker import eventstream
+from local_sagemaker.gateway import event_stream as eventstream
 
 HEADERS = st.dictionaries(
     st.text(min_size=1, max_size=60).filter(lambda name: len(name.encode()) < 256),

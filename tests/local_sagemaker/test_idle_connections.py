@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from local_sagemaker import idle
-from local_sagemaker.idle import IdleConnections
-from local_sagemaker.settings import ContainerAddress
-from local_sagemaker.upstream import Broken, ContainerConnection, Deadline
+from local_sagemaker.gateway import idle_connections as idle
+from local_sagemaker.gateway.container_connection import Broken, ContainerConnection, Deadline
+from local_sagemaker.gateway.gateway_settings import ContainerAddress
+from local_sagemaker.gateway.idle_connections import IdleConnections
 
 WHOLE = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"
 LAST = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n"
@@ -56,7 +56,7 @@ class Container:
 def container() -> Iterator[Container]:
     container = Container()
     yield container
-    container.listener.close()
+    container.server.listener.close()
 
 
 def ask(container: Container, kept: IdleConnections) -> bytes:

@@ -15,7 +15,7 @@ import pytest
 from local_service import QUICK, Cloud, LocalService, archive, gone, until
 from test_endpoint_start import ask, started
 
-from local_sagemaker.hosting.docker import Docker, environment_file, mount, neuron_devices
+from local_sagemaker.hosting.instances.docker import Docker, environment_file, mount, neuron_devices
 
 STAND_IN = Path(__file__).with_name("stand_in_docker.py")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from local_sagemaker.http_reply import ReplyReader
+from local_sagemaker.gateway.http_reply import ReplyReader
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

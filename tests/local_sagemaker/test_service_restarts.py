@@ -120,7 +120,7 @@ def test_many_writers_of_one_object_leave_the_last(own: Cloud) -> None:
 def test_an_s3_server_that_dies_comes_back_with_its_objects(own: Cloud) -> None:
     own.s3.put_object(Bucket="models", Key="through", Body=b"thick and thin")
     service = psutil.Process(processes(own.service)[0])
-    (server,) = [child for child in service.children() if "local_sagemaker.s3_process" in child.cmdline()]
+    (server,) = [child for child in service.children() if "local_sagemaker.s3.s3_process" in child.cmdline()]
     server.kill()
 
     def served() -> bool:

@@ -11,8 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from handler.artifacts.publication import Ingredients
-from handler.artifacts.store import Store
+from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.publication import Ingredients
 
 MODE = os.environ.get("SCRIPT", "compiles")
 PINGS = iter(["check configuration", "compile: start engine", "compile: start engine", "publish artifacts"])

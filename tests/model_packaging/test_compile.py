@@ -16,10 +16,10 @@ from fake_aws import FakeAws, Switchboard
 
 from handler.errors import SettingError
 from model_packaging.cli import main
-from model_packaging.compilation import here
-from model_packaging.compilation.errors import CompileEnded
-from model_packaging.compilation.job import CompileJob, machines, members
-from model_packaging.compilation.job_run import run, stop
+from model_packaging.compilation import local_compile as here
+from model_packaging.compilation.compilation_errors import CompileEnded
+from model_packaging.compilation.compile_job import CompileJob, machines, members
+from model_packaging.compilation.compile_job_run import run, stop
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.watch import Pace
 
@@ -81,7 +81,7 @@ def test_settings_of_this_machine_do_not_decide() -> None:
 def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:
     code = (
         "import sys; from model_packaging.cli import status_of\n"
-        "from model_packaging.compilation.here import compile_here\n"
+        "from model_packaging.compilation.local_compile import compile_here\n"
         "import os, click\n"
         "def go():\n"
         "    try: compile_here(os.environ, sys.argv[1], lambda text: print(text, flush=True), tuple(sys.argv[2:]))\n"

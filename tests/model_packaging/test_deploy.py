@@ -13,18 +13,18 @@ import pytest
 from botocore.exceptions import ClientError
 from fake_aws import FakeAws, Switchboard
 
-from container.event_log import JsonFormatter
+from container.telemetry.event_log import JsonFormatter
 from handler.errors import SettingError
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import create
-from model_packaging.deployment.errors import DeploymentFailed, NotOurs, StillGoing
-from model_packaging.deployment.limits import Limits
+from model_packaging.deployment.definition.limits import Limits
+from model_packaging.deployment.definition.request import Deployment, Network, Scaling
+from model_packaging.deployment.definition.resources import TAG, resources
+from model_packaging.deployment.definition.role import role_arn
+from model_packaging.deployment.definition.routing import STRATEGIES, Routing
+from model_packaging.deployment.deployment_errors import DeploymentFailed, NotOurs, StillGoing
 from model_packaging.deployment.removal import Removal
-from model_packaging.deployment.request import Deployment, Network, Scaling
-from model_packaging.deployment.resources import TAG, resources
-from model_packaging.deployment.role import role_arn
-from model_packaging.deployment.routing import STRATEGIES, Routing
 from model_packaging.deployment.watch import Pace
 
 GOLDEN = Path(__file__).parent / "golden"

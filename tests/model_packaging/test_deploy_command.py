@@ -14,14 +14,14 @@ from click.testing import CliRunner, Result
 from fake_aws import FakeAws, Switchboard
 
 import sample_model
-from handler.artifacts.publication import Ingredients
-from handler.artifacts.store import Store
-from handler.neuron.catalogue import find
+from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.publication import Ingredients
+from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import COMMANDS, main
 from model_packaging.deployment import aws as deployment_aws
+from model_packaging.deployment.definition.instance_size import sizes_of
+from model_packaging.deployment.definition.limits import MOST, Sizes, compute
 from model_packaging.deployment.diagnosis import SYMPTOMS, diagnose
-from model_packaging.deployment.limits import MOST, Sizes, compute
-from model_packaging.deployment.sizing import sizes_of
 
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"

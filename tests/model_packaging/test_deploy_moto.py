@@ -11,10 +11,10 @@ import boto3
 
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
-from model_packaging.deployment.limits import Limits
+from model_packaging.deployment.definition.limits import Limits
+from model_packaging.deployment.definition.request import Deployment
+from model_packaging.deployment.definition.resources import resources
 from model_packaging.deployment.removal import Removal
-from model_packaging.deployment.request import Deployment
-from model_packaging.deployment.resources import resources
 from model_packaging.deployment.watch import Pace
 
 PACE = Pace(poll=0, sleep=lambda seconds: None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from model_packaging import local
+from model_packaging import local_endpoint as local
 from model_packaging.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sample_model
+from handler.config.dialects import lmi
+from handler.config.dialects import neuron_variables as neuron
 from handler.config.engine_arguments import known
 from handler.config.fields import fields
-from handler.config.names import lmi, neuron
-from model_packaging.examination import examine
+from model_packaging.examination_report import examine
 
 MODEL = str(sample_model.path())
 LINES = ["nxdi-0.16", "nxdi-0.13", "native-0.24", "fork-0.9.1", "fork-0.7.2", "optimum", "cpu", "no-line", ""]

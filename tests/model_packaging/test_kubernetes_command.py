@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 import sample_model
-from handler.artifacts.publication import Ingredients
-from handler.artifacts.store import Store
+from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.publication import Ingredients
 from model_packaging.cli import main
 
 IMAGE = ("--image", "registry/neuron-endpoint:0.1")

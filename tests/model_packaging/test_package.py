@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from handler.artifacts.archive import unpack
-from handler.artifacts.publication import Ingredients
-from handler.artifacts.store import Store
-from handler.config.load import load
+from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.publication import Ingredients
+from handler.config.loading.config_loader import load
+from handler.storage.archive import unpack
 from model_packaging.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -249,6 +249,6 @@ def test_settings_that_no_endpoint_has_are_not_packed(model: Path, tmp_path: Pat
 
 def _as_mounted(folder: Path) -> Any:
     """A fetch that finds `/opt/ml/model` in the folder."""
-    from handler.config.fetch import fetch
+    from handler.config.loading.file_reader import fetch
 
     return lambda location: fetch(location.replace("/opt/ml/model", str(folder)))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from container.lifecycle import State
-from container.routes.health import STATUS
+from container.routes.ping import STATUS
 from handler import errors
 from handler.config.fields import fields
+from handler.startup.lifecycle import State
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()

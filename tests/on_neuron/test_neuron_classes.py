@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.neuron_config.real_class import MODULE, construct
-from handler.neuron.plan import EnginePlan
 
 PLANS = sorted((Path(__file__).parents[1] / "recipes" / "plans").glob("*.json"))
 INSTALLED = importlib.util.find_spec(MODULE.partition(".")[0]) is not None

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from handler.config.endpoint import EndpointConfig
-from handler.config.load import load
-from handler.neuron.model_config import facts_from
-from handler.neuron.model_facts import ModelFacts
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.checkpoint.model_facts import ModelFacts
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 FILES = sorted(RECIPES.glob("*.yaml"))

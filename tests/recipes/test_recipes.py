@@ -8,11 +8,11 @@ import pytest
 import yaml
 from recipe_files import FILES, RECIPES, config_of, draft_of, facts_of
 
-from handler.config.source import Origin
-from handler.neuron.catalogue import find, unusual_degree
-from handler.neuron.finding import Severity
-from handler.neuron.memory import Verdict, estimate
-from handler.neuron.memory_findings import memory_findings
+from handler.config.finding import Severity
+from handler.config.value_source import Origin
+from handler.neuron.hardware.instance_catalogue import find, unusual_degree
+from handler.neuron.memory.memory_estimate import Verdict, estimate
+from handler.neuron.memory.memory_findings import memory_findings
 
 # What issue and README promise, as (part of the file's name, instance).
 PROMISED = [
@@ -70,7 +70,7 @@ def test_the_degree_is_usual_and_the_memory_fits(path: Path) -> None:
 
 @every_recipe
 def test_it_plans_without_a_warning(path: Path) -> None:
-    from handler.neuron.planner import make_plan
+    from handler.neuron.planning.planner import make_plan
 
     config = config_of(path)
     assert config.instance

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.engine_arguments import known, versions
+from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.neuron.checks.case import Case, error
-from handler.neuron.finding import Finding
+from handler.neuron.checks.check_context import Case, error
 
 
 def argument_of_another_version(case: Case) -> Iterator[Finding]:

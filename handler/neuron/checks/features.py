@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handler.neuron.checks.case import Case, error
-from handler.neuron.finding import Finding
-from handler.neuron.lines.base import Keys
+from handler.config.finding import Finding
+from handler.neuron.checks.check_context import Case, error
 from handler.neuron.lines.feature import Feature, asked
+from handler.neuron.lines.line import Keys
+from handler.neuron.lines.line_registry import lines_with
 from handler.neuron.lines.nxdi import SCHEDULER, chunks
-from handler.neuron.lines.table import lines_with
 
 REASONS = {
     (Feature.CHUNKED_PREFILL, "nxdi-0.16"): "NxD Inference raises NotImplementedError for it there",

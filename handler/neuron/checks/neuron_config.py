@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from handler.neuron.checks.case import Case, error
-from handler.neuron.finding import Finding
-from handler.neuron.lines.base import Keys
+from handler.config.finding import Finding
+from handler.neuron.checks.check_context import Case, error
+from handler.neuron.lines.line import Keys
 from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS
 from handler.neuron.neuron_config.rules import RULES
 from handler.neuron.neuron_config.spelling import check_keys, check_override

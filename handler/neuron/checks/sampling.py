@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from handler.neuron.checks.case import Case, error, info, warning
-from handler.neuron.finding import Finding
+from handler.config.finding import Finding
+from handler.neuron.checks.check_context import Case, error, info, warning
 
 KEY: Final = "on_device_sampling_config"
 # The most that the hardware samples from (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py).

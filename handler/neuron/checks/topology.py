@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from handler.config.finding import Finding
 from handler.errors import SettingError
-from handler.neuron import catalogue
-from handler.neuron.checks.case import Case, error, info, warning
-from handler.neuron.finding import Finding
-from handler.neuron.instance import Instance
+from handler.neuron.checks.check_context import Case, error, info, warning
+from handler.neuron.hardware import instance_catalogue as catalogue
+from handler.neuron.hardware.instance_type import Instance
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
 VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"

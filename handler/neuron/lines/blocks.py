@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.common import agree
-from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import agree
 
 DEFAULT_BLOCK: Final = 32
 

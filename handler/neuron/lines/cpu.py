@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.base import Keys, Line
-from handler.neuron.lines.common import leave_out_legacy, spell_environment, spell_vllm
-from handler.neuron.lines.draft import Draft
 from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.line import Keys, Line
 from handler.neuron.lines.lora import spell_lora_vllm
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import leave_out_legacy, spell_environment, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
 FEATURES: Final = frozenset(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 
 
 class Feature(StrEnum):

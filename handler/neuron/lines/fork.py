@@ -10,9 +10,15 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.base import Keys, Line
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
-from handler.neuron.lines.common import (
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fp8 import spell_fp8
+from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.lora import spell_lora_fork
+from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
+from handler.neuron.lines.nxd_keys import spell_neuron_config
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import (
     agree,
     complete_degree,
     complete_length,
@@ -21,12 +27,6 @@ from handler.neuron.lines.common import (
     spell_environment,
     spell_vllm,
 )
-from handler.neuron.lines.draft import Draft
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fp8 import spell_fp8
-from handler.neuron.lines.lora import spell_lora_fork
-from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
-from handler.neuron.lines.nxd_keys import spell_neuron_config
 from handler.neuron.lines.speculation import method_of, speculative_config
 
 FRAMEWORK: Final = "neuronx-distributed-inference"

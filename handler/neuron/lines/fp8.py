@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.plan_draft import Draft
 
 VARIABLES: Final = ("XLA_HANDLE_SPECIAL_SCALAR", "UNSAFE_FP8FNCAST")
 

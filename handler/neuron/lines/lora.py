@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.plan_draft import Draft
 
 FILE: Final = "lora-adapters.json"
 PLUGIN_ARGUMENTS: Final = ("max_loras", "max_lora_rank")
@@ -64,7 +64,7 @@ def spell_lora_fork(draft: Draft) -> None:
 
 
 def spell_lora_vllm(draft: Draft) -> None:
-    """vLLM's own. On a CPU the bare model's requests need a place too (`handler/adapters/nothing.py`): with too few the
+    """vLLM's own. On a CPU the bare model's requests need a place too (`handler/engine/adapters/empty_adapter.py`): with too few the
     engine computes them and the adapters' by turns, and fills the place anew each time."""
     _arguments(draft, beside=1)
 

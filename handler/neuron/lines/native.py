@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.base import Keys, Line
-from handler.neuron.lines.common import (
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.nodes import known_role
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
     complete_sequences,
@@ -18,11 +21,8 @@ from handler.neuron.lines.common import (
     spell_environment,
     spell_vllm,
 )
-from handler.neuron.lines.draft import Draft
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.nodes import known_role
 from handler.neuron.lines.speculation import speculative_config
-from handler.neuron.request import conflict
+from handler.neuron.plan_request import conflict
 
 FEATURES: Final = frozenset(
     {

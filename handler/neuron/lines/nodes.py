@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.draft import Draft
+from handler.neuron.lines.plan_draft import Draft
 
 ROLES: Final = {"prefill": (0, "kv_producer"), "decode": (1, "kv_consumer")}
 BOOTSTRAP: Final = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.draft import Draft
-from handler.neuron.request import conflict
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.plan_request import conflict
 
 # Plain settings that are NeuronConfig keys by the same name (NxDI models/config.py).
 COPIED: Final = (

@@ -9,9 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from handler.neuron.lines.base import Keys, Line
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
-from handler.neuron.lines.common import (
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fp8 import spell_fp8
+from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.lora import spell_lora_plugin
+from handler.neuron.lines.nxd_keys import MULTIMODAL_KEYS, is_multimodal, spell_neuron_config
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import (
     agree,
     complete_degree,
     complete_length,
@@ -20,13 +25,8 @@ from handler.neuron.lines.common import (
     spell_environment,
     spell_vllm,
 )
-from handler.neuron.lines.draft import Draft
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fp8 import spell_fp8
-from handler.neuron.lines.lora import spell_lora_plugin
-from handler.neuron.lines.nxd_keys import MULTIMODAL_KEYS, is_multimodal, spell_neuron_config
 from handler.neuron.lines.speculation import speculative_config
-from handler.neuron.request import conflict
+from handler.neuron.plan_request import conflict
 
 SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
 SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"

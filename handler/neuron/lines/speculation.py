@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.draft import Draft
 from handler.neuron.lines.feature import METHODS
+from handler.neuron.lines.plan_draft import Draft
 
 DRAFT_METHODS: Final = ("draft_model", "eagle", "eagle3")
 

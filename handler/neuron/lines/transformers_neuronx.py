@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.base import Keys, Line
-from handler.neuron.lines.common import (
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.fork import spell_speculation, whole_sequence_blocks
+from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
     complete_sequences,
@@ -17,9 +20,6 @@ from handler.neuron.lines.common import (
     spell_environment,
     spell_vllm,
 )
-from handler.neuron.lines.draft import Draft
-from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.fork import spell_speculation, whole_sequence_blocks
 
 FRAMEWORK: Final = "transformers-neuronx"
 FEATURES: Final = frozenset(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.neuron_config.config_values import Values
 from handler.neuron.neuron_config.rule import Broken, Rule
-from handler.neuron.neuron_config.values import Values
 
 
 def quantized_without_path(values: Values) -> Broken | None:

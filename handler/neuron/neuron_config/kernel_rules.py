@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.neuron_config.config_values import Values
 from handler.neuron.neuron_config.rule import Broken, Rule
-from handler.neuron.neuron_config.values import Values
 
 CTE_PARTS: Final = ("qkv_kernel_enabled", "qkv_nki_kernel_enabled", "out_proj_kernel_enabled")
 

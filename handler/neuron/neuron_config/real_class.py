@@ -6,8 +6,8 @@ import copy
 import importlib
 from collections.abc import Mapping
 
+from handler.config.finding import Finding, Severity
 from handler.json_value import Json
-from handler.neuron.finding import Finding, Severity
 
 MODULE = "neuronx_distributed_inference.models.config"
 # What the class raises about its arguments (IncompatibleConfigError is a ValueError).

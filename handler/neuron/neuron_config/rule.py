@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from handler.neuron.neuron_config.values import Values
+from handler.neuron.neuron_config.config_values import Values
 
 
 @dataclass(frozen=True, slots=True)

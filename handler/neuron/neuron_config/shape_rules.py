@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.neuron_config.config_values import Values
 from handler.neuron.neuron_config.rule import Broken, Rule
-from handler.neuron.neuron_config.values import Values
 
 DTYPES: Final = ("float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 CAST_TYPES: Final = ("config", "as-declared")

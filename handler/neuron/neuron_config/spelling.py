@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from handler.config.finding import Finding, Severity
 from handler.json_value import Json
-from handler.neuron.finding import Finding, Severity
+from handler.neuron.neuron_config.config_values import FOLLOWS
 from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, KEYS, PLUGIN, SAMPLING_KEYS, Key
-from handler.neuron.neuron_config.values import FOLLOWS
 
 Named = Callable[[str], str]
 WORDS: Final = {

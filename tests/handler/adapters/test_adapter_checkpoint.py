@@ -11,9 +11,9 @@ import pytest
 from safetensors import safe_open
 
 import sample_model
-from handler.adapters.checkpoint import CONFIG, WEIGHTS, copy_checked
-from handler.adapters.errors import InvalidAdapter
-from handler.adapters.nothing import write_nothing
+from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS, copy_checked
+from handler.engine.adapters.adapter_errors import InvalidAdapter
+from handler.engine.adapters.empty_adapter import write_nothing
 
 RANK = 8
 

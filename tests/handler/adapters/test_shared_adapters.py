@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from handler.adapters.errors import AdapterNotFound
-from handler.adapters.shared import AdapterNotes, FollowedAdapters
-from handler.adapters.table import Adapter
+from handler.engine.adapters.adapter_errors import AdapterNotFound
+from handler.engine.adapters.adapter_table import Adapter
+from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
 
 
 class Notes(AdapterNotes):

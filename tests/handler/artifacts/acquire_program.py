@@ -11,11 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from handler.artifacts.acquire import Acquisition
-from handler.artifacts.acquire_options import Compilation, Options
-from handler.artifacts.key import Key
-from handler.artifacts.restore import restore, source_of
-from handler.artifacts.store import Store
+from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.lease.acquisition import Acquisition
+from handler.artifacts.lease.acquisition_options import Compilation, Options
+from handler.artifacts.restore.restore import restore, source_of
+from handler.artifacts.store.artifact_store import Store
 from tests.handler.artifacts.artifact_files import write_artifacts
 
 KEYS = (Key("graph", "a" * 64, {"model": "test"}), Key("weights", "b" * 64, {"model": "test"}))

@@ -7,7 +7,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from handler.artifacts.publication import Ingredients
+from handler.artifacts.store.publication import Ingredients
 from handler.json_value import Json
 
 KEY = "a" * 64

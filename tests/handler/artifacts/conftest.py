@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.object_store import ObjectStore
-from handler.artifacts.s3_objects import S3Objects
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.object_store import ObjectStore
+from handler.storage.s3_objects import S3Objects
 
 NUMBERS = itertools.count()
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from restore_entry import Entry, small_parts
 
-from handler.artifacts import part_worker
-from handler.artifacts.model_paths import ModelPaths
-from handler.artifacts.restore import RestoreOptions, restore
-from handler.artifacts.transfer_directory import DirectorySource
+from handler.artifacts.restore import download_worker as part_worker
+from handler.artifacts.restore.directory_transfer import DirectorySource
+from handler.artifacts.restore.model_paths import ModelPaths
+from handler.artifacts.restore.restore import RestoreOptions, restore
 
 # What CPython reports of itself (`sys.audit`): every open, mkdir, rename, remove, truncate, rmdir, and so on.
 EVENTS = ("open", "os.", "shutil.", "fcntl.")

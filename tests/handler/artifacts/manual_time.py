@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from handler.artifacts.timing import Cancel
+from handler.artifacts.lease.clock import Cancel
 
 
 class ManualTime:

@@ -9,10 +9,11 @@ from random import Random
 
 import pytest
 
-from handler.artifacts import digest, restore_parts
-from handler.artifacts.layout import object_name
-from handler.artifacts.manifest import FileEntry, Manifest
-from handler.artifacts.object_store import Location
+from handler.artifacts.restore import restore_parts
+from handler.artifacts.store import file_digests as digest
+from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.artifacts.store.object_names import object_name
+from handler.storage.object_store import Location
 
 # Parts of 16 MiB would make every test a matter of seconds: the tests of restore have parts of this size, everywhere.
 SMALL_PART = 8 * 1024

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from restore_entry import make_entry, small_parts
 
-from handler.artifacts import disk_space
-from handler.artifacts.restore import restore
-from handler.artifacts.transfer_directory import DirectorySource
+from handler.artifacts.restore import disk_space
+from handler.artifacts.restore.directory_transfer import DirectorySource
+from handler.artifacts.restore.restore import restore
 from handler.errors import SettingError
 
 if __name__ == "__main__":

@@ -8,17 +8,17 @@ from random import Random
 
 import pytest
 
-from handler.artifacts.acquire import Acquisition
-from handler.artifacts.acquire_options import Acquired, Compilation, OnMiss, Options
-from handler.artifacts.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.errors import AccessDenied, EntryDamaged, StoreUnavailable
-from handler.artifacts.key import Key
-from handler.artifacts.lease import Contender
-from handler.artifacts.negative_entry import SECONDS, NegativeEntries
-from handler.artifacts.restore import restore, source_of
-from handler.artifacts.store import Store
+from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.lease.acquisition import Acquisition
+from handler.artifacts.lease.acquisition_options import Acquired, Compilation, OnMiss, Options
+from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
+from handler.artifacts.lease.lease import Contender
+from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries
+from handler.artifacts.restore.restore import restore, source_of
+from handler.artifacts.store.artifact_store import Store
 from handler.json_value import Json
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.storage_errors import AccessDenied, EntryDamaged, StoreUnavailable
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import pytest
 
-from handler.artifacts.object_store import ObjectStore
+from handler.storage.object_store import ObjectStore
 
 ROOT = Path(__file__).parents[3]
 

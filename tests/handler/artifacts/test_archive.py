@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from handler.artifacts import archive
-from handler.artifacts.archive import unpack
-from handler.artifacts.errors import UnsafeArchive
+from handler.storage import archive
+from handler.storage.archive import unpack
+from handler.storage.storage_errors import UnsafeArchive
 
 FILES = {"neuron_config.json": b"{}", "model.pt": b"graph" * 5000, "weights/tp0.safetensors": b"w" * 70_000}
 

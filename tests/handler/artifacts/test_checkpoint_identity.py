@@ -10,11 +10,11 @@ from artifact_files import safetensors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.checkpoint_identity import CheckpointIdentity, identify
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.s3_objects import S3Objects
-from handler.artifacts.safetensors_shape import BrokenFile, tensors
+from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity, identify
 from handler.errors import SettingError
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.s3_objects import S3Objects
+from handler.storage.safetensors_shape import BrokenFile, tensors
 
 TENSORS = {"embed": [8, 4], "layer.0": [4, 4], "layer.1": [4, 4]}
 

@@ -12,11 +12,13 @@ from typing import cast
 import pytest
 from artifact_files import KEY, ingredients, write_artifacts
 
-from handler.artifacts import collection, layout, publication
-from handler.artifacts.condemnation import GRACE, Marks, State
-from handler.artifacts.errors import ConditionsIgnored, InvalidManifest, NotFound
-from handler.artifacts.object_store import ObjectStore
-from handler.artifacts.store import Store
+from handler.artifacts.store import garbage_collection as collection
+from handler.artifacts.store import object_names as layout
+from handler.artifacts.store import publication
+from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.gc_marks import GRACE, Marks, State
+from handler.storage.object_store import ObjectStore
+from handler.storage.storage_errors import ConditionsIgnored, InvalidManifest, NotFound
 
 KEYS = [digit * 64 for digit in "0123456789"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import bring_companions
-from handler.neuron.instance import Instance
-from handler.neuron.planner import make_plan
+from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.planning.planner import make_plan
 
 PEFT = json.dumps({"r": 8, "target_modules": ["q_proj"]}).encode()
 

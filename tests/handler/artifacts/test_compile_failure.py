@@ -9,9 +9,9 @@ from multiprocessing import get_context
 
 import pytest
 
-from handler.artifacts.compile_errors import CompileFailed, CompileKilled
-from handler.artifacts.compile_failure import SHORT, compile_failure
-from handler.engine.vllm_api.core_exits import core_exits
+from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
+from handler.artifacts.lease.compile_failure import SHORT, compile_failure
+from handler.engine.vllm_api.core.core_exits import core_exits
 
 VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): "
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.confinement import confined, confined_all
-from handler.artifacts.errors import UnsafePath
+from handler.storage.safe_paths import confined, confined_all
+from handler.storage.storage_errors import UnsafePath
 
 BAD = [
     "",

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from artifact_files import SAVED
 
-from handler.artifacts.crosscheck import cross_check
+from handler.artifacts.external.cross_check import cross_check
+from handler.config.finding import Severity
 from handler.json_value import Json
-from handler.neuron.finding import Severity
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
 
 ARGS: dict[str, Json] = {
     "tensor_parallel_size": 2,

@@ -14,11 +14,11 @@ from artifact_files import NEURON_CONFIG, SAVED, safetensors, torchscript, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.foreign import describe, recognised
-from handler.artifacts.s3_objects import S3Objects
-from handler.artifacts.safetensors_shape import BrokenFile
-from handler.artifacts.zip_check import check_torchscript
+from handler.artifacts.external.external_artifacts import describe, recognised
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.s3_objects import S3Objects
+from handler.storage.safetensors_shape import BrokenFile
+from handler.storage.torchscript_check import check_torchscript
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from artifact_files import write_artifacts
 
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.errors import UnsafeArchive
-from handler.artifacts.foreign import describe
-from handler.artifacts.foreign_source import bring
+from handler.artifacts.external.external_artifacts import describe
+from handler.artifacts.external.external_source import bring
 from handler.errors import SettingError
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.storage_errors import UnsafeArchive
 
 
 @pytest.fixture

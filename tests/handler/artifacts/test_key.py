@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts import left_out
-from handler.artifacts.canonical import canonical, digest
-from handler.artifacts.checkpoint_identity import CheckpointIdentity
-from handler.artifacts.key import Key, KeyInputs, Target, graph_key, weights_key
+from handler.artifacts.identity import key_exclusions as left_out
+from handler.artifacts.identity.artifact_key import Key, KeyInputs, Target, graph_key, weights_key
+from handler.artifacts.identity.canonical_json import canonical, digest
+from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
 from handler.json_value import Json
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
 
 OVERRIDE: dict[str, Json] = {
     "enable_bucketing": True,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from handler.artifacts.compile_errors import LeaseLost
-from handler.artifacts.errors import StoreUnavailable
-from handler.artifacts.lease import SECONDS, Contender, Lease
-from handler.artifacts.lease_record import Standing
-from handler.artifacts.object_store import ObjectStore
+from handler.artifacts.lease.compile_errors import LeaseLost
+from handler.artifacts.lease.lease import SECONDS, Contender, Lease
+from handler.artifacts.lease.lease_record import Standing
+from handler.storage.object_store import ObjectStore
+from handler.storage.storage_errors import StoreUnavailable
 from tests.handler.artifacts.manual_time import ManualTime
 
 NAME = "leases/graph/key"

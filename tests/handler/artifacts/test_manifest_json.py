@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts import manifest_json
-from handler.artifacts.errors import InvalidManifest, TooLarge, UnknownSchema
-from handler.artifacts.manifest import PART_SIZE, FileEntry, Manifest
+from handler.artifacts.store import manifest_json
+from handler.artifacts.store.manifest import PART_SIZE, FileEntry, Manifest
+from handler.storage.storage_errors import InvalidManifest, TooLarge, UnknownSchema
 
 D = "0123456789abcdef" * 4
 MANIFEST = Manifest(

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from handler.artifacts.key import Key
-from handler.artifacts.manifest import Manifest
-from handler.artifacts.miss import explain
+from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.miss_report import explain
+from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 
 

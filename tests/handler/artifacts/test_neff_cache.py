@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from handler.artifacts.neff_cache import Cleaned, NeffCache, environment
-from handler.artifacts.neff_store import NeffStore
-from handler.artifacts.object_store import ObjectStore
-from handler.artifacts.signature import SecretSigner
+from handler.artifacts.compile_caches.neff_cache import Cleaned, NeffCache, environment
+from handler.artifacts.compile_caches.neff_store import NeffStore
+from handler.artifacts.store.manifest_signature import SecretSigner
+from handler.storage.object_store import ObjectStore
 
 COMPILER = "2.21.18209.0+043b1bf7"
 

@@ -10,11 +10,11 @@ from threading import Barrier
 
 import pytest
 
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge, UnsafePath
-from handler.artifacts.object_store import ObjectStore, open_objects
-from handler.artifacts.s3_objects import S3Objects
 from handler.errors import SettingError
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.object_store import ObjectStore, open_objects
+from handler.storage.s3_objects import S3Objects
+from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge, UnsafePath
 
 
 def test_what_is_put_is_there(objects: ObjectStore) -> None:

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from restore_entry import ELSEWHERE, SMALL_PART, Entry, make_entry, small_parts
 
-from handler.artifacts import restore_target
-from handler.artifacts.errors import DigestMismatch, InvalidManifest, NotFound, UnsafePath
-from handler.artifacts.manifest import FileEntry, Manifest
-from handler.artifacts.model_paths import ModelPaths
-from handler.artifacts.progress import Progress
-from handler.artifacts.restore import RestoreOptions, restore
-from handler.artifacts.restore_errors import RestoreTimedOut, TargetRefused
-from handler.artifacts.restore_lock import locked
-from handler.artifacts.transfer import Interrupted
-from handler.artifacts.transfer_directory import DirectoryReader, DirectorySource
+from handler.artifacts.restore import restore_target
+from handler.artifacts.restore.directory_transfer import DirectoryReader, DirectorySource
+from handler.artifacts.restore.model_paths import ModelPaths
+from handler.artifacts.restore.restore import RestoreOptions, restore
+from handler.artifacts.restore.restore_errors import RestoreTimedOut, TargetRefused
+from handler.artifacts.restore.restore_lock import locked
+from handler.artifacts.restore.transfer import Interrupted
+from handler.artifacts.restore.transfer_progress import Progress
+from handler.artifacts.store.manifest import FileEntry, Manifest
+from handler.storage.storage_errors import DigestMismatch, InvalidManifest, NotFound, UnsafePath
 
 WEIGHTS = "weights/tp0_sharded_checkpoint.safetensors"
 
@@ -277,6 +277,6 @@ def test_the_deadline_ends_the_wait_for_another_process(entry: Entry, source: Di
 
 def _partial(entry: Entry, source: DirectorySource, target: Path) -> Path:
     """The name that a restore of this entry writes under."""
-    from handler.artifacts.restore_parts import Contents
+    from handler.artifacts.restore.restore_parts import Contents
 
     return restore_target.Target(target, Contents.of([entry.manifest]), "").partial

@@ -15,14 +15,20 @@ import pytest
 from restore_entry import Entry, make_entry, small_parts
 from s3_server import environment, s3_server
 
-from handler.artifacts.errors import AccessDenied, ArtifactError, CredentialsRefused, DigestMismatch, StoreUnavailable
-from handler.artifacts.layout import object_name
-from handler.artifacts.object_store import Location
-from handler.artifacts.part_crew import GRACE
-from handler.artifacts.restore import RestoreOptions, restore
-from handler.artifacts.retry import Retry
-from handler.artifacts.s3_request import S3Requests
-from handler.artifacts.transfer_s3 import S3Source
+from handler.artifacts.restore.download_pool import GRACE
+from handler.artifacts.restore.restore import RestoreOptions, restore
+from handler.artifacts.restore.s3_transfer import S3Source
+from handler.artifacts.store.object_names import object_name
+from handler.storage.object_store import Location
+from handler.storage.retry import Retry
+from handler.storage.s3_requests import S3Requests
+from handler.storage.storage_errors import (
+    AccessDenied,
+    ArtifactError,
+    CredentialsRefused,
+    DigestMismatch,
+    StoreUnavailable,
+)
 from tests.fault_proxy.plan import Fault, Plan
 from tests.fault_proxy.proxy import FaultProxy
 

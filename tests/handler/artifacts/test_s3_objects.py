@@ -14,7 +14,9 @@ import boto3
 import pytest
 from scripted_s3_replies import Reply, error, scripted
 
-from handler.artifacts.errors import (
+from handler.storage.object_store import supports_conditions
+from handler.storage.s3_objects import S3Objects
+from handler.storage.storage_errors import (
     AccessDenied,
     ArtifactError,
     BucketMissing,
@@ -24,8 +26,6 @@ from handler.artifacts.errors import (
     NotFound,
     StoreUnavailable,
 )
-from handler.artifacts.object_store import supports_conditions
-from handler.artifacts.s3_objects import S3Objects
 
 KMS = (
     "User: arn:aws:sts::1:assumed-role/endpoint is not authorized to perform: {} on resource: arn:aws:kms:::key/1 "

@@ -6,9 +6,9 @@ from typing import Any
 import boto3
 import pytest
 
-from handler.artifacts.errors import SignatureRefused, StoreUnavailable
-from handler.artifacts.signature import KmsSigner, SecretSigner, Signature, Signer, signer
+from handler.artifacts.store.manifest_signature import KmsSigner, SecretSigner, Signature, Signer, signer
 from handler.errors import SettingError
+from handler.storage.storage_errors import SignatureRefused, StoreUnavailable
 
 SECRET = "a secret of enough bytes"
 BODY = b'{"key":"..."}'

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fleet import Scenario, simulate
-from benchmarks.fleet_check import violations
-from benchmarks.fleet_fate import Death
-from handler.artifacts.acquire_options import OnMiss, Options
-from handler.artifacts.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore
+from handler.artifacts.lease.acquisition_options import OnMiss, Options
+from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore
+from tests.simulation.fleet import Scenario, simulate
+from tests.simulation.fleet_check import violations
+from tests.simulation.fleet_fate import Death
 
 SMALL = int(os.environ.get("FLEET", "12"))
 # Two renewals within a compile, so that each kind of step is there and none a hundred times.

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from artifact_files import KEY, ingredients, write_artifacts
 
-from handler.artifacts import layout, manifest_json
-from handler.artifacts.errors import ChangedFile, InvalidManifest, NotFound, SignatureRefused, UnsafePath
-from handler.artifacts.object_store import ObjectStore
-from handler.artifacts.signature import SecretSigner
-from handler.artifacts.store import Damage, Store
+from handler.artifacts.store import manifest_json
+from handler.artifacts.store import object_names as layout
+from handler.artifacts.store.artifact_store import Damage, Store
+from handler.artifacts.store.manifest_signature import SecretSigner
+from handler.storage.object_store import ObjectStore
+from handler.storage.storage_errors import ChangedFile, InvalidManifest, NotFound, SignatureRefused, UnsafePath
 
 OTHER = "b" * 64
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from handler.artifacts.directory_objects import DirectoryObjects
-from handler.artifacts.errors import NotFound
-from handler.artifacts.restore import restore, source_of
-from handler.artifacts.store import Store
-from handler.artifacts.torch_compile_cache import TorchCompileCache
+from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
+from handler.artifacts.restore.restore import restore, source_of
+from handler.artifacts.store.artifact_store import Store
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.storage_errors import NotFound
 from tests.handler.artifacts.artifact_files import ingredients
 
 COMPILED = ("inductor/yi/c1.so", "inductor/fxgraph/nn/f1/x", "vllm/torch_compile_cache/h/rank_0_0/graph.py")

@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
-from handler.artifacts.versions import cpu_features, cpu_versions, neuron_versions
+from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 
 ROOT = Path(__file__).parents[3]
 X86 = "processor : 0\nflags\t\t: fpu sse4_2 avx avx2 fma avx512f made_up\n\nprocessor : 1\nflags : fpu\n"

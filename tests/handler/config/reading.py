@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
-from handler.config.load import load
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
 

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.config_findings import config_findings
+from handler.config.config_rows import rows, to_document
+from handler.config.dialects import hub, lmi
+from handler.config.dialects import neuron_variables as neuron
+from handler.config.endpoint_config import EndpointConfig
 from handler.config.engine_arguments import known
-from handler.config.explain import rows, to_document
 from handler.config.fields import fields
-from handler.config.load import load
-from handler.config.names import hub, lmi, neuron
-from handler.config.notes import config_findings
+from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
 
 NAMES = st.sampled_from(

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from reading import one_refusal, read
 
-from handler.config.endpoint import EndpointConfig
-from handler.config.fetch import LIMIT
-from handler.config.load import load
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.config.loading.file_reader import LIMIT
 from handler.config.problems import SettingErrors
 
 YAML = """

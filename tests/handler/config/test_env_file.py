@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from handler.config.env_file import parse
+from handler.config.loading.env_file import parse
 from handler.errors import SettingError
 
 TEXT = """\ufeff# a comment

@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reading import read
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.config_findings import config_findings
+from handler.config.config_rows import rows, to_document
+from handler.config.dialects import neuron_variables as neuron
+from handler.config.dialects import vllm_names as engine
+from handler.config.endpoint_config import EndpointConfig
 from handler.config.engine_arguments import known
-from handler.config.explain import rows, to_document
 from handler.config.fields import BOUNDS, CHOICES, INT_BOUNDS, MERGED, SPELLINGS, UNDECIDED, FieldKind, fields
-from handler.config.names import engine, neuron
-from handler.config.notes import config_findings
 from handler.config.problems import mask
 from handler.json_value import Json
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.config.load import load
+from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
 
 ISOLATED = {"ENDPOINT_NETWORK_ISOLATION": "true", "ENDPOINT_MODEL": "/opt/ml/model"}

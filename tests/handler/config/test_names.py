@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from reading import one_refusal, read, refused
 
-from handler.config.endpoint import MIB, EndpointConfig
+from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.config.fields import CHOICES, fields
 
 OURS = {"str": "text", "bool": "true", "int": "2", "float": "2.5", "Path": "/a/b", "tuple[int, ...]": "1, 2"}

@@ -6,9 +6,9 @@ import pytest
 from reading import one_refusal, read, refused
 
 from handler.config.assignment import Assignment, Given
-from handler.config.load import load
-from handler.config.merge import merge
-from handler.config.source import Origin, Overridden, Source
+from handler.config.loading.config_loader import load
+from handler.config.loading.merge import merge
+from handler.config.value_source import Origin, Overridden, Source
 
 MODEL = "/models/m"
 FILES = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from handler.config import reference
 from handler.config.fields import fields
-from handler.config.load import load
+from handler.config.loading import settings_reference as reference
+from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

@@ -15,10 +15,10 @@ sys.path.append(str(Path(__file__).parents[2] / "container"))
 from loops import end_loop
 from scripted_engine import ScriptedEngine
 
-from handler.config.endpoint import EndpointConfig
-from handler.custom_code.exchange import CodeRequest, CustomCode, Outcome
-from handler.custom_code.load import load_code
-from handler.custom_code.source import CodeSource, find_code
+from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.code_contract import CodeRequest, CustomCode, Outcome
+from handler.custom_code.code_loader import load_code
+from handler.custom_code.code_source import CodeSource, find_code
 
 
 @pytest.fixture

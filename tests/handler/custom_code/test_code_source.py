@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
-from handler.custom_code.source import find_code
+from handler.config.endpoint_config import EndpointConfig
+from handler.custom_code.code_source import find_code
 from handler.errors import SettingError
 
 BOMB = "raise SystemExit('it was run')\n"

@@ -13,8 +13,8 @@ import pytest
 from scripted_engine import ScriptedEngine
 from waiting import eventually
 
-from handler.custom_code.exchange import Outcome
-from handler.custom_code.until import UNTIL
+from handler.custom_code.code_contract import Outcome
+from handler.custom_code.request_deadline import UNTIL
 from handler.errors import DeadlineExceeded, EndpointError, SettingError
 
 Load = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from handler.custom_code.exchange import CodeRequest, Outcome
+from handler.custom_code.code_contract import CodeRequest, Outcome
 from handler.errors import EndpointError, SettingError
 
 Load = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""A stand-in for `handler.engine.vllm_api.core` and the vLLM below it: the engine above is the real one."""
+"""A stand-in for `handler.engine.vllm_api.core.core` and the vLLM below it: the engine above is the real one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from scripted_tokenizer import PLAIN_TEMPLATE, ScriptedTokenizer
 
-from handler.engine.generation import Generation, Sampling, Sink
+from handler.engine.generation.generation import Generation, Sampling, Sink
 from handler.errors import EndpointError, GenerationFailed, InvalidField
 
 CONTEXT = 20
@@ -36,7 +36,7 @@ class ScriptedVllm:
 
 
 class ScriptedApi:
-    """The functions of `handler.engine.vllm_api.core`, over a `ScriptedVllm`."""
+    """The functions of `handler.engine.vllm_api.core.core`, over a `ScriptedVllm`."""
 
     def max_num_seqs(self, llm: ScriptedVllm) -> int:
         return 4

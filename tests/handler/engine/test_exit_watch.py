@@ -11,8 +11,8 @@ import pytest
 from loops import on_loop
 from waiting import WITHIN
 
+from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
-from handler.engine.loop import LoopThread
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 
-from handler.engine.vllm_api.first_error import checked
+from handler.engine.vllm_api.serving.fail_fast_validation import checked
 
 CHAT = {"messages": [{"role": "user", "content": "a"}]}
 WRONG: list[tuple[type[BaseModel], dict[str, Any]]] = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
-from handler.engine.front_end import FrontEnd, front_end
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.frontend_args import FrontEnd, front_end
 from handler.errors import SettingError
 
 

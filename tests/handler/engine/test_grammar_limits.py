@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handler.engine.grammar_limits import check_document
+from handler.engine.generation.grammar_limits import check_document
 from handler.errors import InvalidField
 
 LIST: dict[str, Any] = {"$ref": "#/$defs/list", "$defs": {"list": {"properties": {"next": {"$ref": "#/$defs/list"}}}}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handler.engine.headless import GRAMMARS_ON_CPU, address_of, headless_words
+from handler.engine.headless_node import GRAMMARS_ON_CPU, address_of, headless_words
 from handler.errors import SettingError
 
 SPREAD: dict[str, Any] = {"model": "/m", "nnodes": 2, "master_addr": "first", "tensor_parallel_size": 2}

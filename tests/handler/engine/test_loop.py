@@ -6,7 +6,7 @@ import threading
 import pytest
 from waiting import WITHIN, eventually
 
-from handler.engine.loop import LoopThread
+from handler.engine.event_loop import LoopThread
 
 
 def test_a_coroutine_runs_on_the_loops_own_thread_and_its_result_comes_back(loop: LoopThread) -> None:

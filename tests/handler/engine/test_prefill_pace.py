@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.engine import prefill_pace
 from handler.engine.prefill_pace import MIXED, ONE_BY_ONE, PaceLimit, PrefillPace, pace_limit
 from handler.errors import EngineFailed
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
 
 LONG_REPLY = 1000
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, ScriptedTokenizer, scripted_prompts, text_of
 
-from handler.engine.prompt import MOST_COUNTED, PromptRenderer
+from handler.engine.generation.prompt_renderer import MOST_COUNTED, PromptRenderer
 from handler.errors import InvalidField, TextTooLong
 
 HELLO = [{"role": "user", "content": "Hello"}]

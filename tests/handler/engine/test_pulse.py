@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from waiting import WITHIN, eventually
 
-from handler.engine import pulse as module
-from handler.engine.loop import LoopThread
-from handler.engine.pulse import Pulse, cpu_seconds
+from handler.engine import heartbeat as module
+from handler.engine.event_loop import LoopThread
+from handler.engine.heartbeat import Pulse, cpu_seconds
 
 STALL = 0.2
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handler.engine.generation import Generation, Grammar, Sampling
-from handler.engine.request_limits import RequestLimits
+from handler.engine.generation.generation import Generation, Grammar, Sampling
+from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField, PromptOverLimit, PromptTooLong, UnsupportedField
 from handler.neuron.sampling_limits import SamplingLimits
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from handler.engine.vllm_api.response_events import events
+from handler.engine.vllm_api.serving.response_events import events
 
 
 class Item(BaseModel):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from handler.engine.generation import Grammar, Sampling
-from handler.engine.sampling_check import check, ignored_defaults
+from handler.engine.generation.generation import Grammar, Sampling
+from handler.engine.generation.sampling_check import check, ignored_defaults
 from handler.errors import InvalidField, UnsupportedField
-from handler.neuron.plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, SamplingLimits, sampling_limits
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from waiting import eventually
 
-from handler.adapters.errors import AdapterNotFound
-from handler.engine.loop import LoopThread
-from handler.engine.serving_ticket import ServingTicket
+from handler.engine.adapters.adapter_errors import AdapterNotFound
+from handler.engine.event_loop import LoopThread
+from handler.engine.serving_request import ServingTicket
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 WHOLE = SimpleNamespace(document="whole")

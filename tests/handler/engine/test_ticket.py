@@ -19,10 +19,10 @@ from waiting import WITHIN, eventually
 
 import handler.engine.vllm_api
 from handler.engine.engine import Engine
-from handler.engine.generation import Generation, Sampling
-from handler.engine.loop import LoopThread
-from handler.engine.request_limits import RequestLimits
-from handler.engine.ticket import Ticket
+from handler.engine.engine_request import Ticket
+from handler.engine.event_loop import LoopThread
+from handler.engine.generation.generation import Generation, Sampling
+from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
 
 
@@ -71,7 +71,7 @@ class Bench:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> None:
     scripted = ScriptedApi()
-    monkeypatch.setitem(sys.modules, "handler.engine.vllm_api.core", scripted)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "handler.engine.vllm_api.core.core", scripted)  # type: ignore[arg-type]
     monkeypatch.setattr(handler.engine.vllm_api, "core", scripted, raising=False)
 
 

@@ -27,8 +27,8 @@ from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
 from handler.engine.prefill_pace import ONE_BY_ONE, PaceLimit
-from handler.engine.vllm_api.token_gaps import TokenGaps
-from handler.engine.vllm_api.token_path import SinkCollector, TokenPath
+from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
+from handler.engine.vllm_api.tokens.token_path import SinkCollector, TokenPath
 from handler.errors import EndpointError, EngineFailed
 
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."

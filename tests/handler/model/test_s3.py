@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
-from handler.model.s3 import download_prefix, split
+from handler.storage.s3_download import download_prefix, split
 
 SETTING = "ENDPOINT_MODEL"
 BIG = bytes(range(256)) * 4096 * 9  # 9 MiB: past the size from which boto3 fetches in parts

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handler.config.endpoint import EndpointConfig
-from handler.config.source import Origin, Source
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.value_source import Origin, Source
 from handler.errors import SettingError
-from handler.model import source
-from handler.model.source import Model, bring
+from handler.model import model_source as source
+from handler.model.model_source import Model, bring
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:

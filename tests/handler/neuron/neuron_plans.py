@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.finding import Finding, Severity
-from handler.neuron.instance import Instance
-from handler.neuron.model_facts import ModelFacts
-from handler.neuron.plan import EnginePlan, Outcome
-from handler.neuron.planner import make_plan
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.engine_plan import EnginePlan, Outcome
+from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.planning.planner import make_plan
 
 TRN1 = Instance("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
 TRN2 = Instance("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from neuron_plans import outcome
 
-from handler.engine.generation import Grammar, Sampling
-from handler.engine.sampling_check import check
+from handler.engine.generation.generation import Grammar, Sampling
+from handler.engine.generation.sampling_check import check
 from handler.errors import ClientError
-from handler.neuron.lines.table import NAMES
+from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.sampling_limits import SamplingLimits, sampling_limits
 
 COLUMNS: Mapping[str, tuple[dict[str, Any], ...]] = {

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from neuron_plans import INF2, TRN1, TRN2, llama, starts
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.lines.table import NAMES
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.engine_plan import Outcome
+from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.neuron_config.keys import KEYS
-from handler.neuron.plan import Outcome
-from handler.neuron.planner import make_plan
+from handler.neuron.planning.planner import make_plan
 from handler.neuron.sampling_limits import sampling_limits
 
 leaves = st.none() | st.booleans() | st.integers(-3, 5000) | st.floats() | st.text(max_size=12)

@@ -4,7 +4,7 @@ import pytest
 from published_models import LLAMA_8B, LLAMA_70B, SCOUT, published
 
 from handler.errors import SettingError
-from handler.neuron.catalogue import (
+from handler.neuron.hardware.instance_catalogue import (
     GIB,
     INSTANCES,
     core_memory,

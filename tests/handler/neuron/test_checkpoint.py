@@ -10,7 +10,7 @@ import pytest
 from published_models import LLAMA_405B, json_files, safetensors
 
 from handler.errors import SettingError
-from handler.neuron.checkpoint import read_facts
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [10, 10], 2)})
@@ -140,7 +140,7 @@ def test_reading_a_directory_and_estimating_pull_in_neither_boto3_nor_an_engine(
     model = write(tmp_path, json_files(LLAMA_405B))
     script = f"""
 import json, sys
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.neuron import catalogue, checkpoint, machine, memory, memory_findings
 facts = checkpoint.read_facts({model!r})
 found = memory.estimate(facts, EndpointConfig(), catalogue.find("ml.trn2.48xlarge"))

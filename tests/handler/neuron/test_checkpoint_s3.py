@@ -13,8 +13,8 @@ from botocore.config import Config
 from published_models import LLAMA_405B, json_files, safetensors
 
 from handler.errors import SettingError, StartFailed
-from handler.neuron.checkpoint import read_facts
-from handler.neuron.checkpoint_files import S3Files
+from handler.neuron.checkpoint.checkpoint_files import S3Files
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [1000, 1000], 2)})  # 2 MB of weights

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.planner import make_plan
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.planning.planner import make_plan
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import UNLIMITED, LengthLimits, length_limits
-from handler.neuron.plan import EnginePlan
 
 
 def limits(override: dict[str, Any], line: str = "nxdi-0.16", **arguments: Any) -> LengthLimits:

@@ -7,10 +7,10 @@ import importlib.metadata
 import pytest
 from neuron_plans import INF2, TRN1
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.installed import installed_versions
-from handler.neuron.instance import Instance
-from handler.neuron.planner import make_plan
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.planning.planner import make_plan
 
 PLUGIN = "vllm-neuron"
 NXD = "neuronx-distributed-inference"

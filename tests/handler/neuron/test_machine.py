@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
-from handler.neuron.machine import PRODUCT_NAMES, read_text, this_machine
+from handler.neuron.hardware.current_machine import PRODUCT_NAMES, read_text, this_machine
 
 
 def test_the_configured_instance_wins_over_the_firmware() -> None:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, SCOUT, published
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.catalogue import GIB, INSTANCES, find
-from handler.neuron.memory import MemoryEstimate, Verdict, estimate
-from handler.neuron.model_config import facts_from
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, find
+from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, estimate
 
 EAGLE_405B = "s3://your-bucket/EAGLE-llama-3-405b"
 LLAMA_1B = "meta-llama/Llama-3.2-1B-Instruct"

@@ -4,11 +4,11 @@ from typing import Any
 
 from published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
 
-from handler.config.endpoint import EndpointConfig
-from handler.neuron.catalogue import find
-from handler.neuron.finding import Finding, Severity
-from handler.neuron.memory import estimate
-from handler.neuron.memory_findings import memory_findings
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.neuron.hardware.instance_catalogue import find
+from handler.neuron.memory.memory_estimate import estimate
+from handler.neuron.memory.memory_findings import memory_findings
 
 
 def findings(model: str, instance: str, **given: Any) -> tuple[Finding, ...]:

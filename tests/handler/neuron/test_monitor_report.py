@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.neuron.device_health import DeviceHealth
-from handler.neuron.monitor_report import MonitorReport, parse
-from handler.neuron.runtime_version import runtime_versions
+from handler.neuron.hardware.device_health import DeviceHealth
+from handler.neuron.hardware.monitor_report import MonitorReport, parse
+from handler.neuron.hardware.runtime_version import runtime_versions
 
 REPORTS = Path(__file__).parents[2] / "neuron_monitor"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from published_models import safetensors
 
 from handler.errors import SettingError
-from handler.neuron.safetensors_header import TensorSizes, add, read_header
+from handler.storage.safetensors_header import TensorSizes, add, read_header
 
 FILE = safetensors({"a": ("BF16", [3, 5], 2), "b": ("F8_E4M3", [7], 1), "scalar": ("F32", [], 4)})
 

@@ -9,14 +9,14 @@ import pytest
 from neuron_plans import found, outcome
 
 import sample_model
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
 from handler.config.engine_arguments import versions
-from handler.neuron import installed as installed_module
-from handler.neuron.examination import examine_config
-from handler.neuron.finding import Severity
-from handler.neuron.lines.table import NAMES
-from handler.neuron.planner import make_plan
-from handler.neuron.vllm_versions import OF_LINE, SEEN, InstalledVllm, version_of
+from handler.config.finding import Severity
+from handler.neuron.hardware import installed_packages as installed_module
+from handler.neuron.lines.line_registry import NAMES
+from handler.neuron.planning.examination import examine_config
+from handler.neuron.planning.planner import make_plan
+from handler.neuron.planning.vllm_versions import OF_LINE, SEEN, InstalledVllm, version_of
 
 ROOT = Path(__file__).parents[3]
 

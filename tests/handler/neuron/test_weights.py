@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from published_models import LLAMA_8B, LLAMA_70B, LLAMA_405B, published
 
-from handler.neuron.weights import Heads, rank_weights, shard_heads, stored_parameters
+from handler.neuron.memory.rank_weights import Heads, rank_weights, shard_heads, stored_parameters
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 
 from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
-from handler.engine.front_end import FrontEnd
-from handler.engine.request_limits import RequestLimits
-from handler.engine.routes import Route, Traits
+from handler.engine.api_routes import Route, Traits
+from handler.engine.frontend_args import FrontEnd
+from handler.engine.generation.request_limits import RequestLimits
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
 
 CONTEXT = 100

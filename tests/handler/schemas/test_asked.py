@@ -9,10 +9,10 @@ from parsing_engine import ParsingEngine
 
 from handler.errors import InvalidField, MissingField
 from handler.schemas import dispatch
-from handler.schemas.asked import Asked
-from handler.schemas.chat import ChatReply
-from handler.schemas.completion import CompletionReply
 from handler.schemas.framing import lines
+from handler.schemas.openai.chat import ChatReply
+from handler.schemas.openai.completion import CompletionReply
+from handler.schemas.tgi_lmi.request_options import Asked
 
 ENGINE: Any = ParsingEngine()
 LINES, EVENTS = "application/jsonlines", "text/event-stream"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handler.errors import InvalidBody
-from handler.schemas.body import decode
+from handler.schemas.json_body import decode
 
 SECRET = "correct horse battery staple"
 JSON = st.recursive(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from handler.engine.routes import PLAIN, Route, Traits
+from handler.engine.api_routes import PLAIN, Route, Traits
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField
 from handler.schemas.dispatch import by_key, route_of, short
 

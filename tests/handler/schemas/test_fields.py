@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handler.errors import ClientError, InvalidField, UnknownField, UnsupportedField
-from handler.schemas.chat import ChatFields
-from handler.schemas.completion import CompletionFields
-from handler.schemas.fields import UNSERVED, SamplingFields, StreamOptions, convert, sampling
+from handler.schemas.openai.chat import ChatFields
+from handler.schemas.openai.completion import CompletionFields
+from handler.schemas.openai.sampling_fields import UNSERVED, SamplingFields, StreamOptions, convert, sampling
 
 TOO_BIG = 10**400
 

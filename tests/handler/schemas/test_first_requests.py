@@ -10,7 +10,7 @@ from pathlib import Path
 RACE = """
 import sys, threading
 import msgspec
-from handler.schemas.fields import convert
+from handler.schemas.openai.sampling_fields import convert
 
 sys.setswitchinterval(1e-6)
 for round in range(150):

@@ -8,11 +8,11 @@ import pytest
 from parsing_engine import ParsingEngine
 from scripted_tokenizer import VOCAB_SIZE
 
-from handler.engine.prompt import MOST_COUNTED
-from handler.engine.routes import Route
+from handler.engine.api_routes import Route
+from handler.engine.generation.prompt_renderer import MOST_COUNTED
 from handler.errors import ClientError, InvalidField, MissingField, ModelNotFound, UnsupportedField
 from handler.neuron.sampling_limits import HONOURED, SamplingLimits
-from handler.schemas import full
+from handler.schemas.openai import vllm_path as full
 
 LONG = "x" * (MOST_COUNTED + 1)
 HELLO = [{"role": "user", "content": "Hello"}]

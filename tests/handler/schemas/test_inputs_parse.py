@@ -9,12 +9,12 @@ import pytest
 from parsing_engine import CONTEXT, ParsingEngine
 from scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 
-from handler.engine.generation import Generation, Grammar
+from handler.engine.generation.generation import Generation, Grammar
 from handler.errors import ClientError
 from handler.neuron.sampling_limits import NXD_ON_CPU, SamplingLimits
-from handler.schemas import inputs
-from handler.schemas.asked import Asked
-from handler.schemas.inputs_fields import MAX_INPUTS, UNSERVED
+from handler.schemas.tgi_lmi import inputs_body as inputs
+from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS, UNSERVED
+from handler.schemas.tgi_lmi.request_options import Asked
 
 ENGINE: Any = ParsingEngine()
 ON_DEVICE: Any = ParsingEngine(limits=SamplingLimits(True, 256, None))

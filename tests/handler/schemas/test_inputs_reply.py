@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from parsing_engine import ParsingEngine, events_of
 from scripted_tokenizer import BOS
 
-from handler.engine.generation import Position, Score
+from handler.engine.generation.generation import Position, Score
 from handler.errors import EngineFailed
-from handler.schemas import inputs
-from handler.schemas.asked import Asked
+from handler.schemas.tgi_lmi import inputs_body as inputs
+from handler.schemas.tgi_lmi.request_options import Asked
 
 ENGINE: Any = ParsingEngine()
 TGI, LMI = Asked(inputs_schema="tgi", output_formatter="sse"), Asked(output_formatter="sse")

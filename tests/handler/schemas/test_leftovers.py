@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handler.schemas.leftovers import taken_off
+from handler.schemas.ignored_fields import taken_off
 
 PLAIN: Any = SimpleNamespace(served_names=("sample",), adapters=None)
 ADAPTED: Any = SimpleNamespace(served_names=("sample", "tuned"), adapters=object())

@@ -11,14 +11,17 @@ from parsing_engine import CONTEXT, ParsingEngine
 from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, text_of
 
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField, ModelNotFound, UnsupportedField
-from handler.schemas import chat, completion, dispatch, full, inputs
-from handler.schemas.chat import ChatReply
-from handler.schemas.completion import CompletionReply
+from handler.schemas import dispatch
 from handler.schemas.framing import LinesCall
-from handler.schemas.inputs import InputsReply
-from handler.schemas.models import model_list
+from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.openai import chat, completion
+from handler.schemas.openai import vllm_path as full
+from handler.schemas.openai.chat import ChatReply
+from handler.schemas.openai.completion import CompletionReply
+from handler.schemas.openai.model_names import model_list
 from handler.schemas.reply import Call
-from handler.schemas.several import SeveralCall
+from handler.schemas.tgi_lmi import inputs_body as inputs
+from handler.schemas.tgi_lmi.inputs_body import InputsReply
 
 ENGINE: Any = ParsingEngine()
 STRICT: Any = ParsingEngine(STRICT_TEMPLATE)

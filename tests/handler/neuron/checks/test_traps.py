@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
-from handler.config.source import Origin, Source
-from handler.neuron.finding import Severity
+from handler.config.finding import Severity
+from handler.config.value_source import Origin, Source
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}

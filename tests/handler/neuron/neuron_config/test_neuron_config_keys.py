@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from neuron_plans import found, outcome
 
-from handler.neuron.finding import Severity
+from handler.config.finding import Severity
 
 UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
     (

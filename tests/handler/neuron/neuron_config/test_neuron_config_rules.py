@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from neuron_plans import found, llama, outcome
 
-from handler.neuron.finding import Severity
+from handler.config.finding import Severity
 from handler.neuron.neuron_config.rules import RULES
 
 BATCH: dict[str, Any] = {"max_num_seqs": 4}

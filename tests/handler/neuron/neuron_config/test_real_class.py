@@ -6,10 +6,10 @@ import functools
 
 import standin_nxdi_config
 
-from handler.config.endpoint import EndpointConfig
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.engine_plan import Outcome
 from handler.neuron.neuron_config.real_class import construct
-from handler.neuron.plan import Outcome
-from handler.neuron.planner import make_plan
+from handler.neuron.planning.planner import make_plan
 
 judge = functools.partial(construct, module="standin_nxdi_config")
 

@@ -1,0 +1,99 @@
+"""The two sides of the comparison: how each is started. Engine, model, arguments and threads are the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SAMPLE_MODEL = ROOT / "sample_model" / "weights"
+
+# Both sides run under these.
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    # Ours sets it where it is eager (handler/neuron/lines/cpu.py): the same sampler on both sides, compiled on neither.
+    "TORCHDYNAMO_DISABLE": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineShape:
+    """What both sides' engines are started with.
+
+    :param worker: a class that takes the place of vLLM's worker; None: vLLM's own.
+    """
+
+    max_num_seqs: int = 64
+    max_model_len: int = 1024
+    worker: str | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        if self.worker is None:
+            return dict(ENVIRONMENT)
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        return {**ENVIRONMENT, "PYTHONPATH": path}
+
+
+REAL = EngineShape()
+STUB = EngineShape(max_num_seqs=256, worker="benchmarks.serving.stub_worker.StubWorker")
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A server that can be started: `name` is its side ("ours", "theirs"), `kind` what runs there."""
+
+    name: str
+    kind: str
+    port: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(ENVIRONMENT))
+
+
+def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
+    """`vllm serve`, from the environment that runs this."""
+    command = (
+        str(_script("vllm")),
+        *("serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "model"),
+        *("--max-num-seqs", str(shape.max_num_seqs), "--max-model-len", str(shape.max_model_len), "--enforce-eager"),
+        *(() if shape.worker is None else ("--worker-cls", shape.worker)),
+    )
+    return Contestant(name, "vllm", port, command, shape.environment)
+
+
+def container(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
+    """Our container's `serve`, set up by its environment, over a base directory in `scratch`."""
+    base = scratch / name
+    base.mkdir(parents=True)
+    (base / "model").symlink_to(model.resolve(), target_is_directory=True)
+    environment = {
+        **shape.environment,
+        "SAGEMAKER_BASE_DIR": str(base),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "SM_VLLM_MAX_NUM_SEQS": str(shape.max_num_seqs),
+        "SM_VLLM_MAX_MODEL_LEN": str(shape.max_model_len),
+        "SM_VLLM_ENFORCE_EAGER": "true",
+        "SM_VLLM_SERVED_MODEL_NAME": "model",
+    }
+    if shape.worker is not None:
+        environment["SM_VLLM_WORKER_CLS"] = shape.worker
+    if shape is STUB:
+        environment["ENDPOINT_PREFILL_TOKENS"] = "0"  # its prompts cost nothing: no stream waits for them
+    return Contestant(name, "container", port, (str(_script("serve")),), environment)
+
+
+KINDS: dict[str, Callable[[str, int, Path, Path, EngineShape], Contestant]] = {
+    "container": container,
+    "vllm": vllm_serve,
+}
+
+
+def _script(name: str) -> Path:
+    return Path(sys.executable).parent / name

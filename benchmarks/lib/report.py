@@ -1,0 +1,84 @@
+"""What a run leaves behind: a table for the reader, JSON lines with everything, and JSON with the ratios."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.lib.block import Block
+from benchmarks.lib.comparison import Started
+from benchmarks.lib.figures import Comparison
+
+
+class Report:
+    """Writes each record as it comes, so that a run cut short leaves what it has measured."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self.lines = out.with_suffix(".jsonl")
+        self.console = Console(stderr=True, highlight=False)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.unlink(missing_ok=True)  # an old result must not stand for a run that failed
+        self.lines.write_bytes(b"")
+
+    def line(self, record: Block | Started | dict[str, object]) -> None:
+        with self.lines.open("ab") as file:
+            file.write(msgspec.json.encode(record) + b"\n")
+
+    def say(self, message: str) -> None:
+        self.console.print(message, markup=False, soft_wrap=True)
+
+    def alarm(self, message: str) -> None:
+        self.console.print(message, style="bold red", markup=False, soft_wrap=True)
+
+    def block(self, block: Block) -> None:
+        self.line(block)
+        m = block.measurements
+        cpu = "" if m.cpu_s_per_1000_tokens is None else f", {m.cpu_s_per_1000_tokens:.3f} CPU s / 1,000 tokens"
+        self.say(f"pair {block.pair} {block.side:>6} {block.workload.label}: {m.tokens_per_s:.0f} tokens/s{cpu}")
+        for reason, count in block.failures.items():
+            self.alarm(f"  INVALID: {count} x {reason}")
+
+    def finish(self, comparisons: Sequence[Comparison], sides: str) -> None:
+        self.out.write_bytes(msgspec.json.format(msgspec.json.encode(list(comparisons)), indent=1) + b"\n")
+        width = None if sys.stdout.isatty() else 140
+        Console(width=width).print(_table(comparisons, sides))
+
+
+def _table(comparisons: Sequence[Comparison], sides: str) -> Table:
+    table = Table(
+        title=sides,
+        caption="ratio = ours / theirs: median of the pairs' ratios, its 95 % interval, smallest - largest",
+    )
+    table.add_column("figure", no_wrap=True)
+    for heading in ("ours", "theirs", "ratio", "95 %", "spread", "pairs"):
+        table.add_column(heading, justify="right")
+    table.add_column("unit")
+    table.add_column("better")
+    for c in comparisons:
+        likely, spread = _range(c.likely_low, c.likely_high), _range(c.low, c.high)
+        values = (
+            _number(c.ours),
+            _number(c.theirs),
+            "" if c.ratio is None else f"{c.ratio:.2f}",
+            likely,
+            spread,
+            str(c.pairs),
+        )
+        table.add_row(c.figure, *values, c.unit, c.better)
+    return table
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.2f} - {high:.2f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,46 @@
+"""One restore in a process of its own: `python -m benchmarks.restore.restore_child ours|boto3 TARGET THREADS`.
+
+Prints the seconds it took inside, without the start of Python and the imports of this program's own modules.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.restore.restore_data import BUCKET, ENTRY, KEY, KINDS, STORE
+from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
+from handler.artifacts.store.artifact_store import Store
+
+
+def ours(target: Path, threads: int) -> None:
+    """As a start does it: the manifests are read from the store, digests are checked, the directory is renamed."""
+    store = Store.open(f"s3://{BUCKET}/{STORE}")
+    manifests = [manifest for kind in KINDS if (manifest := store.find(KEY, kind))]
+    assert len(manifests) == len(KINDS)
+    restore(manifests, source_of(store), target, options=RestoreOptions(threads=threads))
+
+
+def with_boto3(target: Path, threads: int) -> None:
+    """`download_file` with its defaults (ten threads for a large object), so many objects at a time."""
+    import boto3
+
+    client = boto3.client("s3")
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{ENTRY}/")
+    keys = [item["Key"] for page in pages for item in page["Contents"]]
+
+    def download(key: str) -> None:
+        path = target / key.removeprefix(f"{ENTRY}/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        client.download_file(BUCKET, key, str(path))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(download, keys))
+
+
+if __name__ == "__main__":
+    began = time.perf_counter()
+    (ours if sys.argv[1] == "ours" else with_boto3)(Path(sys.argv[2]), int(sys.argv[3]))
+    print(time.perf_counter() - began)

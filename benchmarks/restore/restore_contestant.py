@@ -1,0 +1,81 @@
+"""The ways to bring 2 GB from S3 that are compared; each run is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.lib.memory import make_resident
+from benchmarks.restore.restore_data import BUCKET, ENTRY
+
+# Bytes of memory that a run may take beside the pages that it writes.
+MARGIN = 3 << 30
+
+
+class ContestantFailed(Exception):
+    """A run that did not bring everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRun:
+    """One run. Times in seconds, of wall clock and of CPU (user and system).
+
+    :param process_s: from the process's start to its end.
+    :param inside_s: what the program says of itself; None where it says nothing.
+    :param rss_mb: the largest it was. Never less than this process: a child begins as its copy.
+    """
+
+    name: str
+    process_s: float
+    inside_s: float | None
+    cpu_s: float
+    rss_mb: float
+
+
+def commands(root: Path, target: Path, endpoint: str, threads: int) -> dict[str, list[str]]:
+    """How each is called, to bring the entry to `target`."""
+    child = [sys.executable, "-m", "benchmarks.restore.restore_child"]
+    s5cmd = str(Path(sys.executable).with_name("s5cmd"))
+    return {
+        "ours": [*child, "ours", str(target), str(threads)],
+        "s5cmd": [s5cmd, "--endpoint-url", endpoint, "cp", f"s3://{BUCKET}/{ENTRY}/*", f"{target}/"],
+        "cp": ["cp", "-r", str(root / BUCKET / ENTRY), str(target)],
+        "boto3": [*child, "boto3", str(target), "1"],
+        "boto3_8": [*child, "boto3", str(target), "8"],
+    }
+
+
+def run(name: str, command: list[str], environment: Mapping[str, str], target: Path, size: int) -> RestoreRun:
+    """Runs it into an empty place and checks that so many bytes arrived.
+
+    What the run before wrote is gone before the clock starts, and as much free memory as it may take is the machine's
+    own, so no side pays for another's pages.
+
+    :raises ContestantFailed: it failed, or brought another number of bytes.
+    """
+    shutil.rmtree(target.parent, ignore_errors=True)
+    target.parent.mkdir(parents=True)
+    make_resident(size + MARGIN)
+    began = time.perf_counter()
+    process = subprocess.Popen(command, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said, complaint = process.stdout.read(), process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    process.stderr.close()
+    if process.returncode:
+        raise ContestantFailed(f"{name} ended with {process.returncode}: {complaint.decode(errors='replace')[-500:]}")
+    arrived = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    if arrived != size:
+        raise ContestantFailed(f"{name} brought {arrived:,} bytes of {size:,}")
+    inside = float(said) if "benchmarks.restore.restore_child" in command else None
+    return RestoreRun(name, seconds, inside, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)

@@ -1,0 +1,129 @@
+"""`python -m benchmarks soak`: starts a server, soaks it, and tells what it still holds."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+import psutil
+
+from benchmarks.lib.contestant import KINDS, Contestant, EngineShape
+from benchmarks.lib.contestant_server import Server, ServerFailed
+from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
+from benchmarks.soak.soak_requests import OPENAI, OURS
+from benchmarks.soak.soak_state import Held, Watch
+
+WEIGHTS = Path(__file__).parent.parent / "sample_model" / "weights"
+SLOTS = 16
+PARTS = 10
+OURS_SETTINGS = {
+    "ENDPOINT_ENABLE_SESSIONS": "true",
+    "ENDPOINT_SESSION_EXPIRATION": "60",
+    "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
+}
+COLUMNS = (
+    "in_flight",
+    "running",
+    "tasks",
+    "threads",
+    "sockets",
+    "fds",
+    "core_fds",
+    "http_rss",
+    "http_own",
+    "core_rss",
+    "core_own",
+    "tokens",
+)
+
+
+@click.command("soak")
+@click.option("--minutes", default=30.0, show_default=True, help="After the warm-up.")
+@click.option("--warm-minutes", default=5.0, show_default=True)
+@click.option(
+    "--visitors", default=48, show_default=True, type=click.IntRange(1), help="At a time; there are 16 slots."
+)
+@click.option("--seed", default=0, show_default=True, help="Of the visitors' dice.")
+@click.option("--kv-blocks", default=160, show_default=True, help="Of the KV cache (128 tokens each); 0: all of 1 GB.")
+@click.option("--sizes", default=SIZES, show_default=True, help="Prompts of 1 to so many tokens come before all else.")
+@click.option("--server", default="container", show_default=True, type=click.Choice(list(KINDS)))
+@click.option("--openai-only", is_flag=True, help="Only what `vllm serve` answers too.")
+@click.option("--out", default=Path("build/soak.json"), show_default=True, type=click.Path(path_type=Path))
+def command(
+    minutes: float,
+    warm_minutes: float,
+    visitors: int,
+    seed: int,
+    kv_blocks: int,
+    sizes: int,
+    server: str,
+    openai_only: bool,
+    out: Path,
+) -> None:
+    """A server at saturation under visitors of every kind; exit status 1 for a leak, a wrong reply, 5 % of memory."""
+    ours = server == "container" and not openai_only
+    plan = SoakPlan(minutes * 60, warm_minutes * 60, visitors, seed, OURS if ours else OPENAI, ours, sizes)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
+        contestant = _contestant(server, Path(scratch), kv_blocks)
+        try:
+            with Server(contestant, out.with_suffix(".log")) as served:
+                watch = Watch(served.pid, contestant.port)
+                result = asyncio.run(soak(watch, contestant.port, plan, SLOTS))
+        except (ServerFailed, LookupError, OSError, psutil.Error) as error:
+            raise click.ClickException(f"the server did not live through it: {error}") from None
+    out.write_bytes(msgspec.json.encode(result))
+    for line in lines(result, plan):
+        click.echo(line)
+    violations = result.violations()
+    if server == "container" and "Traceback" in out.with_suffix(".log").read_text(errors="replace"):
+        violations.append(f"a traceback in {out.with_suffix('.log')}")
+    for violation in violations:
+        click.echo(f"WRONG: {violation}")
+    sys.exit(bool(violations))
+
+
+def lines(result: Soak, plan: SoakPlan) -> Iterator[str]:
+    """What was seen, as tables."""
+    total = sum(result.visits.values())
+    yield f"{total:,} visits in {plan.seconds / 60:.1f} min, {len(result.wrong)} of them answered wrongly:"
+    for kind, number in result.visits.most_common():
+        yield f"  {number:8,}  {kind}"
+    yield f"requests waited for a slot in {result.saturated():.0%} of {len(result.samples)} samples"
+    yield "minute      " + " ".join(f"{name:>9}" for name in COLUMNS)
+    for name, held in (("start", result.start), ("all sizes", result.filled), ("warm, idle", result.warm)):
+        if held is not None:
+            yield _row(name, [held])
+    for part in range(PARTS):
+        low, high = (plan.seconds * (part + step) / PARTS for step in (0, 1))
+        seen = [held for at, held in result.samples if low <= at < high]
+        if seen:
+            yield _row(f"{low / 60:.1f}-{high / 60:.1f}", seen)
+    yield _row("end, idle", [result.end])
+    yield ", ".join(f"{name} {share:+.2%}" for name, share in result.growth().items())
+
+
+def _row(name: str, held: list[Held]) -> str:
+    return f"{name:11} " + " ".join(
+        f"{statistics.median(getattr(one, column) for one in held):9.0f}" for column in COLUMNS
+    )
+
+
+def _contestant(kind: str, scratch: Path, kv_blocks: int) -> Contestant:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    made = KINDS[kind](kind, port, WEIGHTS, scratch, EngineShape(max_num_seqs=SLOTS))
+    if kind == "container":
+        blocks = {"SM_VLLM_NUM_GPU_BLOCKS_OVERRIDE": str(kv_blocks)} if kv_blocks else {}
+        return dataclasses.replace(made, environment={**made.environment, **OURS_SETTINGS, **blocks})
+    more = ("--num-gpu-blocks-override", str(kv_blocks)) if kv_blocks else ()
+    return dataclasses.replace(made, command=(*made.command, *more))

@@ -1,0 +1,40 @@
+"""POST /invocations and the routes of OpenAI's API: a body in, tokens (or a document) out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flask import Blueprint, Response, request
+
+from container.pipeline.custom_code_reply import custom_response
+from container.pipeline.request_pipeline import answer, by_its_body, of_route
+from container.requests import custom_attributes as attributes
+from container.service import Service
+from handler.engine.api_routes import Route
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("inference", __name__)
+
+    def view(route: Route) -> Callable[[], Response]:
+        return lambda: answer(service, request, of_route(route, request))
+
+    @routes.post("/invocations")
+    def invocations() -> Response:
+        if service.custom_code is not None:
+            reply = custom_response(service, service.custom_code, request)
+            if reply is not None:
+                return reply
+        return answer(service, request, by_its_body(service, request))
+
+    for route in Route:
+        routes.add_url_rule(route, endpoint=route.name.lower(), view_func=view(route), methods=["POST"])
+
+    @routes.after_request
+    def with_attributes(response: Response) -> Response:
+        given = attributes.returned(request.headers.get(attributes.HEADER))
+        if given is not None and attributes.HEADER not in response.headers:
+            response.headers[attributes.HEADER] = given
+        return response
+
+    return routes

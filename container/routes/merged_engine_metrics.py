@@ -1,0 +1,42 @@
+"""Figures of several engines as one text: vLLM's are made for one engine in a process.
+
+The further engines' are in registries of their own (`handler.engine.vllm_api.core.engine_metrics`), under the same names and with
+other labels (`model_name`). A family may be in a scrape once, so samples of the same name are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import Metric
+
+from container.service import Service
+
+
+class Together:
+    """What several registries have, each family once."""
+
+    def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
+        self._registries = tuple(registries)
+
+    def collect(self) -> Iterator[Metric]:
+        families: dict[str, Metric] = {}
+        for registry in self._registries:
+            for family in registry.collect():
+                if family.name in families:
+                    families[family.name].samples += family.samples
+                else:
+                    families[family.name] = family
+        yield from families.values()
+
+
+def vllm_registry(service: Service) -> CollectorRegistry:
+    """vLLM's figures of all engines of this process."""
+    further = [] if service.models is None else [engine.figures for engine in service.models.engines()]
+    found = [registry for registry in further if registry is not None]
+    if not found:
+        return REGISTRY
+    registry = CollectorRegistry()
+    registry.register(Together((REGISTRY, *found)))
+    return registry

@@ -1,0 +1,108 @@
+"""/models: a multi-model endpoint's contract. Its models are whole ones with an engine each (`container.models`), and
+LoRA adapters over the model of the start; what the URL's directory holds decides."""
+
+from __future__ import annotations
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from container.pipeline.request_pipeline import answer, by_its_body
+from container.requests.paging import page
+from container.requests.request_body import read_json
+from container.routes.adapter_routes import adapters_of, reply, required
+from container.service import Service
+from handler.engine.adapters.adapter_errors import AdapterExists
+from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.schemas.json_body import decode
+from handler.schemas.openai.sampling_fields import convert
+from handler.startup.adapter_loading import bring
+from handler.startup.multi_model.loaded_model import LoadedModel, ModelState
+from handler.startup.multi_model.model_errors import InvalidModel, ModelNotLoaded
+from handler.startup.multi_model.model_start import ADAPTER_CONFIG, CONFIG, whole_model
+
+
+class ModelFields(msgspec.Struct, frozen=True, kw_only=True):
+    model_name: str | None = None
+    url: str | None = None
+
+
+def blueprint(service: Service) -> Blueprint:
+    """Empty on an endpoint of one model: its paths are then not found."""
+    routes = Blueprint("multi_model", __name__)
+    if not service.config.multi_model:
+        return routes
+
+    @routes.post("/models")
+    def load() -> Response:
+        fields = convert(decode(read_json(request, service.config.max_body, service.deadlines)), ModelFields)
+        name, url = required("model_name", fields.model_name), required("url", fields.url)
+        service.require_engine()
+        path = None if service.models is None else whole_model(service.config, url)
+        if service.models is not None and path is not None:
+            return reply(described(service.models.load(name, url, path)))
+        return reply(described(load_adapter(service, name, url)))
+
+    @routes.get("/models")
+    def listing() -> Response:
+        service.require_engine()
+        models: list[LoadedModel | Adapter] = [*(service.models.all() if service.models is not None else ())]
+        adapters = table(service)
+        models += [] if adapters is None else adapters.all()
+        shown, token = page(request, [described(model) for model in models])
+        return reply({"models": shown} | ({"nextPageToken": token} if token else {}))
+
+    @routes.get("/models/<path:name>")
+    def describe(name: str) -> Response:
+        return reply(described(found(service, name)))
+
+    @routes.delete("/models/<path:name>")
+    def unload(name: str) -> Response:
+        if service.models is not None and isinstance(found(service, name), LoadedModel):
+            ended = service.models.unload(name)
+            return reply({"modelName": name} | ({"endedRequests": ended} if ended else {}))
+        adapters_of(service).unload(name)
+        return reply({"modelName": name})
+
+    @routes.post("/models/<path:name>/invoke")
+    def invoke(name: str) -> Response:
+        found(service, name)
+        return answer(service, request, by_its_body(service, request), model=name)
+
+    return routes
+
+
+def load_adapter(service: Service, name: str, url: str) -> Adapter:
+    """:raises EndpointError: it is none, it cannot be served, or the name is taken."""
+    if table(service) is None and not is_adapter(service, url):
+        raise InvalidModel(name, f"there is no {CONFIG} in '{url[:200]}'", "Name the directory of a whole model.")
+    adapters = adapters_of(service)
+    if name in adapters.names() or (service.models is not None and service.models.has(name)):
+        raise AdapterExists(name)
+    return adapters.load(name, url)
+
+
+def table(service: Service) -> AdapterTable | None:
+    """The adapters of the engine of the start, where it takes any."""
+    return None if service.engine is None else service.engine.adapters
+
+
+def is_adapter(service: Service, url: str) -> bool:
+    return service.engine is not None and (bring(url, service.config) / ADAPTER_CONFIG).is_file()
+
+
+def found(service: Service, name: str) -> LoadedModel | Adapter:
+    """:raises ModelNotLoaded: there is neither a model nor an adapter of that name."""
+    service.require_engine()
+    adapters = table(service)
+    if adapters is None or name not in adapters.names():
+        if service.models is None:
+            raise ModelNotLoaded(name)
+        return service.models.get(name)
+    return adapters.get(name)
+
+
+def described(model: LoadedModel | Adapter) -> dict[str, str]:
+    shown = {"modelName": model.name, "modelUrl": model.source}
+    if isinstance(model, LoadedModel) and model.state is ModelState.FAILED:
+        return {**shown, "state": model.state.value, "reason": model.reason}
+    return shown

@@ -1,0 +1,59 @@
+"""What the page's charts are drawn from: the state, figures that only grow, and figures that are now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from container.process_group import shared_metrics
+from container.routes.merged_engine_metrics import vllm_registry
+from container.service import Service
+from handler.startup.lifecycle import State
+
+# vLLM's own gauges and counters (v1/metrics/loggers.py), which count both paths. Older lines name the first otherwise.
+KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+OUTPUT_TOKENS = "vllm:generation_tokens_total"
+FIRST_SUM = "vllm:time_to_first_token_seconds_sum"
+FIRST_COUNT = "vllm:time_to_first_token_seconds_count"
+NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
+
+
+def page_figures(service: Service) -> dict[str, object]:
+    """One answer of GET /page/state. Times in seconds, `kv_use` from 0 to 1; None where there is no such figure yet."""
+    status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
+    trouble = engine.trouble() if engine is not None and status.state is State.READY else None
+    state = status.state.value if trouble is None else "stalled"
+    seen = vllm_figures(vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.post))
+    unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
+    return {
+        "state": state,
+        "reason": status.reason or trouble or "",
+        "stage": status.stage,
+        "stage_seconds": round(now - status.since, 1),
+        "seconds": round(now - service.lifecycle.began, 1),
+        "progress": {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)},
+        "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
+        "model": ", ".join(one.served_names[0] for one in engines) or None,
+        "slots": sum(one.slots for one in engines) or None,
+        "in_flight": service.admission.total,
+        "running": max(0, unfinished - queued),
+        "queued": queued,
+        "kv_use": next((seen[name] / max(1, len(engines)) for name in KV_USE if name in seen), None),
+        "output_tokens": seen.get(OUTPUT_TOKENS),
+        "first_token_sum": seen.get(FIRST_SUM),
+        "first_token_count": seen.get(FIRST_COUNT),
+    }
+
+
+def vllm_figures(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
+    """vLLM's figures that are shown, each summed over its labels."""
+    found: dict[str, float] = {}
+    # What sums several processes cannot say what it has before it has read all of it.
+    families = registry.restricted_registry(NAMES) if registry is REGISTRY else registry
+    for family in families.collect():
+        for sample in family.samples:
+            if sample.name in NAMES:
+                found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found

@@ -1,0 +1,77 @@
+"""GET /ping: 200 only when the engine answers, 503 with the stage while it starts, 500 when it failed or stalls.
+
+SageMaker asks with a 2 s time-out and reads the status; the body is for people and for the deploy command.
+"""
+
+from __future__ import annotations
+
+import time
+
+from flask import Blueprint, Response
+
+from container.service import Service
+from handler.neuron.hardware.monitor_report import MonitorReport
+from handler.neuron.hardware.runtime_version import runtime_versions
+from handler.schemas.reply import encode
+from handler.startup.lifecycle import State
+
+STATUS = {State.STARTING: 503, State.READY: 200, State.DRAINING: 503, State.FAILED: 500}
+
+
+def blueprint(service: Service) -> Blueprint:
+    routes = Blueprint("health", __name__)
+
+    @routes.get("/ping")
+    def ping() -> Response:
+        status = service.lifecycle.status
+        code, state, reason = STATUS[status.state], status.state.value, status.reason
+        engine = service.engine
+        if status.state is State.READY and engine is not None:
+            trouble = engine.trouble()
+            if trouble is not None:
+                code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {trouble}"
+            elif service.peers is not None and (known := service.peers.trouble()) is not None:
+                code, state, reason = known
+            elif service.monitor is not None and (broken := service.monitor.trouble()) is not None:
+                code, state, reason = 500, "hardware", broken
+        if code == 200:
+            return Response(status=200)
+        now = time.monotonic()
+        body: dict[str, object] = {
+            "status": state,
+            "stage": status.stage,
+            "stage_seconds": round(now - status.since, 1),
+            "seconds": round(now - service.lifecycle.began, 1),
+        }
+        if status.total:
+            body["progress"] = {
+                "done_bytes": status.done,
+                "total_bytes": status.total,
+                "bytes_per_second": round(status.rate),
+            }
+        if status.waiting:
+            body["waiting"] = status.waiting
+        if reason:
+            body["reason"] = reason
+        if service.monitor is not None and (report := service.monitor.latest()) is not None:
+            body["neuron"] = _neuron(report)
+        return Response(encode(body), status=code, content_type="application/json")
+
+    return routes
+
+
+def _neuron(report: MonitorReport) -> dict[str, object]:
+    """The devices at a glance; every figure is in /metrics."""
+    shares = report.utilization.values()
+    seen: dict[str, object | None] = {
+        "devices": report.devices,
+        "device_type": report.device_type,
+        "cores": report.cores,
+        "cores_in_use": len(shares),
+        "utilization_percent": round(sum(shares) / len(shares), 1) if shares else None,
+        "memory_used_bytes": report.memory_used.get("neuron_device"),
+        "memory_bytes": report.devices * report.device_memory if report.devices and report.device_memory else None,
+        "runtime": runtime_versions().get("runtime"),
+        "problems": list(report.problems) or None,
+    }
+    return {name: value for name, value in seen.items() if value is not None}

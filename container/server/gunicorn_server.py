@@ -1,0 +1,93 @@
+"""gunicorn, configured: takes the bound port over, and supervises the serving process, which imports what is heavy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flask import Flask
+from gunicorn.app.base import BaseApplication
+from gunicorn.errors import HaltServer
+
+from container.application import create_app
+from container.server.listener import BACKLOG
+from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
+
+# Threads beyond the requests that are let in: /ping, 429s and slow senders never wait for a place.
+SPARE_THREADS = 32
+# A worker whose main loop is silent this long is replaced; importing torch holds the interpreter for seconds.
+HEARTBEAT = 120
+BUDGET_SECONDS = 3600.0
+
+
+class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+    """One endpoint under gunicorn.
+
+    :param make_service: makes what the routes share, in the serving process.
+    :param listener: the endpoint's port; gunicorn has it from now on.
+    """
+
+    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], listener: socket.socket) -> None:
+        self.config = config
+        self._make_service = make_service
+        self._listener = listener
+        self._starts: list[float] = []
+        self.service: Service
+        super().__init__()
+
+    def load_config(self) -> None:
+        threads = self.config.max_concurrent + SPARE_THREADS
+        settings: dict[str, Any] = {
+            "bind": f"fd://{self._listener.detach()}",
+            "worker_class": "container.server.worker.EngineWorker",
+            "workers": 1,
+            "threads": threads,
+            "worker_connections": threads + 1024,
+            "backlog": BACKLOG,
+            "keepalive": 75,
+            "timeout": HEARTBEAT,
+            "graceful_timeout": int(self.config.drain) + 4,
+            "loglevel": "warning",
+            "proc_name": "serve",
+            "pre_fork": self._pre_fork,
+            "child_exit": self._child_exit,
+            "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108  gunicorn's heartbeat
+            "control_socket_disable": True,
+        }
+        for name, value in settings.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return create_app(self.service)
+
+    def new_service(self) -> Service:
+        """In the serving process, before its routes are made."""
+        self.service = self._make_service()
+        return self.service
+
+    def _pre_fork(self, arbiter: Any, worker: Any) -> None:
+        """In the master, before a serving process is started: the first, or the next after a failure.
+
+        :raises HaltServer: there were more failures within the hour than the budget allows.
+        """
+        now = time.monotonic()
+        self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
+        if len(self._starts) > self.config.engine_restarts + 1:
+            raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
+
+    def _child_exit(self, arbiter: Any, worker: Any) -> None:
+        """In the master, after a serving process has ended: its engine's core must not outlive it.
+
+        A core that did would keep its memory and its Neuron cores, and the next start would find them taken.
+        """
+        try:
+            os.killpg(worker.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return

@@ -1,0 +1,70 @@
+"""JSON Lines in, JSON Lines out: what batch transform splits by line and joins by line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flask import Response
+
+from container.connection.gunicorn_connection import GunicornConnection
+from container.connection.socket_writer import SocketWriter
+from container.requests.error_responses import error_response, unexpected
+from container.requests.http_limits import Deadline
+from container.requests.request_record import record_of
+from handler.engine.engine import Engine
+from handler.errors import EndpointError
+from handler.schemas.batch import Batch
+from handler.schemas.dispatch import Parse
+from handler.startup.admission import Admission
+
+CONTENT_TYPE = "application/jsonlines"
+# Names in use for the same thing; the first is SageMaker's.
+KINDS = frozenset((CONTENT_TYPE, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
+
+
+class LinesResponse(Response):
+    """A WSGI response of many replies. It holds one admission, and as many of the engine's slots as there are lines."""
+
+    def __init__(
+        self, engine: Engine, parse: Parse, lines: list[bytes], admission: Admission, deadline: Deadline
+    ) -> None:
+        super().__init__(content_type=CONTENT_TYPE)
+        self._engine = engine
+        self._lines = lines
+        self._admission = admission
+        self._batch = Batch(engine, parse, engine.slots, deadline.left, deadline.error())
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        connection = GunicornConnection.of(environ, start_response)
+        try:
+            replies = self._run(connection)
+        except EndpointError as error:
+            record_of(environ).failed(error)
+            return error_response(error)(environ, start_response)
+        except Exception as error:  # Flask's handlers are behind us here
+            return error_response(unexpected(error))(environ, start_response)
+        finally:
+            self._admission.leave()
+        if replies is None:
+            assert connection is not None, "only a watched client leaves"
+            record_of(environ).left = "the client closed the connection"
+            connection.finished("200 OK", [], 0, whole=False)
+            return ()
+        self.set_data(b"\n".join(replies) + b"\n")
+        return super().__call__(environ, start_response)
+
+    def _run(self, connection: GunicornConnection | None) -> list[bytes] | None:
+        """The replies; None when the client has closed its end meanwhile."""
+        if connection is None:
+            return self._batch.run(self._lines)
+        loop, released = self._engine.loop, threading.Event()
+        writer = SocketWriter(connection.socket, loop.loop, b"", False, self._batch.leave, released.set)
+        loop.call(writer.watch)
+        try:
+            return self._batch.run(self._lines)
+        finally:
+            loop.call(writer.abandon)
+            released.wait()
+            connection.take_back()

@@ -1,0 +1,87 @@
+"""Figures of requests for /metrics, each observed once, at the request's end and in the thread that answered it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from container.requests.request_record import RequestRecord
+
+# Seconds.
+DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 240.0, 480.0)
+FIRST_TOKENS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
+BETWEEN_TOKENS = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.2, 0.4, 0.8, 1.6)
+
+Metric = TypeVar("Metric", Counter, Histogram)
+
+
+class RequestFigures:
+    """Counters and histograms by route. Thread-safe, as prometheus_client's are."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._children: dict[tuple[object, ...], Any] = {}
+        route = ["route"]
+        self._requests = Counter(
+            "endpoint_requests", "Requests answered, by route and status.", ["route", "status"], registry=registry
+        )
+        self._ends = Counter(
+            "endpoint_request_ends", "How requests for tokens ended.", ["route", "end"], registry=registry
+        )
+        self._durations = Histogram(
+            "endpoint_request_seconds",
+            "Seconds from a request's headers to its reply's last byte.",
+            route,
+            buckets=DURATIONS,
+            registry=registry,
+        )
+        self._first = Histogram(
+            "endpoint_first_token_seconds",
+            "Seconds from a stream's request to its first token.",
+            route,
+            buckets=FIRST_TOKENS,
+            registry=registry,
+        )
+        self._between = Histogram(
+            "endpoint_between_tokens_seconds",
+            "Mean seconds between two tokens, one value a stream.",
+            route,
+            buckets=BETWEEN_TOKENS,
+            registry=registry,
+        )
+        self._prompt = Counter(
+            "endpoint_prompt_tokens", "Prompt tokens of answered requests.", route, registry=registry
+        )
+        self._output = Counter("endpoint_output_tokens", "Tokens made for answered requests.", route, registry=registry)
+
+    def observe(self, record: RequestRecord, seconds: float) -> None:
+        """A request has ended, after so many seconds."""
+        route = record.route
+        self._child(self._requests, route, str(record.status)).inc()
+        if not record.request_id:
+            return
+        self._child(self._ends, route, end_of(record)).inc()
+        self._child(self._durations, route).observe(seconds)
+        if record.first_token_seconds is not None:
+            self._child(self._first, route).observe(record.first_token_seconds)
+        if record.between_tokens is not None:
+            self._child(self._between, route).observe(record.between_tokens)
+        if record.prompt_tokens:
+            self._child(self._prompt, route).inc(record.prompt_tokens)
+        if record.output_tokens:
+            self._child(self._output, route).inc(record.output_tokens)
+
+    def _child(self, figure: Metric, *labels: str) -> Metric:
+        """`figure.labels(...)`, which locks and makes strings of the labels each time, remembered."""
+        key = (figure, *labels)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = figure.labels(*labels)
+        return found
+
+
+def end_of(record: RequestRecord) -> str:
+    """`stop`, `length` ..., the class of an error, `client_left`; `answered` where no more is known."""
+    if record.left is not None:
+        return "client_left"
+    return record.end or ("answered" if record.status < 400 else "refused")

@@ -1,0 +1,154 @@
+"""Modules of the compiler's cache in a store.
+
+    neff/modules/<layout>-<version>/<module>.json    a module's files and their digests; written last, once
+    neff/objects/<digest>                            their bytes
+
+Apart from the entries' objects: `collect` knows nothing of these. A lifecycle rule for `neff/` may delete them by age,
+in any order: what is not whole is passed over. With a key for signatures, only modules signed with it are brought.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from blake3 import blake3
+
+from handler.artifacts.compile_caches.neff_layout import NEURONX_CC, CacheLayout
+from handler.artifacts.store.file_digests import file_entry
+from handler.artifacts.store.manifest_signature import Signature, Signer
+from handler.storage.object_store import ObjectStore
+from handler.storage.storage_errors import Conflict, DigestMismatch, InvalidManifest, NotFound
+
+COMPILER = re.compile(r"[\w.+-]+")
+LARGEST = 64 * 1024
+SCHEMA = 1
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    name: Annotated[str, msgspec.Meta(pattern=r"^(?!\.{1,2}\Z)[\w.-]{1,200}\Z")]
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    digest: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
+
+
+class _Module(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    neff_schema: int
+    compiler: str
+    module: str
+    files: tuple[_File, ...]
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    module: msgspec.Raw
+    signature: Signature | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModule:
+    """One module in the store. `size` in bytes, all files together."""
+
+    compiler: str
+    name: str
+    files: tuple[_File, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+class NeffStore:
+    """The modules of one store.
+
+    :param signer: with one, modules are signed when saved, and refused unless signed with its key.
+    :param layout: whose cache it is.
+    """
+
+    def __init__(self, objects: ObjectStore, signer: Signer | None = None, layout: CacheLayout = NEURONX_CC) -> None:
+        self._objects, self._signer, self.layout = objects, signer, layout
+
+    def names(self, compiler: str) -> list[str]:
+        """The modules of one version of the compiler, the newest first."""
+        prefix = self._prefix(compiler)
+        listed = sorted(self._objects.list(prefix), key=lambda info: info.modified, reverse=True)
+        names = [info.key.removeprefix(prefix).removesuffix(".json") for info in listed]
+        return [name for name in names if self.layout.module.fullmatch(name)]
+
+    def read(self, compiler: str, name: str) -> StoredModule:
+        """:raises InvalidManifest: it cannot be used. :raises SignatureRefused: it may not."""
+        where = self._objects.location(self._name(compiler, name)).uri
+        body, _ = self._objects.get(self._name(compiler, name), limit=LARGEST)
+        try:
+            envelope = msgspec.json.decode(body, type=_Envelope)
+            if self._signer is not None:
+                self._signer.check(bytes(envelope.module), envelope.signature, where)
+            module = msgspec.json.decode(envelope.module, type=_Module)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InvalidManifest(where, str(error)[:120]) from None
+        if (module.neff_schema, module.compiler, module.module) != (SCHEMA, compiler, name):
+            raise InvalidManifest(where, "it belongs to another module or schema")
+        return StoredModule(compiler, name, module.files)
+
+    def bring(self, module: StoredModule, directory: Path) -> None:
+        """Makes `directory/<module>` appear, whole, its digests checked.
+
+        :raises DigestMismatch: bytes are not those that were saved. :raises NotFound: some are gone.
+        """
+        fresh = Path(tempfile.mkdtemp(prefix=".bring-", dir=directory))
+        try:
+            for file in module.files:
+                self._fetch(file, fresh / file.name)
+            fresh.chmod(0o755)
+            fresh.rename(directory / module.name)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def save(self, compiler: str, directory: Path) -> bool:
+        """Saves a finished module, unless it is there; False when it was."""
+        name = self._name(compiler, directory.name)
+        try:
+            self._objects.head(name)
+            return False
+        except NotFound:
+            pass
+        files = []
+        for path in sorted(directory.iterdir()):
+            if path.is_file() and not path.is_symlink() and not self.layout.left_out.fullmatch(path.name):
+                entry = file_entry(path, path.name)
+                self._objects.upload(_object(entry.digest), path)
+                files.append(_File(entry.path, entry.size, entry.digest))
+        body = msgspec.json.encode(_Module(SCHEMA, compiler, directory.name, tuple(files)))
+        signature = self._signer.sign(body) if self._signer is not None else None
+        try:
+            self._objects.put(name, msgspec.json.encode(_Envelope(msgspec.Raw(body), signature)), if_absent=True)
+        except Conflict:
+            return False
+        return True
+
+    def _fetch(self, file: _File, path: Path) -> None:
+        digest, size = blake3(), 0
+        with open(path, "xb") as target:
+            for chunk in self._objects.read(_object(file.digest)):
+                size += len(chunk)
+                if size > file.size:
+                    break
+                digest.update(chunk)
+                target.write(chunk)
+        if size != file.size or digest.hexdigest() != file.digest:
+            raise DigestMismatch(self._objects.location(_object(file.digest)).uri, file.digest, digest.hexdigest())
+
+    def _prefix(self, compiler: str) -> str:
+        if not COMPILER.fullmatch(compiler):
+            raise ValueError(f"{compiler[:80]!r} is no version")
+        return f"neff/modules/{self.layout.name}-{compiler}/"
+
+    def _name(self, compiler: str, module: str) -> str:
+        return f"{self._prefix(compiler)}{module}.json"
+
+
+def _object(digest: str) -> str:
+    return f"neff/objects/{digest}"

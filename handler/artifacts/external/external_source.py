@@ -1,0 +1,71 @@
+"""Brings compiled artifacts of others here, from wherever a setting says that they are, without judging them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from handler.errors import SettingError
+from handler.storage.archive import unpack
+from handler.storage.object_store import open_objects
+from handler.storage.s3_download import download_prefix
+from handler.storage.storage_errors import NotFound
+
+ARCHIVES = (".tar.gz", ".tgz", ".tar")
+
+
+def bring(
+    source: str,
+    target: Path,
+    setting: str = "NEURON_COMPILED_ARTIFACTS",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Path:
+    """A local directory with the artifacts: the one that is named, or `target` with what was fetched or unpacked.
+
+    :param source: a directory, a `model.tar.gz`, or either in S3 (`s3://bucket/prefix/`, `s3://bucket/model.tar.gz`).
+    :raises SettingError: there is nothing there. :raises UnsafeArchive: see `archive.unpack`.
+    """
+    if source.startswith("s3://"):
+        if not source.endswith(ARCHIVES):
+            download_prefix(source, target, setting, progress)
+            return target
+        parent, _, name = source.rpartition("/")
+        if not target.is_dir():
+            try:
+                stream = io.BufferedReader(_Chunks(open_objects(parent, setting).read(name)))
+                unpack(cast("BinaryIO", stream), target, source)
+            except NotFound:
+                raise SettingError(setting, f"there is no {source}", "Give the artifacts' prefix or archive.") from None
+        return target
+    path = Path(source)
+    if path.is_dir():
+        return path
+    if path.is_file() and source.endswith(ARCHIVES):
+        if not target.is_dir():
+            with path.open("rb") as file:
+                unpack(file, target, source)
+        return target
+    raise SettingError(setting, f"there is no directory or archive {source}", "Give the artifacts' directory.")
+
+
+class _Chunks(io.RawIOBase):
+    """Bytes that come in chunks, as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._left = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._left = memoryview(chunk)
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size

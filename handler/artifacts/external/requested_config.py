@@ -1,0 +1,65 @@
+"""The NeuronConfig that a plan asks for, key by key, as the plugin would fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from handler.json_value import Json
+from handler.neuron.engine_plan import EnginePlan
+
+# NeuronConfig's key, and the engine argument that the plugin fills it from when no override does
+# (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`).
+FROM_ARGUMENTS = {
+    "tp_degree": "tensor_parallel_size",
+    "seq_len": "max_model_len",
+    "max_context_length": "max_model_len",
+    "torch_dtype": "dtype",
+    "is_prefix_caching": "enable_prefix_caching",
+    "pa_num_blocks": "num_gpu_blocks_override",
+    "pa_block_size": "block_size",
+}
+
+
+def text_override(plan: EnginePlan) -> dict[str, Json]:
+    """The override for the text model: the whole of it, or its part of a multimodal one."""
+    override = _raw(plan)
+    text = override.get("text_neuron_config")
+    return text if isinstance(text, dict) else {k: v for k, v in override.items() if not k.endswith("_neuron_config")}
+
+
+def vision_override(plan: EnginePlan) -> dict[str, Json]:
+    vision = _raw(plan).get("vision_neuron_config")
+    return vision if isinstance(vision, dict) else {}
+
+
+def _raw(plan: EnginePlan) -> dict[str, Json]:
+    additional = plan.engine_args.get("additional_config")
+    for holder in (additional if isinstance(additional, dict) else {}, plan.engine_args):
+        override = holder.get("override_neuron_config")
+        if isinstance(override, dict):
+            return override
+    return {}
+
+
+def asked_for(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
+    """NeuronConfig's key, the setting it is asked by, and the value. An override beats an argument."""
+    override = text_override(plan)
+    for name, argument in FROM_ARGUMENTS.items():
+        value = plan.engine_args.get(argument)
+        if name in override or value is None or value == "auto" or _depends(name, plan):
+            continue
+        yield name, argument, value
+    for name, value in override.items():
+        if name not in {"on_device_sampling_config", "logical_nc_config"}:
+            yield name, f"override_neuron_config.{name}", value
+    wanted = lnc if lnc is not None else override.get("logical_nc_config")
+    if wanted is not None:
+        yield "logical_nc_config", "logical_nc_config", wanted
+
+
+def _depends(name: str, plan: EnginePlan) -> bool:
+    """Whether the plugin fills a key from something else: the block is the length unless there are blocks, and with
+    chunked prefill the longest prompt is a chunk."""
+    if name == "pa_block_size":
+        return not plan.engine_args.get("enable_prefix_caching")
+    return name == "max_context_length" and bool(plan.engine_args.get("enable_chunked_prefill"))

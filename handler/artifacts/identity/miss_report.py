@@ -1,0 +1,114 @@
+"""Why an entry was not found: the nearest one there is, and the fields in which it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.canonical_json import canonical
+from handler.artifacts.store.manifest import Manifest
+from handler.json_value import Json
+
+ABSENT = "(absent)"
+MOST_NAMED = 12
+# Another model is further away than another setting of the same one.
+HEAVY = ("tensors", "model.")
+# Groups of fields that a reader can do without; a name that two of them have keeps its group.
+GROUPS = ("versions.", "engine_args.", "neuron_config.", "env.", "engine_args.additional_config.")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field: what the entry has, and what is asked for; None where there is none."""
+
+    field: str
+    there: str | None
+    here: str | None
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.there or ABSENT} -> {self.here or ABSENT}"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An explained miss.
+
+    :param nearest: the key of the nearest entry; None when the store has none of this kind.
+    :param entries: how many were compared.
+    """
+
+    key: str
+    kind: str
+    nearest: str | None
+    differences: tuple[Difference, ...]
+    entries: int
+
+    def text(self) -> str:
+        """One sentence for a log or a terminal."""
+        if self.nearest is None:
+            return f"No entry for key {self.key[:16]}; the store has no {self.kind} entries."
+        named = ", ".join(map(str, self.differences[:MOST_NAMED]))
+        more = len(self.differences) - MOST_NAMED
+        return f"No entry for key {self.key[:16]}; the nearest differs in: {named}{f', and {more} more' * (more > 0)}."
+
+    def event(self) -> dict[str, Json]:
+        """The same as data. `fields` alone is fit for a metric's label: it has few values."""
+        return {
+            "event": "artifact_miss",
+            "message": self.text(),
+            "key": self.key,
+            "kind": self.kind,
+            "nearest": self.nearest,
+            "entries": self.entries,
+            "fields": [difference.field for difference in self.differences],
+            "differences": [
+                {"field": difference.field, "there": difference.there, "here": difference.here}
+                for difference in self.differences
+            ],
+        }
+
+
+def explain(key: Key, entries: Iterable[Manifest]) -> Miss:
+    """Compares what is asked for with every entry of its kind. Of equally near ones the newest is taken."""
+    wanted = _flat(key.fields)
+    compared = 0
+    nearest: tuple[tuple[int, float], Manifest, list[str]] | None = None
+    for entry in entries:
+        if entry.kind != key.kind:
+            continue
+        compared += 1
+        found = _flat(entry.fields)
+        names = [name for name in dict.fromkeys([*wanted, *found]) if wanted.get(name) != found.get(name)]
+        distance = sum(5 if name.startswith(HEAVY) else 1 for name in names), -entry.created
+        if nearest is None or distance < nearest[0]:
+            nearest = distance, entry, names
+    if nearest is None:
+        return Miss(key.digest, key.kind, None, (), compared)
+    _, entry, names = nearest
+    found = _flat(entry.fields)
+    short = _short(dict.fromkeys([*wanted, *found]))
+    differences = tuple(Difference(short[name], found.get(name), wanted.get(name)) for name in names)
+    return Miss(key.digest, key.kind, entry.key, differences, compared)
+
+
+def _flat(fields: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
+    """Leaves by dotted name, as text."""
+    leaves: dict[str, str] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict) and value:
+            leaves.update(_flat(value, f"{prefix}{name}."))
+        else:
+            leaves[prefix + name] = value if isinstance(value, str) else canonical(value).decode()
+    return leaves
+
+
+def _short(names: Iterable[str]) -> dict[str, str]:
+    names = list(names)
+    short = {
+        name: next((name.removeprefix(group) for group in GROUPS if name.startswith(group)), name) for name in names
+    }
+    counts: dict[str, int] = {}
+    for name in short.values():
+        counts[name] = counts.get(name, 0) + 1
+    return {name: text if counts[text] == 1 else name for name, text in short.items()}

@@ -1,0 +1,82 @@
+"""A failed compile is remembered for a while, so that a fleet does not spend its hours on finding out again.
+
+`failures/<kind>/<key>.json`. Its age is this machine's time less the time at which the store says it was written. The
+two clocks differ by less than a quarter of an hour, or S3 would refuse the request (RequestTimeTooSkewed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.lease.clock import Timing
+from handler.artifacts.lease.compile_errors import CompileFailed, FailedBefore
+from handler.artifacts.lease.log_redaction import redacted, tail
+from handler.artifacts.store import object_names as layout
+from handler.storage.object_store import ObjectStore
+from handler.storage.storage_errors import NotFound
+
+PREFIX = "failures/"
+# How long a failure counts; seconds.
+SECONDS = 3600.0
+LARGEST = 64 * 1024
+LONGEST_REASON = 500
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    key: str
+    reason: str
+    log: str
+    machine: str
+    failed: float
+    seconds: float
+
+
+class NegativeEntries:
+    """The failures that a store remembers.
+
+    :param seconds: how long a failure that is written here counts.
+    :param environ: the process's variables, whose secrets stay out of what is stored.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, timing: Timing, seconds: float = SECONDS, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self._objects, self._timing, self._seconds, self._environ = objects, timing, seconds, environ or {}
+
+    def require_none(self, key: Key) -> None:
+        """:raises FailedBefore: this key failed to compile, and that still counts."""
+        name = name_of(key)
+        try:
+            body, _ = self._objects.get(name, limit=LARGEST)
+            failure = msgspec.json.decode(body, type=_Failure)
+            written = self._objects.head(name).modified
+        except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
+            return
+        age = max(0.0, self._timing.date() - written)
+        if failure.key == key.digest and age < failure.seconds:
+            where = self._objects.location(name).uri
+            left = failure.seconds - age
+            raise FailedBefore(where, failure.reason, failure.machine, age, left, failure.log)
+
+    def write(self, key: Key, error: CompileFailed, machine: str = "") -> None:
+        """Remembers a failure, in place of an older one."""
+        failure = _Failure(
+            key=key.digest,
+            reason=redacted(error.reason, self._environ)[:LONGEST_REASON],
+            log=tail(error.log, self._environ),
+            machine=machine,
+            failed=self._timing.date(),
+            seconds=self._seconds if error.seconds is None else min(error.seconds, self._seconds),
+        )
+        self._objects.put(name_of(key), msgspec.json.encode(failure))
+
+    def clear(self, key: Key) -> None:
+        """Forgets a failure: the next start tries at once."""
+        self._objects.delete(name_of(key))
+
+
+def name_of(key: Key) -> str:
+    return PREFIX + layout.manifest_name(key.kind, key.digest).removeprefix(layout.MANIFESTS)

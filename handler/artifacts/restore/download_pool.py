@@ -1,0 +1,106 @@
+"""The threads of a restore together: started, watched and ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+from handler.artifacts.restore.download_worker import PartWorker
+from handler.artifacts.restore.restore_errors import RestoreTimedOut
+from handler.artifacts.restore.restore_parts import Part
+from handler.artifacts.restore.transfer import Source
+from handler.artifacts.restore.transfer_progress import Listener, Progress, Rate
+from handler.storage.retry import Retry
+
+TICK = 0.2  # seconds between two looks at the workers
+GRACE = 10.0  # seconds that a thread has to end; one that does not (a resolver, a dead disk) writes nothing any more
+
+
+class PartCrew:
+    """Brings parts into a directory.
+
+    :param directory: where the files are written.
+    :param target: what it will be called, for the error.
+    :param threads: connections at once.
+    :param deadline: monotonic seconds.
+    """
+
+    def __init__(
+        self, directory: Path, target: Path, source: Source, retry: Retry, threads: int, deadline: float
+    ) -> None:
+        self._target, self._retry, self._deadline = target, retry, deadline
+        self._stop = threading.Event()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._failure: BaseException | None = None
+        self.workers = [
+            PartWorker(directory, source, retry, deadline, self._stop, Random()) for _ in range(max(1, threads))
+        ]
+        self._running = len(self.workers)
+
+    def bring(self, parts: Iterator[Part], total: int, progress: Listener, *, resume: bool) -> None:
+        """Returns when every part is in place and right.
+
+        :raises RestoreTimedOut: the deadline passed first.
+        :raises ArtifactError, OSError: the first that any worker ended with.
+        """
+
+        def take() -> Part | None:
+            with self._lock:
+                return next(parts, None)
+
+        threads = [
+            threading.Thread(target=self._run, args=(worker, take, resume), name="restore", daemon=True)
+            for worker in self.workers
+        ]
+        for thread in threads:
+            thread.start()
+        rate = Rate()
+        try:
+            while not self._ended.wait(TICK):
+                fetched = sum(worker.fetched for worker in self.workers)
+                progress(Progress(self._done(), total, rate.of(fetched)))
+                if time.monotonic() > self._deadline:
+                    raise RestoreTimedOut(self._target, self._done(), total, "fetching")
+                self._break_off(self._retry.stall)
+        finally:
+            self._end(threads)
+        if self._failure is not None:
+            raise self._failure
+        progress(Progress(self._done(), total, rate.of(sum(worker.fetched for worker in self.workers))))
+
+    def _run(self, worker: PartWorker, take: Callable[[], Part | None], resume: bool) -> None:
+        try:
+            worker.work(take, resume=resume)
+        except BaseException as error:
+            with self._lock:
+                self._failure = self._failure or error
+            self._stop.set()
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running or self._failure is not None:
+                    self._ended.set()
+
+    def _end(self, threads: list[threading.Thread]) -> None:
+        if self._running:
+            self._stop.set()
+        until = time.monotonic() + GRACE
+        while (alive := [thread for thread in threads if thread.is_alive()]) and time.monotonic() < until:
+            if self._stop.is_set():
+                self._break_off(0)
+            alive[0].join(TICK / 4)
+
+    def _break_off(self, patience: float) -> None:
+        """Ends the waits that have brought nothing for longer than `patience` seconds."""
+        now = time.monotonic()
+        for worker in self.workers:
+            moved = worker.moved
+            if moved is not None and now - moved > patience:
+                worker.reader.abort()
+
+    def _done(self) -> int:
+        return sum(worker.done for worker in self.workers)

@@ -1,0 +1,157 @@
+"""One of the threads of a restore: takes a part, brings it, checks it, takes the next."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from blake3 import blake3
+
+from handler.artifacts.restore.restore_parts import Part
+from handler.artifacts.restore.transfer import Interrupted, Source
+from handler.storage.retry import Retry
+from handler.storage.storage_errors import CredentialsRefused, DigestMismatch, StoreUnavailable
+
+# Filled by one read, digested and written whole (measured: benchmarks/README.md).
+BUFFER = 1024 * 1024
+# Answers that this machine's clock is off by more than 15 minutes: the server may be wrong, but not often.
+SKEWED = 3
+
+
+class PartWorker:
+    """Its figures are written by its own thread only and may be read by any.
+
+    :ivar done: bytes in place, with those of the part under way; goes back when that has to be repeated.
+    :ivar fetched: bytes that came over the wire, for good or not.
+    :ivar kept: bytes that were in place already.
+    :ivar retries: parts, or pieces of them, that were fetched again.
+    :ivar moved: monotonic seconds at which it last got on while it waits for the source; None while it does not.
+    """
+
+    def __init__(
+        self, directory: Path, source: Source, retry: Retry, deadline: float, stop: threading.Event, random: Random
+    ) -> None:
+        self._directory = directory
+        self._source, self.reader = source, source.reader()
+        self._retry, self._deadline, self._stop, self._random = retry, deadline, stop, random
+        self._buffer = memoryview(bytearray(BUFFER))
+        self.done = self.fetched = self.kept = self.retries = 0
+        self.moved: float | None = None
+
+    def work(self, take: Callable[[], Part | None], *, resume: bool) -> None:
+        """Until there is no part left, or `stop` is set.
+
+        :param resume: an earlier restore may have left parts that are right: those are kept.
+        :raises ArtifactError: a part cannot be had, or is wrong twice.
+        :raises OSError: it cannot be written.
+        """
+        try:
+            while not self._stop.is_set() and (part := take()) is not None:
+                if resume and self._is_there(part):
+                    self.kept += part.length
+                    self.done += part.length
+                else:
+                    self._bring(part)
+        finally:
+            self.moved = None
+            self.reader.close()
+
+    def _bring(self, part: Part) -> None:
+        failures = skewed = 0
+        wrong = False
+        while not self._stop.is_set():
+            before = self.done
+            try:
+                found = self._fetch(part)
+            except Interrupted as error:
+                self.moved, self.done = None, before
+                self.reader.close()
+                if self._stop.is_set():
+                    return
+                failures += 1
+                skewed += error.clock is not None
+                if skewed == SKEWED:
+                    raise CredentialsRefused(self._source.uri(part.file), _skew(error)) from None
+                if failures == self._retry.attempts:
+                    reason = f"{error.reason}; the last of {failures} attempts"
+                    raise StoreUnavailable(self._source.uri(part.file), reason) from None
+                self.retries += 1
+                self._stop.wait(self._retry.delay(failures, self._random))
+                continue
+            if found == part.digest:
+                return
+            self.done = before
+            if wrong:
+                raise DigestMismatch(f"{self._source.uri(part.file)} ({part.file.path!r})", part.digest, found)
+            wrong = True
+            self.retries += 1
+            self.reader.close()
+
+    def _fetch(self, part: Part) -> str:
+        """The digest of what came; everything that came is written. Returns early, with another digest, on `stop`."""
+        self.moved = now = time.monotonic()
+        timeout = max(0.001, min(self._retry.wait, self._deadline - now))
+        self.reader.open(part.file, part.offset, part.length, timeout)
+        digest = blake3()
+        position, end = part.offset, part.offset + part.length
+        file = self._open(part, os.O_WRONLY | os.O_CREAT)
+        try:
+            # Of its full size from the start: writes that lengthen a file cost more (measured).
+            if os.fstat(file).st_size < part.file.size:
+                os.ftruncate(file, part.file.size)
+            while position < end:
+                count = self.reader.readinto(self._buffer[: end - position])
+                if not count:
+                    raise Interrupted(f"the body ended after {position - part.offset} of {part.length} bytes")
+                self.moved = None
+                if self._stop.is_set():
+                    raise Interrupted("the restore was ended")
+                received = self._buffer[:count]
+                digest.update(received)
+                _write(file, received, position)
+                position += count
+                self.done += count
+                self.fetched += count
+                self.moved = time.monotonic()
+        finally:
+            os.close(file)
+        self.moved = None
+        return digest.hexdigest()
+
+    def _is_there(self, part: Part) -> bool:
+        try:
+            file = self._open(part, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            digest = blake3()
+            position, end = part.offset, part.offset + part.length
+            while position < end and not self._stop.is_set():
+                count = os.preadv(file, [self._buffer[: end - position]], position)
+                if not count:
+                    return False
+                digest.update(self._buffer[:count])
+                position += count
+            return digest.hexdigest() == part.digest
+        finally:
+            os.close(file)
+
+    def _open(self, part: Part, flags: int) -> int:
+        return os.open(self._directory / part.file.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+
+
+def _write(file: int, content: memoryview, position: int) -> None:
+    while content:
+        count = os.pwrite(file, content, position)
+        content = content[count:]
+        position += count
+
+
+def _skew(error: Interrupted) -> str:
+    assert error.clock is not None
+    direction = "ahead of" if error.clock > 0 else "behind"
+    return f"{error.reason}: this machine's clock is {abs(error.clock):.0f} s {direction} the server's"

@@ -1,0 +1,165 @@
+"""Signatures of manifests: `model.pt` is executable, so whoever can write to the bucket could run code here.
+
+The key is a secret of HMAC: from Secrets Manager, from KMS (which never gives it away), or from a file or variable.
+A manifest holds the digest of every file, so a signed manifest vouches for all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from handler.errors import SettingError
+from handler.storage.storage_errors import AccessDenied, SignatureRefused, StoreUnavailable
+
+SETTING = "ENDPOINT_ARTIFACT_SIGNING_KEY"
+SHORTEST_KEY = 16
+# What is signed begins with its purpose, so that a MAC made for something else never fits.
+PURPOSE = b"neuron-endpoint artifact manifest 1\n"
+
+
+class Signature(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`value` is the MAC in hex; `key` tells keys apart without giving them away."""
+
+    algorithm: str
+    key: str
+    value: str
+
+
+class Signer(Protocol):
+    """Signs bytes, and refuses what is not signed with the same key."""
+
+    def sign(self, body: bytes) -> Signature: ...
+
+    def check(self, body: bytes, signature: Signature | None, where: str) -> None:
+        """:raises SignatureRefused: there is no signature, or not this key's."""
+        ...
+
+
+class SecretSigner:
+    """HMAC-SHA256 with a secret that this process knows."""
+
+    def __init__(self, secret: bytes, setting: str = SETTING) -> None:
+        if len(secret) < SHORTEST_KEY:
+            raise SettingError(
+                setting, f"the key has {len(secret)} bytes", f"Give at least {SHORTEST_KEY} random bytes."
+            )
+        self._secret = secret
+        self._name = hashlib.sha256(PURPOSE + b"key\n" + secret).hexdigest()[:16]
+
+    def sign(self, body: bytes) -> Signature:
+        return Signature("hmac-sha256", self._name, hmac.new(self._secret, _message(body), hashlib.sha256).hexdigest())
+
+    def check(self, body: bytes, signature: Signature | None, where: str) -> None:
+        _require(signature, "hmac-sha256", where)
+        if not hmac.compare_digest(_ascii(self.sign(body).value), _ascii(signature.value if signature else "")):
+            raise SignatureRefused(where, "its signature is not the configured key's, or it was changed")
+
+
+class KmsSigner:
+    """HMAC by KMS (`GenerateMac`, `VerifyMac`) with a key of the kind HMAC_256: the secret never leaves KMS."""
+
+    def __init__(self, arn: str, client: object = None) -> None:
+        self._arn, self._client = arn, client
+
+    def sign(self, body: bytes) -> Signature:
+        reply = self._call("generate_mac", Message=_message(body))
+        return Signature("kms-hmac-sha256", self._arn, bytes(reply["Mac"]).hex())
+
+    def check(self, body: bytes, signature: Signature | None, where: str) -> None:
+        _require(signature, "kms-hmac-sha256", where)
+        try:
+            mac = bytes.fromhex(signature.value if signature else "")
+        except ValueError:
+            raise SignatureRefused(where, "its signature is not hexadecimal") from None
+        if not self._call("verify_mac", Message=_message(body), Mac=mac, where=where).get("MacValid"):
+            raise SignatureRefused(where, "its signature is not the configured key's, or it was changed")
+
+    def _call(self, operation: str, *, where: str = "", **arguments: object) -> Mapping[str, Any]:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if self._client is None:
+            self._client = boto3.client("kms", region_name=self._arn.split(":")[3])
+        permission = "kms:GenerateMac" if operation == "generate_mac" else "kms:VerifyMac"
+        try:
+            reply: Mapping[str, Any] = getattr(self._client, operation)(
+                KeyId=self._arn, MacAlgorithm="HMAC_SHA_256", **arguments
+            )
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code == "KMSInvalidMacException":
+                raise SignatureRefused(where, "its signature is not the configured key's, or it was changed") from error
+            if "AccessDenied" in code:
+                raise AccessDenied(self._arn, permission, code) from error
+            raise StoreUnavailable(self._arn, code) from error
+        except BotoCoreError as error:
+            raise StoreUnavailable(self._arn, str(error)) from error
+        return reply
+
+
+def signer(setting_value: str, environ: Mapping[str, str] | None = None, setting: str = SETTING) -> Signer | None:
+    """What a setting names: `arn:aws:secretsmanager:...`, `arn:aws:kms:...`, `file:///path` or `env:NAME`; "" is None.
+
+    :raises SettingError: it names nothing, or a key too short.
+    :raises AccessDenied: the role may not read the secret.
+    """
+    value = setting_value.strip()
+    if not value:
+        return None
+    mend = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME."
+    service = value.split(":")[2] if value.startswith("arn:") and value.count(":") >= 5 else ""
+    if service == "kms":
+        return KmsSigner(value)
+    if service == "secretsmanager":
+        return SecretSigner(_secret(value), setting)
+    if value.startswith("file:///"):
+        path = Path(value.removeprefix("file://"))
+        try:
+            return SecretSigner(path.read_bytes().strip(), setting)
+        except OSError as error:
+            raise SettingError(setting, f"{path} cannot be read ({error.strerror})", mend) from None
+    if value.startswith("env:"):
+        return SecretSigner((os.environ if environ is None else environ).get(value[4:], "").encode(), setting)
+    raise SettingError(setting, "does not name a key", mend)
+
+
+def _secret(arn: str) -> bytes:
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client = boto3.client("secretsmanager", region_name=arn.split(":")[3])
+        reply = client.get_secret_value(SecretId=arn)
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if "AccessDenied" in code:
+            raise AccessDenied(arn, "secretsmanager:GetSecretValue", code) from error
+        if code == "ResourceNotFoundException":
+            raise SettingError(SETTING, f"there is no secret {arn}", "Check the ARN and its region.") from error
+        raise StoreUnavailable(arn, code) from error
+    except BotoCoreError as error:
+        raise StoreUnavailable(arn, str(error)) from error
+    return bytes(reply["SecretBinary"]) if "SecretBinary" in reply else reply["SecretString"].encode()
+
+
+def _message(body: bytes) -> bytes:
+    """Short, whatever the manifest's size: KMS takes 4,096 bytes at most."""
+    return PURPOSE + hashlib.sha256(body).digest()
+
+
+def _require(signature: Signature | None, algorithm: str, where: str) -> None:
+    if signature is None:
+        raise SignatureRefused(where, "it is not signed")
+    if signature.algorithm != algorithm:
+        raise SignatureRefused(where, f"it is signed with {signature.algorithm[:40]!r} and not {algorithm!r}")
+
+
+def _ascii(text: str) -> bytes:
+    return text.encode(errors="surrogatepass")

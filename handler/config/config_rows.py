@@ -1,0 +1,128 @@
+"""What a configuration is, and why: rows for a table, and a document that says the same when it is read again.
+
+Secrets are masked in both. A document has no place for one: a token belongs into the endpoint's environment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.fields import MERGED, FieldKind, fields
+from handler.config.problems import MASK, mask
+from handler.config.value_source import Origin
+from handler.json_value import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting.
+
+    :param field: `max_num_seqs`, or `engine_args.seed`.
+    :param value: as JSON can hold it; None: left to the line or the instance.
+    :param source: what decided it: a variable, a key in a document, or `default`.
+    :param overridden: what said otherwise and was weaker: `4 (max_num_seqs in s3://...)`.
+    """
+
+    field: str
+    value: Json
+    source: str
+    doc: str
+    overridden: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> bool:
+        return self.source != "default"
+
+    def document(self) -> dict[str, Json]:
+        return {
+            "field": self.field,
+            "value": self.value,
+            "source": self.source,
+            "overridden": list(self.overridden),
+            "doc": self.doc,
+        }
+
+
+def rows(config: EndpointConfig) -> list[Row]:
+    """Every field in the order of the dataclass; a mapping that several sources fill has a row for each key."""
+    found: list[Row] = []
+    for kind in fields().values():
+        value = getattr(config, kind.name)
+        if kind.name in MERGED and value:
+            found += [_row(config, kind, f"{kind.name}.{key}", item) for key, item in sorted(value.items())]
+        else:
+            found.append(_row(config, kind, kind.name, value))
+    return found
+
+
+def to_document(config: EndpointConfig) -> str:
+    """YAML that `load` reads back as the same configuration, without the secrets."""
+    import yaml
+
+    settings = {
+        kind.name: without_secrets(json_value(getattr(config, kind.name)), secrets(config))
+        for kind in fields().values()
+        if not kind.secret and _is_set(config, kind)
+    }
+    if not settings:
+        return "{}\n"
+    text: str = yaml.safe_dump(settings, sort_keys=False, default_flow_style=False, width=120)
+    return text
+
+
+def json_value(value: Any) -> Json:
+    """A field's value as JSON can hold it."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): json_value(item) for key, item in value.items()}
+    plain: Json = value
+    return plain
+
+
+def secrets(config: EndpointConfig) -> tuple[str, ...]:
+    """What must never be shown."""
+    found = (getattr(config, kind.name) for kind in fields().values() if kind.secret)
+    return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
+
+
+def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
+    """The value with every secret in it masked, however deep."""
+    if isinstance(value, str):
+        return mask(value, known)
+    if isinstance(value, list):
+        return [without_secrets(item, known) for item in value]
+    if isinstance(value, dict):
+        return {mask(key, known): without_secrets(item, known) for key, item in value.items()}
+    return value
+
+
+def _row(config: EndpointConfig, kind: FieldKind, name: str, value: object) -> Row:
+    known = secrets(config)
+
+    def visible(item: object) -> Json:
+        if kind.secret and item is not None:
+            return MASK
+        return without_secrets(json_value(item), known)
+
+    weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
+    source = mask(str(config.source(name)), known)
+    return Row(mask(name, known), visible(value), source, kind.doc, tuple(mask(text, known) for text in weaker))
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_set(config: EndpointConfig, kind: FieldKind) -> bool:
+    value = getattr(config, kind.name)
+    if value == kind.default:
+        return value is not None and config.source(kind.name).origin is not Origin.DEFAULT
+    return True

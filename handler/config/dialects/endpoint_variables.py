@@ -1,0 +1,81 @@
+"""`ENDPOINT_<FIELD>` for every field, and the same names as keys of a document."""
+
+from __future__ import annotations
+
+from handler.config.assignment import Assignment, assign
+from handler.config.dialects import neuron_variables as neuron
+from handler.config.dialects import raw_neuron_config as raw_neuron
+from handler.config.dialects import vllm_names as engine
+from handler.config.dialects.near_miss import unknown
+from handler.config.endpoint_config import MIB
+from handler.config.fields import fields
+from handler.config.problems import BadValue
+from handler.config.values import clean, to_int, to_mapping, to_str
+from handler.errors import SettingError
+from handler.json_value import Json
+
+PREFIX = "ENDPOINT_"
+# Names the document; read before everything else.
+CONFIG = "ENDPOINT_CONFIG"
+MEGABYTES = "max_body_mb"
+
+
+def reads(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """:raises SettingError: no field of ours, or a value that cannot be."""
+    field = name.removeprefix(PREFIX).lower()
+    if not is_known(field):
+        known = [*(other.upper() for other in fields()), "CONFIG", MEGABYTES.upper()]
+        raise unknown(name, name.removeprefix(PREFIX), known, PREFIX, "a setting of this endpoint")
+    return field_value(field, value, name)
+
+
+def is_known(field: str) -> bool:
+    return field in fields() or field == MEGABYTES
+
+
+def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
+    """A field's value, from text or a document; fields that hold others are opened.
+
+    :raises SettingError: naming the setting, or the key in it.
+    """
+    try:
+        if field == MEGABYTES:
+            return [assign("max_body", to_int(value) * MIB, setting)]
+        if field in {"lora_modules"}:
+            return engine.translate(field, value, setting)
+        if field not in {"engine_args", "neuron_config", "neuron_env"}:
+            return [assign(field, value, setting)]
+        inner = to_mapping({} if value is None else value)
+    except BadValue as bad:
+        raise bad.named(setting) from None
+    if field == "neuron_config":
+        return raw_neuron.translate(inner, setting)
+    translate_key = _engine_key if field == "engine_args" else _environment_key
+    return [assignment for key, item in inner.items() for assignment in translate_key(key, item, f"{setting}.{key}")]
+
+
+def _engine_key(key: str, value: Json, setting: str) -> list[Assignment]:
+    return [_within(found, key) for found in engine.translate(key, value, setting)]
+
+
+def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
+    """A variable given in a document means what it means in the environment."""
+    try:
+        text = to_str(value) if value != "" else ""
+        if not clean(key).isidentifier():
+            raise BadValue("is no name for a variable", "Use letters, digits and underscores")
+    except BadValue as bad:
+        raise bad.named(setting) from None
+    try:
+        return [_within(found, key) for found in neuron.translate(key, text)]
+    except SettingError as error:
+        raise SettingError(setting, error.problem, error.mend) from None
+
+
+def _within(found: Assignment, key: str) -> Assignment:
+    via = f"{key}.{found.via}" if found.via else key
+    return Assignment(found.field, found.value, key=found.key, part=found.part, via=via)

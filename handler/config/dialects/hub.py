@@ -1,0 +1,46 @@
+"""The Hugging Face names, and those of LMI's starting guide that carry no prefix.
+
+LMI: deepjavalibrary/djl-serving, serving/docs/lmi/user_guides/starting-guide.md. `MAX_CONCURRENT_REQUESTS` means the
+same to text-generation-inference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from handler.config.assignment import Assignment, assign
+from handler.config.dialects import vllm_names as engine
+from handler.config.dialects.near_miss import slip
+from handler.errors import SettingError
+
+FIELDS: Mapping[str, str] = {
+    "HF_MODEL_ID": "model",
+    "MODEL_ID": "model",
+    "HF_TOKEN": "hf_token",
+    "HUGGING_FACE_HUB_TOKEN": "hf_token",
+    "HF_MODEL_TRUST_REMOTE_CODE": "trust_remote_code",
+    "HF_TRUST_REMOTE_CODE": "trust_remote_code",
+    "TENSOR_PARALLEL_DEGREE": "tensor_parallel_size",
+    "MAX_BATCH_SIZE": "max_num_seqs",
+    "MAX_CONCURRENT_REQUESTS": "max_concurrent",
+}
+REVISIONS = ("HF_REVISION", "HF_MODEL_REVISION")
+# Only names long enough that a neighbour of them is a slip and not somebody else's.
+GUARDED = tuple(name for name in (*FIELDS, *REVISIONS) if name.startswith(("HF_", "HUGGING")))
+
+
+def reads(name: str) -> bool:
+    return name in FIELDS or name in REVISIONS
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """:raises SettingError: a value that cannot be."""
+    if name in REVISIONS:
+        return engine.translate("revision", value, name)
+    return [assign(FIELDS[name], value, name)]
+
+
+def refuse_slip(name: str) -> None:
+    """:raises SettingError: the name is one slip away from one that is read here."""
+    if name.startswith(("HF_", "HUGGING")) and not reads(name) and (meant := slip(name, GUARDED)):
+        raise SettingError(name, "is not a variable that is read here", f"Did you mean {meant}?")

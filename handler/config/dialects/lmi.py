@@ -1,0 +1,204 @@
+"""DJL LMI: `OPTION_*` variables and `serving.properties`, its NeuronX options among them.
+
+Source: deepjavalibrary/djl-serving, serving/docs/lmi (configurations.md, vllm_user_guide.md) and, for the NeuronX
+options, which were removed in November 2025, tnx_properties.py and tnx_user_guide.md at the commit before 1132e3ab.
+Three outcomes: a field, nothing to do (and `config explain` says why), or a refusal by name with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from handler.config.assignment import Assignment, assign, unused
+from handler.config.dialects import vllm_names as engine
+from handler.config.dialects.lmi_rejected import NO_EFFECT, REFUSED, SERVER_NO_EFFECT
+from handler.config.dialects.near_miss import unknown
+from handler.config.problems import BadValue
+from handler.config.values import clean, to_bool, to_int
+from handler.errors import SettingError
+
+PREFIX = "OPTION_"
+FILE_PREFIX = "option."
+Rule = Callable[[str, str], list[Assignment]]
+
+
+def _to(field: str) -> Rule:
+    return lambda name, value: [assign(field, value, name)]
+
+
+def _engine(argument: str) -> Rule:
+    return lambda name, value: engine.translate(argument, value, name)
+
+
+def _only(*values: str, reason: str) -> Rule:
+    """Values that ask for what happens here in any case; another one is refused."""
+
+    def translate(name: str, value: str) -> list[Assignment]:
+        if value.strip().lower() not in values:
+            raise SettingError(name, f"'{value[:80]}' cannot be had here: {reason}", f"Leave it out, or {values[0]}.")
+        return []
+
+    return translate
+
+
+def _int8(name: str, value: str) -> list[Assignment]:
+    return [assign("quantization", "int8", name)] if _bool(name, value) else []
+
+
+def _tgi_compat(name: str, value: str) -> list[Assignment]:
+    return [assign("inputs_schema", "tgi", name)] if _bool(name, value) else []
+
+
+def _rolling_batch(name: str, value: str) -> list[Assignment]:
+    if value.strip().lower() == "disable":
+        return [assign("max_num_seqs", 1, name)]
+    reason = "the engine is vLLM with continuous batching"
+    return _only("auto", "vllm", "tnx", reason=reason)(name, value)
+
+
+def _on_device_generation(name: str, value: str) -> list[Assignment]:
+    """LMI takes a flag or the path of a JSON file; a file's settings are NxDI's under other names."""
+    try:
+        return [assign("on_device_sampling", to_bool(value), name)]
+    except (BadValue, SettingError):
+        mend = "Give true or false, and put the settings into neuron_config.on_device_sampling_config."
+        raise SettingError(name, "is read from no file here", mend) from None
+
+
+def _flag(option: str, flag: str) -> Rule:
+    """An option that LMI turns into a flag of the compiler."""
+
+    def translate(name: str, value: str) -> list[Assignment]:
+        if not _bool(name, value):
+            return []
+        return [Assignment("neuron_env", flag, key="NEURON_CC_FLAGS", part=option)]
+
+    return translate
+
+
+def _optimize_level(name: str, value: str) -> list[Assignment]:
+    if value.strip() not in {"1", "2", "3"}:
+        raise SettingError(name, f"'{value[:80]}' is no level of the compiler", "Give 1, 2 or 3.")
+    return [Assignment("neuron_env", f"-O{value.strip()}", key="NEURON_CC_FLAGS", part="neuron_optimize_level")]
+
+
+def _cache(name: str, value: str) -> list[Assignment]:
+    """LMI sets the compiler's cache to this path, for the draft model's as for the target's."""
+    try:
+        return [Assignment("neuron_env", clean(value.strip()), key="NEURON_COMPILE_CACHE_URL")]
+    except BadValue as bad:
+        raise bad.named(name) from None
+
+
+def _pipeline_factor(name: str, value: str) -> list[Assignment]:
+    try:
+        return [Assignment("neuron_config", to_int(value), key="cc_pipeline_tiling_factor")]
+    except BadValue as bad:
+        raise bad.named(name) from None
+
+
+def _loader(name: str, value: str) -> list[Assignment]:
+    if value.strip() == "optimum":
+        return [assign("line", "optimum", name)]
+    return _only("nxdi", "vllm", reason="transformers-neuronx is served by the legacy lines only")(name, value)
+
+
+def _handler(name: str, value: str) -> list[Assignment]:
+    handlers = ("djl_python.huggingface", "djl_python.transformers_neuronx", "djl_python.lmi_vllm.vllm_async_service")
+    return _only(*handlers, reason="the handler is this endpoint")(name, value)
+
+
+OPTIONS: Mapping[str, Rule] = {
+    "model_id": _to("model"),
+    "revision": _engine("revision"),
+    "trust_remote_code": _to("trust_remote_code"),
+    "tensor_parallel_degree": _to("tensor_parallel_size"),
+    "pipeline_parallel_degree": _engine("pipeline_parallel_size"),
+    "rolling_batch": _rolling_batch,
+    "rolling_batch_strategy": _only("continuous_batching", reason="sequences are batched continuously"),
+    "max_rolling_batch_size": _to("max_num_seqs"),
+    "max_rolling_batch_prefill_tokens": _engine("max_num_batched_tokens"),
+    "cpu_offload_gb_per_gpu": _engine("cpu_offload_gb"),
+    "batch_size": _only("1", reason="max_rolling_batch_size says how many sequences run at once"),
+    "dtype": _to("dtype"),
+    "amp": _to("dtype"),
+    "n_positions": _to("max_model_len"),
+    "quantize": _to("quantization"),
+    "load_in_8bit": _int8,
+    "neuron_quant": _int8,
+    "context_length_estimate": _to("context_encoding_buckets"),
+    "compiled_graph_path": _cache,
+    "draft_model_compiled_path": _cache,
+    "speculative_draft_model": _to("speculative_model"),
+    "draft_model_id": _to("speculative_model"),
+    "speculative_length": _to("num_speculative_tokens"),
+    "spec_length": _to("num_speculative_tokens"),
+    "on_device_generation": _on_device_generation,
+    "fuse_qkv": _to("fused_qkv"),
+    "sequence_parallel": _to("sequence_parallel_enabled"),
+    "neuron_cc_pipeline_factor": _pipeline_factor,
+    "neuron_optimize_level": _optimize_level,
+    "enable_mixed_precision_accumulation": _flag(
+        "enable_mixed_precision_accumulation", "--enable-mixed-precision-accumulation"
+    ),
+    "enable_saturate_infinity": _flag("enable_saturate_infinity", "--enable-saturate-infinity"),
+    "model_loader": _loader,
+    "output_formatter": _to("output_formatter"),
+    "tgi_compat": _tgi_compat,
+    "device": _only("neuron", "auto", "cpu", reason="the device is what the line runs on"),
+    "task": _only("text-generation", "generate", "auto", reason="this endpoint generates text"),
+    "entrypoint": _handler,
+}
+# Keys of serving.properties without `option.`.
+SERVER: Mapping[str, Rule] = {
+    "engine": _only("python", "mpi", reason="the engine is vLLM"),
+    "job_queue_size": _to("max_concurrent"),
+    "batch_size": OPTIONS["batch_size"],
+    "minworkers": _only("1", reason="one engine serves every request"),
+    "maxworkers": _only("1", reason="one engine serves every request"),
+}
+
+
+def reads(name: str) -> bool:
+    return name.startswith(PREFIX)
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """A variable. :raises SettingError: no option of LMI's, one that cannot be honoured, or a value that cannot be."""
+    return _option(name, name.removeprefix(PREFIX), value, PREFIX, str.upper)
+
+
+def translate_key(key: str, value: str) -> list[Assignment]:
+    """A key of serving.properties. :raises SettingError: as above."""
+    if key.startswith(FILE_PREFIX):
+        return _option(key, key.removeprefix(FILE_PREFIX), value, FILE_PREFIX, str)
+    name = key.lower()
+    if name in SERVER:
+        return SERVER[name](key, value)
+    if name in SERVER_NO_EFFECT:
+        return [unused(key, SERVER_NO_EFFECT[name])]
+    known = {*SERVER, *SERVER_NO_EFFECT, *(FILE_PREFIX + option for option in OPTIONS)}
+    raise unknown(key, key, known, "", "a key of serving.properties that is read here")
+
+
+def _option(name: str, option: str, value: str, prefix: str, spell: Callable[[str], str]) -> list[Assignment]:
+    option = engine.canonical(option)
+    if option in OPTIONS:
+        return OPTIONS[option](name, value)
+    if option in NO_EFFECT:
+        return [unused(name, NO_EFFECT[option])]
+    if option in REFUSED:
+        if value.strip().lower() in {"false", "0", "none"}:
+            return []
+        raise SettingError(name, f"cannot be honoured: {REFUSED[option]}", "Leave it out.")
+    if engine.is_known(option):
+        return engine.translate(option, value, name)
+    known = [spell(other) for other in (*OPTIONS, *NO_EFFECT, *REFUSED, *engine.names())]
+    raise unknown(name, spell(option), known, prefix, "an option of LMI's or an engine argument of vLLM's")
+
+
+def _bool(name: str, value: str) -> bool:
+    try:
+        return to_bool(value)
+    except BadValue as bad:
+        raise bad.named(name) from None

@@ -1,0 +1,67 @@
+"""LMI's options that are not translated: those without effect here, and those that cannot be honoured, and why.
+
+Source: as for `handler.config.dialects.lmi`. A refused option that is off (`false`) is no problem: it asks for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_TNX = "it is an option of transformers-neuronx that NxD Inference does not have"
+_TILING = "it lays tensors out for transformers-neuronx; NxD Inference lays them out itself"
+_FORMAT = "the request decides the form of its reply"
+_PARTITION = "models are compiled ahead of time by this endpoint's own tools, not by LMI's partition script"
+
+# Understood, and without effect: the answer is the same with and without.
+NO_EFFECT: Mapping[str, str] = {
+    "model_loading_timeout": "SageMaker's own ContainerStartupHealthCheckTimeoutInSeconds bounds the start",
+    "predict_timeout": "SageMaker's own limits bound a request",
+    "parallel_loading": "there is one engine to load",
+    "enable_streaming": 'a request asks for a stream with "stream": true',
+    "low_cpu_mem_usage": "weights are read from safetensors without a second copy",
+    "mpi_mode": "vLLM starts its own processes",
+    "max_output_size": "replies are not bounded by size",
+    "pythonexecutable": "the endpoint runs in its own interpreter",
+    "enable_venv": "the endpoint runs in its own interpreter",
+    "cluster_size": "the instance decides",
+}
+SERVER_NO_EFFECT: Mapping[str, str] = {
+    "max_batch_delay": "continuous batching waits for no batch",
+    "max_idle_time": "the engine is never scaled down",
+    "load_on_devices": "the engine takes the cores it is given",
+    "log_request_metric": "metrics are at /metrics",
+    "metrics_aggregation": "metrics are at /metrics",
+    "retry_threshold": "ENDPOINT_ENGINE_RESTARTS bounds restarts",
+    "required_memory_mb": "memory is estimated from the model",
+    "reserved_memory_mb": "memory is estimated from the model",
+}
+REFUSED: Mapping[str, str] = {
+    "unroll": _TNX,
+    "attention_layout": _TILING,
+    "collectives_layout": _TILING,
+    "cache_layout": _TILING,
+    "qkv_tiling": _TILING,
+    "weight_tiling": _TILING,
+    "mlp_out_weight_transpose": _TILING,
+    "group_query_attention": "NxD Inference shards or replicates the KV heads by the tensor parallel degree",
+    "fuse_mlp": _TNX,
+    "fused_rmsnorm_qkv": _TNX,
+    "shard_over_sequence": _TNX,
+    "sequence_parallel_norm_threshold": _TNX,
+    "all_reduce_dtype": _TNX,
+    "cast_logits_dtype": _TNX,
+    "on_device_embedding": "NxD Inference always embeds on the device",
+    "load_split_model": "split checkpoints of transformers-neuronx cannot be read; use save_sharded_checkpoint",
+    "draft_model_tp_size": "the draft model runs on the target's cores, with its tensor parallel degree",
+    "multi_node": "say how many instances there are with ENDPOINT_NODES",
+    "compilation_worker_count": "the compiler decides",
+    "partition_schema": _PARTITION,
+    "save_mp_checkpoint_path": _PARTITION,
+    "preloaded_model": "the engine loads the model itself",
+    "input_formatter": _FORMAT,
+    "bedrock_compat": _FORMAT,
+    "waiting_steps": "vLLM's scheduler decides",
+    "adapters": "name the adapters in ENDPOINT_LORA_MODULES",
+    "handler": "the handler is this endpoint",
+    "enable_reasoning": "vLLM dropped it; reasoning_parser alone turns reasoning on",
+}

@@ -1,0 +1,122 @@
+"""The variables of the Neuron software. Those that have a field of ours are translated, the others passed on.
+
+Who reads what: vllm-project/vllm-neuron (0.5.x), aws-neuron/neuronx-distributed-inference, the legacy fork
+aws-neuron/upstreaming-to-vllm, and the Neuron documentation of runtime and compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from handler.config.assignment import Assignment, assign
+from handler.config.dialects.near_miss import slip
+from handler.config.problems import BadValue
+from handler.config.values import clean, to_bool
+from handler.errors import SettingError
+
+PREFIXES = ("NEURON_", "XLA_", "VLLM_NEURON_", "NXD_")
+# Without one of the prefixes.
+SINGLE = ("BASE_COMPILE_WORK_DIR", "UNSAFE_FP8FNCAST", "DISABLE_NEURON_CUSTOM_SCHEDULER")
+FRAMEWORKS = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
+# Passed on as they are. The list is what a slip is recognised by; a name that is near none of them is passed on too.
+PASSED_ON = (
+    "BASE_COMPILE_WORK_DIR",
+    "NEURON_CC_FLAGS",
+    "NEURON_COMBINE_KV_ALLOCATIONS",
+    "NEURON_COMPILE_CACHE_URL",
+    "NEURON_CPP_LOG_LEVEL",
+    "NEURON_CUSTOM_SILU",
+    "NEURON_FUSE_SOFTMAX",
+    "NEURON_LIBTORCH_REMOTE_CACHE",
+    "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS",
+    "NEURON_RT_DBG_SCRATCHPAD_ON_SINGLE_CORE",
+    "NEURON_RT_ENABLE_OCP",
+    "NEURON_RT_ENABLE_OCP_SATURATION",
+    "NEURON_RT_EXEC_TIMEOUT",
+    "NEURON_RT_INSPECT_ENABLE",
+    "NEURON_RT_IO_RING_CACHE_SIZE",
+    "NEURON_RT_LOG_LEVEL",
+    "NEURON_RT_LOG_LOCATION",
+    "NEURON_RT_NUM_CORES",
+    "NEURON_RT_ROOT_COMM_ID",
+    "NEURON_RT_STOCHASTIC_ROUNDING_EN",
+    "NEURON_RT_STOCHASTIC_ROUNDING_SEED",
+    "NEURON_RT_VIRTUAL_CORE_SIZE",
+    "NEURON_RT_VISIBLE_CORES",
+    "NEURON_SCRATCHPAD_PAGE_SIZE",
+    "NXD_CPU_MODE",
+    "UNSAFE_FP8FNCAST",
+    "VLLM_NEURON_CPU_COMPILE",
+    "VLLM_NEURON_DISABLE_WARMUP_COMPILE",
+    "XLA_DENSE_GATHER_FACTOR",
+    "XLA_FALLBACK_CPU",
+    "XLA_FLAGS",
+    "XLA_HANDLE_SPECIAL_SCALAR",
+    "XLA_HLO_DEBUG",
+    "XLA_IR_DEBUG",
+    "XLA_USE_BF16",
+)
+
+
+def _framework(name: str, value: str) -> list[Assignment]:
+    if value not in FRAMEWORKS:
+        raise SettingError(name, f"'{value[:80]}' is no framework", f"Give {', '.join(FRAMEWORKS)}.")
+    return [_pass_on(name, value)]
+
+
+def _switch(field: str, meaning: bool) -> Callable[[str, str], list[Assignment]]:
+    """A variable that says something only when it is on."""
+
+    def translate(name: str, value: str) -> list[Assignment]:
+        try:
+            return [Assignment(field, meaning)] if to_bool(value) else []
+        except BadValue as bad:
+            raise bad.named(name) from None
+
+    return translate
+
+
+def _to(field: str) -> Callable[[str, str], list[Assignment]]:
+    return lambda name, value: [assign(field, value, name)]
+
+
+FIELDS: Mapping[str, str] = {
+    "NEURON_COMPILED_ARTIFACTS": "compiled_artifacts",
+    "NEURON_CONTEXT_LENGTH_BUCKETS": "context_encoding_buckets",
+    "NEURON_TOKEN_GEN_BUCKETS": "token_generation_buckets",
+    "NEURON_QUANT_DTYPE": "quantization",
+    "NEURON_LOGICAL_NC_CONFIG": "logical_nc_config",
+}
+TRANSLATED: Mapping[str, Callable[[str, str], list[Assignment]]] = {
+    **{name: _to(field) for name, field in FIELDS.items()},
+    "NEURON_ON_DEVICE_SAMPLING_DISABLED": _switch("on_device_sampling", False),
+    "DISABLE_NEURON_CUSTOM_SCHEDULER": _switch("enable_chunked_prefill", True),
+    "VLLM_NEURON_FRAMEWORK": _framework,
+}
+KNOWN = (*TRANSLATED, *PASSED_ON)
+
+
+def reads(name: str) -> bool:
+    return name.startswith(PREFIXES) or name in SINGLE
+
+
+def translate(name: str, value: str) -> list[Assignment]:
+    """:raises SettingError: a value that cannot be, or a name one slip away from a known one."""
+    if name in TRANSLATED:
+        return TRANSLATED[name](name, value.strip())
+    refuse_slip(name)
+    return [_pass_on(name, value)]
+
+
+def refuse_slip(name: str) -> None:
+    """:raises SettingError: the name is one slip away from a known one."""
+    if name not in KNOWN and (meant := slip(name, KNOWN)):
+        raise SettingError(name, "is not a variable of the Neuron software", f"Did you mean {meant}?")
+
+
+def _pass_on(name: str, value: str) -> Assignment:
+    try:
+        return Assignment("neuron_env", clean(value), key=name)
+    except BadValue as bad:
+        raise bad.named(name) from None

@@ -1,0 +1,170 @@
+"""vLLM's engine arguments by name, however they came: the one translation behind `SM_VLLM_*`, documents and LMI.
+
+An argument that has a field of ours becomes that field; the others go to `engine_args`. The arguments that carry the
+Neuron configuration or the speculation are opened, so that a plan can spell them for any line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from handler.config.assignment import Assignment, assign
+from handler.config.dialects import raw_neuron_config as raw_neuron
+from handler.config.dialects.near_miss import unknown
+from handler.config.engine_arguments import known, server_arguments
+from handler.config.fields import CHOICES, fields
+from handler.config.problems import BadValue
+from handler.config.values import parse_json, shown, to_bool, to_mapping
+from handler.errors import SettingError
+from handler.json_value import Json
+
+# Of the lines that have no table: the native plugin reads `neuron_config` inside `additional_config`.
+NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
+OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
+# Of vLLM's HTTP server: what its serving classes are told, which run here.
+FRONT_END = (
+    "chat_template",
+    "chat_template_content_format",
+    "default_chat_template_kwargs",
+    "trust_request_chat_template",
+    "response_role",
+    "enable_auto_tool_choice",
+    "exclude_tools_when_tool_choice_none",
+    "tool_call_parser",
+    "tool_parser_plugin",
+    "enable_prompt_tokens_details",
+    "enable_force_include_usage",
+    "return_tokens_as_token_ids",
+)
+MENDS = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
+
+
+def translate(name: str, value: Json, setting: str) -> list[Assignment]:
+    """What one engine argument means.
+
+    :param name: vLLM's, with hyphens or underscores, in any case; `no_...` turns a flag off.
+    :param value: text, or a value from a document.
+    :param setting: the name to use in errors.
+    :raises SettingError: unknown, not ours to pass on, or of another kind.
+    """
+    name = canonical(name)
+    try:
+        if name in OPENED:
+            return [] if value is None else _opened(name, value, setting)
+        if name in FRONT_END:
+            return [assign(name, value, setting)]
+        if name in server_arguments():
+            problem = "belongs to vLLM's own HTTP server, which does not run here"
+            raise SettingError(setting, problem, MENDS.get(name, "Leave it out."))
+        argument = known().get(name)
+        if argument is None:
+            positive = name.removeprefix("no_")
+            if is_flag(positive):
+                return translate(positive, not to_bool(value), setting)
+            raise unknown(setting, name, names(), "", "an engine argument of vLLM's")
+        if name in fields():
+            return [assign(name, value, setting)]
+        return [Assignment("engine_args", argument.convert(value), key=name)]
+    except BadValue as bad:
+        raise bad.named(setting) from None
+
+
+def canonical(name: str) -> str:
+    """`--max-num-seqs` and `MAX_NUM_SEQS` are `max_num_seqs`."""
+    return name.strip().lower().lstrip("-").replace("-", "_")
+
+
+def is_known(name: str) -> bool:
+    """vLLM, in some version, has it."""
+    name = canonical(name)
+    if name in known() or name in OPENED or name in server_arguments():
+        return True
+    return name.startswith("no_") and is_flag(name.removeprefix("no_"))
+
+
+def is_flag(name: str) -> bool:
+    name = canonical(name)
+    if name in FRONT_END:
+        return fields()[name].kind == "bool"
+    argument = known().get(name)
+    return argument is not None and argument.kind == "bool"
+
+
+def names() -> tuple[str, ...]:
+    """Every argument that is translated, in vLLM's spelling."""
+    return tuple(sorted({*known(), *OPENED, *FRONT_END}))
+
+
+def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
+    if name == "lora_modules":
+        return [assign(name, _lora_modules(value), setting)]
+    given = to_mapping(value)
+    if name in NEURON_CONFIGS:
+        return raw_neuron.translate(given, setting)
+    return _additional(given, setting) if name == "additional_config" else _speculative(given, setting)
+
+
+def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+    """The Neuron configuration is taken out of vLLM's `additional_config`; the rest of it stays."""
+    found: list[Assignment] = []
+    rest: dict[str, Json] = {}
+    for key, value in given.items():
+        if canonical(key) in NEURON_CONFIGS:
+            try:
+                found += raw_neuron.translate(to_mapping({} if value is None else value), setting, via=key)
+            except BadValue as bad:
+                raise bad.named(f"{setting}.{key}") from None
+        elif key == "vision_neuron_config":
+            found.append(assign(key, value, setting, key))
+        else:
+            rest[key] = value
+    if rest:
+        found.append(Assignment("engine_args", rest, key="additional_config"))
+    return found
+
+
+def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
+    """Draft, length and method have fields; a method that is none of ours stays vLLM's business, whole."""
+    method = given.get("method")
+    if method is not None and method not in CHOICES["speculation"]:
+        return [Assignment("engine_args", dict(given), key="speculative_config")]
+    named: Mapping[str, str] = {
+        "model": "speculative_model",
+        "num_speculative_tokens": "num_speculative_tokens",
+        "method": "speculation",
+    }
+    found = [
+        assign(named[key], value, setting, key) for key, value in given.items() if key in named and value is not None
+    ]
+    rest = {key: value for key, value in given.items() if key not in named}
+    if rest:
+        found.append(Assignment("engine_args", rest, key="speculative_config"))
+    return found
+
+
+def _lora_modules(value: Json) -> Json:
+    """vLLM's forms, `name=path` and `{"name": ..., "path": ...}`, one or several, and ours, `{name: path}`."""
+    if isinstance(value, str):
+        value = parse_json(value) if value.strip()[:1] in {"{", "["} else [*value.split()]
+    if isinstance(value, dict):
+        if set(value) - {"base_model_name"} != {"name", "path"}:
+            return value
+        value = [value]
+    found: dict[str, Json] = {}
+    for entry in value if isinstance(value, list) else [value]:
+        name, path = _lora_module(entry)
+        if name in found:
+            raise BadValue(f"the adapter {shown(name)} is given twice", "Keep one of the two")
+        found[name] = path
+    return found
+
+
+def _lora_module(entry: Json) -> tuple[str, Json]:
+    if isinstance(entry, str):
+        name, equals, path = entry.partition("=")
+        if name and equals and path:
+            return name, path
+        entry = parse_json(entry) if entry.lstrip().startswith("{") else entry
+    if isinstance(entry, dict) and isinstance(entry.get("name"), str) and "path" in entry:
+        return str(entry["name"]), entry["path"]
+    raise BadValue(f"{shown(entry)} is no adapter", 'Write name=path or {"name": ..., "path": ...}')

@@ -1,0 +1,83 @@
+"""What compiled artifacts were compiled for: their `neuron_config.json`, as settings.
+
+Two writers: NxD Inference saves `{"neuron_config": {...}, ...model...}` (models/config.py, InferenceConfig.save),
+optimum-neuron a flat object. Null and what has no field of ours is passed over: the artifacts are loaded as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from handler.config.assignment import Given, assign
+from handler.config.fields import fields
+from handler.config.value_source import Origin, Source
+from handler.errors import SettingError
+from handler.json_value import Json
+
+FILE = "neuron_config.json"
+# NeuronConfig's key -> our field; of several keys for one field, the first that is there.
+FIELDS: Mapping[str, str] = {
+    "tp_degree": "tensor_parallel_size",
+    "max_batch_size": "max_num_seqs",
+    "batch_size": "max_num_seqs",
+    "seq_len": "max_model_len",
+    "sequence_length": "max_model_len",
+    "torch_dtype": "dtype",
+    "speculation_length": "num_speculative_tokens",
+    "is_prefix_caching": "enable_prefix_caching",
+}
+# The same name on both sides.
+SAME = (
+    "logical_nc_config",
+    "ctx_batch_size",
+    "max_context_length",
+    "enable_bucketing",
+    "context_encoding_buckets",
+    "token_generation_buckets",
+    "quantized_checkpoints_path",
+    "quantization_type",
+    "modules_to_not_convert",
+    "kv_cache_quant",
+    "attn_kernel_enabled",
+    "qkv_kernel_enabled",
+    "mlp_kernel_enabled",
+    "quantized_mlp_kernel_enabled",
+    "fused_qkv",
+    "sequence_parallel_enabled",
+    "async_mode",
+    "skip_warmup",
+    "save_sharded_checkpoint",
+)
+
+
+def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | SettingError]:
+    """Every setting that the artifacts were compiled with and that has a field."""
+    inner = saved.get("neuron_config")
+    config = inner if isinstance(inner, dict) else saved
+    done: set[str] = set()
+    for key, field, value in _settings(config):
+        if field in done or value is None or value == [] or (value == 0 and fields()[field].kind == "int"):
+            continue
+        done.add(field)
+        try:
+            yield Given(assign(field, value, key), Source(Origin.ARTIFACTS, key, where))
+        except SettingError as error:
+            mend = "The file is not one that NxD Inference or optimum-neuron wrote: compile again."
+            yield SettingError(f"{error.setting} in {where}", error.problem, mend)
+
+
+def _settings(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
+    for key, field in (*FIELDS.items(), *((name, name) for name in SAME)):
+        if key in config:
+            yield key, field, config[key]
+    if config.get("quantized") is True:
+        yield "quantization_dtype", "quantization", config.get("quantization_dtype") or "int8"
+    if config.get("enable_fused_speculation") is True:  # NxDI writes every key, also of what it has not: false
+        yield "enable_fused_speculation", "fused_speculation", True
+    if config.get("is_block_kv_layout") is True:
+        yield "pa_block_size", "block_size", config.get("pa_block_size")
+    if "on_device_sampling_config" in config:
+        sampling = config["on_device_sampling_config"]
+        yield "on_device_sampling_config", "on_device_sampling", sampling is not None
+        if isinstance(sampling, dict):
+            yield "on_device_sampling_config.global_topk", "global_topk", sampling.get("global_topk")

@@ -1,0 +1,144 @@
+"""From an environment to an `EndpointConfig`: every source in one order, every value with its source.
+
+The order, strongest first: what was typed, the environment, the document that `ENDPOINT_CONFIG` names, the files in
+the model directory (`endpoint.yaml`, `serving.properties`), the `neuron_config.json` of the compiled artifacts. What
+none of them says is left for the line and the instance to decide. Between equals nothing is guessed: two values are an
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from handler.config import front_end_rules as front_ends
+from handler.config.assignment import Assignment, Given, assign
+from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import hub, lmi, optimum, sagemaker
+from handler.config.dialects import neuron_variables as neuron
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading import network_isolation as isolation
+from handler.config.loading.file_reader import Fetch
+from handler.config.loading.file_reader import fetch as fetch_small_file
+from handler.config.loading.merge import Merged, merge
+from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
+from handler.config.problems import BadValue, SettingErrors, masked
+from handler.config.value_source import Origin, Source
+from handler.config.values import clean
+from handler.errors import SettingError
+
+
+class Dialect(Protocol):
+    """A file of `handler.config.names` that reads variables."""
+
+    def reads(self, name: str) -> bool: ...
+
+    def translate(self, name: str, value: str) -> list[Assignment]: ...
+
+
+DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
+# What is seen of several settings together.
+TOGETHER = (isolation.problems, front_ends.problems)
+BASE = "/opt/ml"
+SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
+
+
+def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: str | None = None) -> EndpointConfig:
+    """The configuration that an environment, and what it points at, ask for.
+
+    :param fetch: reads one small file or object; nothing else is read.
+    :param model: a model named on a command line; beats every other.
+    :raises SettingErrors: every problem at once, each naming its setting and its mend; no secret in any of them.
+    """
+    if isolation.isolated(environ):
+        fetch = isolation.without_network(fetch)
+    errors: list[SettingError] = []
+    document = environ.get(ours.CONFIG, "").strip()
+    if isolation.isolated(environ) and isolation.is_remote(document, hub=False):
+        errors.append(isolation.problem(ours.CONFIG, document))
+        document = ""
+    given: list[Given] = []
+
+    def take(found: Iterable[Found]) -> None:
+        for one in found:
+            if isinstance(one, Given):
+                given.append(one)
+            else:
+                errors.append(one)
+
+    if model is not None:
+        take(_argument(model))
+    take(_environment(environ))
+    take(of_named_document(document, fetch))
+    base = environ.get(sagemaker.BASE, "").strip() or BASE
+    take(of_model_directory(_named(given, "model") or f"{base}/model", f"{base}/model", fetch))
+    take(of_artifacts(_named(given, "compiled_artifacts"), fetch))
+    merged = merge(given)
+    secrets = _secrets(environ, given)
+    problems = [masked(error, secrets) for error in (*errors, *merged.errors)]
+    if problems:
+        raise SettingErrors(problems)
+    config = _config(merged, environ, base)
+    together = [masked(error, secrets) for check in TOGETHER for error in check(config)]
+    if together:
+        raise SettingErrors(together)
+    return config
+
+
+def _argument(model: str) -> Iterator[Found]:
+    try:
+        yield Given(assign("model", clean(model), "MODEL"), Source(Origin.ARGUMENT, "MODEL"))
+    except BadValue as bad:
+        yield bad.named("MODEL")
+    except SettingError as error:
+        yield error
+
+
+def _environment(environ: Mapping[str, str]) -> Iterator[Found]:
+    """An empty value is no value: that is how a deployment template leaves one out."""
+    for name in sorted(environ):
+        if name == ours.CONFIG:
+            continue
+        try:
+            for found in _translated(name, environ[name]):
+                yield Given(found, Source(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name))
+        except SettingError as error:
+            yield error
+
+
+def _translated(name: str, value: str) -> list[Assignment]:
+    for dialect in DIALECTS:
+        if dialect.reads(name):
+            if not value.strip() and dialect is not optimum:
+                return []
+            try:
+                clean(value)
+            except BadValue as bad:
+                raise bad.named(name) from None
+            return dialect.translate(name, value)
+    hub.refuse_slip(name)
+    if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
+        neuron.refuse_slip(name)
+    return []
+
+
+def _named(given: Iterable[Given], field: str) -> str | None:
+    """The strongest value so far: what decides which files are read."""
+    found = sorted((one for one in given if one.assignment.field == field), key=lambda one: one.source.origin)
+    return str(found[0].assignment.value) if found and found[0].assignment.value else None
+
+
+def _secrets(environ: Mapping[str, str], given: Iterable[Given]) -> set[str]:
+    found = {environ.get(name, "").strip() for name in SECRETS}
+    found |= {str(one.assignment.value) for one in given if one.assignment.field == "hf_token"}
+    return {secret for secret in found if len(secret) > 3}
+
+
+def _config(merged: Merged, environ: Mapping[str, str], base: str) -> EndpointConfig:
+    values: dict[str, Any] = {name: value for name, value in merged.values.items() if value is not None}
+    sources = dict(merged.sources)
+    if "model" not in values:
+        values["model"] = f"{base}/model"
+        if environ.get(sagemaker.BASE, "").strip():
+            sources["model"] = Source(Origin.ENVIRONMENT, sagemaker.BASE)
+    return EndpointConfig(**values, sources=sources, overridden=merged.overridden, unused=merged.unused)

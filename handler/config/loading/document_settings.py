@@ -1,0 +1,50 @@
+"""The settings of a document: our field names, vLLM's argument names, and the objects that hold more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from handler.config.assignment import Assignment, Given
+from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import lmi
+from handler.config.dialects import vllm_names as engine
+from handler.config.dialects.near_miss import unknown
+from handler.config.fields import fields
+from handler.config.value_source import Origin, Source
+from handler.errors import SettingError
+from handler.json_value import Json
+
+
+def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Iterator[Given | SettingError]:
+    """Every setting, or what is wrong with it, in the document's order.
+
+    :param where: the document's path or URI, for sources and messages.
+    """
+    for key, value in document.items():
+        try:
+            for found in translate(key, value):
+                yield Given(found, Source(origin, f"{key}.{found.via}" if found.via else key, where))
+        except SettingError as error:
+            yield SettingError(f"{error.setting} in {where}", error.problem, error.mend)
+
+
+def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> Iterator[Given | SettingError]:
+    """The same for LMI's serving.properties."""
+    for key, value in properties.items():
+        if not value:
+            continue
+        try:
+            for found in lmi.translate_key(key, value):
+                yield Given(found, Source(origin, f"{key}.{found.via}" if found.via else key, where))
+        except SettingError as error:
+            yield SettingError(f"{error.setting} in {where}", error.problem, error.mend)
+
+
+def translate(key: str, value: Json) -> list[Assignment]:
+    """One key of a document. :raises SettingError: no setting, or a value that cannot be."""
+    name = engine.canonical(key)
+    if ours.is_known(name):
+        return ours.field_value(name, value, key)
+    if engine.is_known(name):
+        return engine.translate(name, value, key)
+    raise unknown(key, name, {*fields(), ours.MEGABYTES, *engine.names()}, "", "a setting of this endpoint")

@@ -1,0 +1,92 @@
+"""The files that hold settings: the named document, those beside the model, and the artifacts' own.
+
+Each is read with a `Fetch`, parsed, and given setting by setting, or error by error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from handler.config.assignment import Given
+from handler.config.dialects import endpoint_variables as ours
+from handler.config.loading import artifact_settings as artifacts
+from handler.config.loading import document_settings as tree
+from handler.config.loading import document_text as document
+from handler.config.loading import java_properties as properties
+from handler.config.loading.file_reader import Fetch, Unreadable
+from handler.config.problems import BadValue
+from handler.config.value_source import Origin
+from handler.errors import SettingError
+
+Found = Given | SettingError
+MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
+
+
+def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
+    """The document that ENDPOINT_CONFIG names: a path, s3://, or inline JSON."""
+    if not location:
+        return
+    if location.startswith("{"):
+        yield from _parsed(location.encode(errors="surrogateescape"), ours.CONFIG, ours.CONFIG, Origin.DOCUMENT)
+        return
+    try:
+        body = fetch(location)
+        if body is None:
+            raise Unreadable("there is no such file")
+    except Unreadable as problem:
+        mend = "Give a path, s3://bucket/key, or the settings as inline JSON."
+        yield SettingError(ours.CONFIG, f"{location[:200]}: {problem}", mend)
+        return
+    yield from _parsed(body, location, f"{ours.CONFIG} ({location[:200]})", Origin.DOCUMENT)
+
+
+def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found]:
+    """The files beside the model; for a hub id, beside the empty place where SageMaker would put a model."""
+    directory = model if is_place(model) else default
+    for name in (MODEL_FILE, LMI_FILE):
+        location = f"{directory.rstrip('/')}/{name}"
+        try:
+            body = fetch(location)
+        except Unreadable as problem:
+            yield SettingError(location, str(problem), "Make it readable, or remove it.")
+            if directory.startswith("s3://"):
+                return  # the next one would fail in the same way
+            continue
+        if body is not None:
+            yield from _parsed(body, location, location, Origin.MODEL_FILE)
+
+
+def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
+    """What compiled artifacts were compiled for, when they are named."""
+    if not location or not is_place(location):
+        return
+    file = f"{location.rstrip('/')}/{artifacts.FILE}"
+    try:
+        body = fetch(file)
+        if body is not None:
+            yield from artifacts.of_artifacts(document.parse(body, file), file)
+    except Unreadable as problem:
+        yield SettingError(file, str(problem), "Make it readable.")
+    except BadValue as bad:
+        yield bad.named(file)
+
+
+def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Found]:
+    try:
+        if name.endswith(".properties"):
+            yield from tree.of_properties(properties.parse(body.decode("utf-8-sig")), origin, name)
+        else:
+            yield from tree.of_document(document.parse(body, name), origin, name)
+    except UnicodeDecodeError:
+        yield SettingError(setting, "it is not UTF-8", "Write it in UTF-8.")
+    except BadValue as bad:
+        yield bad.named(setting)
+
+
+def is_place(location: str) -> bool:
+    """A directory or an s3:// prefix, and not a hub id."""
+    try:
+        return location.startswith(("s3://", "/", "./", "../")) or Path(location).is_dir()
+    except (OSError, ValueError):  # no name that a file system takes
+        return False

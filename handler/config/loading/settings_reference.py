@@ -1,0 +1,108 @@
+"""docs/configuration.md out of the code: every field, its names, what it takes, its default. `make docs` writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from handler.config.config_rows import json_value
+from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import hub, optimum, sagemaker
+from handler.config.dialects import neuron_variables as neuron
+from handler.config.dialects import vllm_names as engine
+from handler.config.engine_arguments import server_arguments
+from handler.config.fields import CHOICES, FieldKind, fields
+
+HEAD = """# Configuration
+
+Written by `make docs` from `handler/config/endpoint_config.py`; a test holds the two together. `neuron-endpoint config explain
+--all` prints the same of one endpoint, with each value and where it came from.
+
+A field is set by the variable `ENDPOINT_<FIELD>`, by its name as a key of the document that `ENDPOINT_CONFIG` names or
+of `endpoint.yaml` beside the model, or by one of the further names. Not listed: `OPTION_*` of LMI, and variables of the
+Neuron software that are passed on. Times are in seconds, sizes in bytes, lengths in tokens. Unset: not asked for; where
+the engine needs a value, the line and the instance decide, and `neuron-endpoint plan` shows it.
+"""
+# Title -> the first field of the group, in the dataclass's order.
+GROUPS: Mapping[str, str] = {
+    "The model and its ground": "model",
+    "The serving process": "scratch",
+    "Limits on a request": "max_queue",
+    "SageMaker's other ways to ask": "multi_model",
+    "Shape and batching": "tensor_parallel_size",
+    "Quantization": "quantization",
+    "Sampling": "on_device_sampling",
+    "Speculation": "speculative_model",
+    "Kernels and graph options": "attn_kernel_enabled",
+    "LoRA, multimodal, distributed": "enable_lora",
+    "The front end": "chat_template",
+    "Whatever has no plain name": "neuron_config",
+}
+KINDS: Mapping[str, str] = {
+    "str": "text",
+    "bool": "true or false",
+    "int": "whole number",
+    "float": "number",
+    "Path": "directory",
+    "tuple[str, ...]": "list",
+    "tuple[int, ...]": "list of whole numbers",
+    "Mapping[str, str]": "JSON object of texts",
+    "Mapping[str, Json]": "JSON object",
+}
+
+
+def text() -> str:
+    """The whole page."""
+    return "".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield HEAD
+    titles = {first: title for title, first in GROUPS.items()}
+    for name, kind in fields().items():
+        if name in titles:
+            yield f"\n## {titles[name]}\n\n| field | takes | default | what | further names |\n|---|---|---|---|---|\n"
+        further = ", ".join(f"`{other}`" for other in _further(name))
+        row = (f"`{name}`", _takes(kind), _default(kind), kind.doc, further)
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
+
+
+def _takes(kind: FieldKind) -> str:
+    if choices := CHOICES.get(kind.name):
+        return ", ".join(f"`{choice}`" for choice in choices)
+    secret = ", a secret" if kind.secret else ""
+    return f"{KINDS[kind.kind]}{_range(kind)}{secret}"
+
+
+def _range(kind: FieldKind) -> str:
+    bounds = kind.bounds()
+    if bounds is None or bounds == (1, 2**31 - 1):
+        return ", above 0" if bounds else ""
+    return f", {bounds[0]} to {bounds[1]}"
+
+
+def _default(kind: FieldKind) -> str:
+    value = json_value(kind.default)
+    if value is None:
+        return "unset"
+    if value in ([], {}):
+        return "empty"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _further(name: str) -> list[str]:
+    tables = (sagemaker.FIELDS, hub.FIELDS)
+    found = [other for table in tables for other, field in table.items() if field == name]
+    found += [
+        f"{optimum.PREFIX}{other.upper()}" for other, field in optimum.FIELDS.items() if field == name and other != name
+    ]
+    found += [other for other, field in neuron.FIELDS.items() if field == name]
+    if name == "max_body":
+        found.append(f"{ours.PREFIX}{ours.MEGABYTES.upper()}")
+    argument = name in engine.names() and (name in engine.FRONT_END or name not in server_arguments())
+    return [*([f"{sagemaker.PREFIX}{name.upper()}"] if argument else []), *found]
+
+
+if __name__ == "__main__":
+    Path("docs/configuration.md").write_text(text())

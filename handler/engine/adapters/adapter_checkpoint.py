@@ -1,0 +1,97 @@
+"""An adapter's files: looked at before the engine is, and copied, so that nobody takes them away while it runs.
+
+vLLM reads an adapter again whenever it has left memory, in the middle of a step; a file that is gone by then would end
+the engine and every request with it (vllm/lora/worker_manager.py, LRUCacheWorkerLoRAManager).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from handler.engine.adapters.adapter_errors import InvalidAdapter
+from handler.json_value import Json
+
+CONFIG = "adapter_config.json"
+# Safetensors only: the other format of PEFT is a pickle.
+WEIGHTS = "adapter_model.safetensors"
+MAX_CONFIG = 1024 * 1024
+MAX_HEADER = 64 * 1024 * 1024
+
+
+def copy_checked(name: str, source: Path, target: Path, max_rank: int) -> None:
+    """Checks the adapter in `source` and copies what is needed of it to `target`.
+
+    :raises InvalidAdapter: saying what is missing or cannot be served.
+    """
+    for file in (CONFIG, WEIGHTS):
+        if not (source / file).is_file():
+            pickled = " (a pickle, adapter_model.bin, is not taken)" if (source / "adapter_model.bin").exists() else ""
+            full = " but a model's config.json" if (source / "config.json").exists() else ""
+            raise InvalidAdapter(name, f"there is no {file} in {source}{full}{pickled}")
+    rank = _checked_rank(name, _config(name, source / CONFIG), max_rank)
+    _check_weights(name, source / WEIGHTS, rank)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    try:
+        for file in (CONFIG, WEIGHTS):
+            shutil.copyfile(source / file, target / file)
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise InvalidAdapter(name, f"it cannot be copied ({error.strerror})") from None
+
+
+def _config(name: str, path: Path) -> dict[str, Json]:
+    if path.stat().st_size > MAX_CONFIG:
+        raise InvalidAdapter(name, f"{CONFIG} is larger than {MAX_CONFIG:,} bytes")
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise InvalidAdapter(name, f"{CONFIG} is not JSON") from None
+    if not isinstance(found, dict):
+        raise InvalidAdapter(name, f"{CONFIG} is no object")
+    return found
+
+
+def _checked_rank(name: str, config: dict[str, Json], max_rank: int) -> int:
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if config.get("peft_type", "LORA") != "LORA":
+        raise InvalidAdapter(name, "its peft_type is not LORA")
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        raise InvalidAdapter(name, f"{CONFIG} has no rank 'r' above 0")
+    if rank > max_rank:
+        raise InvalidAdapter(name, f"its rank {rank} is above {max_rank}: start with max_lora_rank {rank}")
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool):
+        raise InvalidAdapter(name, f"{CONFIG} has no 'lora_alpha'")
+    if not isinstance(config.get("target_modules"), list | str):
+        raise InvalidAdapter(name, f"{CONFIG} has no 'target_modules'")
+    for key, neutral in (
+        ("modules_to_save", (None, [])),
+        ("use_dora", (None, False)),
+        ("rank_pattern", (None, {})),
+        ("bias", (None, "none")),
+    ):
+        if config.get(key) not in neutral:
+            raise InvalidAdapter(name, f"{CONFIG} has '{key}', which vLLM does not serve")
+    return rank
+
+
+def _check_weights(name: str, path: Path, rank: int) -> None:
+    """A safetensors file that is whole, its header's offsets end where the file does, and of the configured rank."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(MAX_HEADER, size - 8):
+            raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file")
+        try:
+            header = json.loads(file.read(length))
+            ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+            whole = max(ends) + length + 8 == size
+            ranks = {entry["shape"][0] for key, entry in header.items() if ".lora_A." in key}
+        except (ValueError, RecursionError, TypeError, KeyError, IndexError, AttributeError):
+            raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file") from None
+    if ranks != {rank}:
+        raise InvalidAdapter(name, f"{WEIGHTS} is of rank {sorted(map(str, ranks))}, {CONFIG} of {rank}")
+    if not whole:
+        raise InvalidAdapter(name, f"{WEIGHTS} is not as long as its header says")

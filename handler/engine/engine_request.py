@@ -1,0 +1,90 @@
+"""One request's life between its sink and the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from handler.engine.adapters.adapter_table import Adapter
+from handler.engine.generation.generation import Generation, Sink
+from handler.errors import EndpointError, EngineFailed, GenerationFailed
+
+if TYPE_CHECKING:
+    from handler.engine.engine import Engine
+
+
+class Ticket:
+    """One request's life between its sink and the engine; itself the sink that vLLM sees.
+
+    It makes sure that the sink hears nothing after its end, and that a cancelled request's slot is freed, whether the
+    cancel comes before, while or after vLLM takes the request in. All but its making happens on the engine's loop.
+    """
+
+    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
+
+    def __init__(self, engine: Engine, generation: Generation, params: object, sink: Sink) -> None:
+        self._engine = engine
+        self._generation = generation
+        self._params = params
+        self._sink = sink
+        self._timer: asyncio.TimerHandle | None = None
+        self.adapter: Adapter | None = None
+        self.internal_id: str | None = None
+        self.cancelled = False
+        self.ended = False
+
+    def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
+        """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
+        if self.ended:
+            return
+        if self._engine.adapters is not None:
+            try:
+                self.adapter = self._engine.adapters.begin(self._generation.model)
+            except EndpointError as error:
+                self.fail(error)
+                return
+        if seconds is not None and late is not None:
+            self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
+        self._engine.loop.task(self._engine.add(self._generation, self._params, self))
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        if self.ended:
+            return
+        if finish_reason is not None:
+            self._ended()
+            if finish_reason in {"error", "abort"}:
+                self._sink.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
+                return
+        self._sink.push(text, token_ids, finish_reason, stop_reason)
+
+    def fail(self, error: EndpointError) -> None:
+        if not self.ended:
+            self._ended()
+            self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
+
+    def end(self, error: EndpointError) -> None:
+        """Too late: say so, and free the slot."""
+        if not self.ended:
+            self.cancel()
+            self._sink.fail(error)
+
+    def cancel(self) -> None:
+        """The client is gone, or cut off: free the slot."""
+        if self.ended:
+            return
+        self._ended()
+        self.cancelled = True
+        if self.internal_id is not None:
+            self._engine.abort(self.internal_id)
+
+    def _ended(self) -> None:
+        self.ended = True
+        if self.adapter is not None and self._engine.adapters is not None:
+            self._engine.adapters.end(self.adapter)
+            self.adapter = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

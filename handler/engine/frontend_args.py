@@ -1,0 +1,92 @@
+"""vLLM's front-end settings: what of an answer is decided around the engine rather than in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
+from handler.json_value import Json
+
+
+@dataclass(frozen=True, slots=True)
+class FrontEnd:
+    """Names and meanings are vLLM's (vllm/entrypoints/openai/cli_args.py, FrontendArgs).
+
+    :param chat_template: the template itself, or None for the model's own.
+    """
+
+    chat_template: str | None = None
+    chat_template_content_format: str = "auto"
+    default_chat_template_kwargs: Mapping[str, Json] = field(default_factory=dict)
+    trust_request_chat_template: bool = False
+    response_role: str = "assistant"
+    enable_auto_tool_choice: bool = False
+    exclude_tools_when_tool_choice_none: bool = False
+    tool_call_parser: str | None = None
+    tool_parser_plugin: str | None = None
+    enable_prompt_tokens_details: bool = False
+    enable_force_include_usage: bool = False
+    return_tokens_as_token_ids: bool = False
+
+
+def front_end(config: EndpointConfig, model: Path | None = None) -> FrontEnd:
+    """The front end that a configuration asks for.
+
+    :param model: the model's directory: a template or a plugin may be a file in it.
+    :raises SettingError: settings that do not go together, a file that is not there, or code that may not run.
+    """
+    if config.enable_auto_tool_choice and not config.tool_call_parser:
+        name = config.source("enable_auto_tool_choice").name or "ENDPOINT_ENABLE_AUTO_TOOL_CHOICE"
+        raise SettingError(name, "it needs a parser for the model's tool calls", "Set ENDPOINT_TOOL_CALL_PARSER.")
+    for name in ("tool_parser_plugin", "engine_args.reasoning_parser_plugin"):
+        key = name.removeprefix("engine_args.")
+        if (getattr(config, key, None) or config.engine_args.get(key)) and not config.trust_remote_code:
+            source = config.source(name).name or f"ENDPOINT_{key.upper()}"
+            raise SettingError(
+                source, "it runs Python code, which is not allowed", "Set ENDPOINT_TRUST_REMOTE_CODE=true to allow it."
+            )
+    plugin = config.tool_parser_plugin
+    return FrontEnd(
+        chat_template=_template(config, model),
+        chat_template_content_format=config.chat_template_content_format,
+        default_chat_template_kwargs=config.default_chat_template_kwargs,
+        trust_request_chat_template=config.trust_request_chat_template,
+        response_role=config.response_role,
+        enable_auto_tool_choice=config.enable_auto_tool_choice,
+        exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
+        tool_call_parser=config.tool_call_parser,
+        enable_prompt_tokens_details=config.enable_prompt_tokens_details,
+        enable_force_include_usage=config.enable_force_include_usage,
+        return_tokens_as_token_ids=config.return_tokens_as_token_ids,
+        tool_parser_plugin=None if plugin is None else str(_file(plugin, model) or plugin),
+    )
+
+
+def _template(config: EndpointConfig, model: Path | None) -> str | None:
+    """A file in the model's directory or anywhere, or the template as it stands: that has braces or a line end."""
+    given = config.chat_template
+    if given is None:
+        return None
+    if any(mark in given for mark in "{}\n"):
+        return given
+    file = _file(given, model)
+    if file is None:
+        source = config.source("chat_template").name or "ENDPOINT_CHAT_TEMPLATE"
+        raise SettingError(
+            source, f"there is no file '{given[:200]}'", "Name a file, one beside the model, or give the template."
+        )
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        source = config.source("chat_template").name or "ENDPOINT_CHAT_TEMPLATE"
+        raise SettingError(source, f"it cannot be read ({type(error).__name__})", "Name a text file.") from None
+
+
+def _file(given: str, model: Path | None) -> Path | None:
+    for file in ([] if model is None else [model / given]) + [Path(given)]:
+        if file.is_file():
+            return file
+    return None

@@ -1,0 +1,108 @@
+"""Sampling honesty: what the device would ignore in silence is refused by name, with the way to have it.
+
+On-device sampling honours temperature, top_p and top_k only; penalties, seeds and the rest reach it and change nothing
+(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU honours all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from handler.engine.generation.generation import Sampling
+from handler.errors import InvalidField, UnsupportedField
+from handler.neuron.sampling_limits import SamplingLimits
+
+# The values that ask for nothing.
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "temperature": (None,),
+    "top_p": (None, 1.0),
+    "top_k": (None, 0, -1),
+    "min_p": (None, 0.0),
+    "repetition_penalty": (None, 1.0),
+    "frequency_penalty": (0.0,),
+    "presence_penalty": (0.0,),
+    "seed": (None,),
+    "min_tokens": (0,),
+    "logprobs": (None,),
+    "grammar": (None,),
+}
+# The same, of what only the full path serves: the device makes no logprobs, and no mask or bias reaches it.
+DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
+    "prompt_logprobs": (None,),
+    "logit_bias": (None, {}),
+    "allowed_token_ids": (None, []),
+    "bad_words": (None, []),
+    "structured_outputs": (None, {}),
+    "response_format": (None, {"type": "text"}),
+    "use_beam_search": (None, False),
+    # /v1/responses
+    "repetition_penalty": (None, 1, 1.0),
+    "seed": (None,),
+}
+MEND = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
+
+
+def check(sampling: Sampling, limits: SamplingLimits) -> None:
+    """Refuses what would be ignored.
+
+    :raises UnsupportedField: a parameter that the device does not honour.
+    :raises InvalidField: a top_k above the device's limit, which it would clamp.
+    """
+    if sampling.prompt_logprobs is not None and not limits.prompt_logprobs:
+        raise UnsupportedField("prompt_logprobs", "this line of vLLM and Neuron has none to give: leave it out")
+    if not limits.on_device:
+        return
+    for name, neutral in NEUTRAL.items():
+        if not limits.honours(name) and getattr(sampling, name) not in neutral:
+            raise UnsupportedField(name, MEND)
+    if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
+        raise InvalidField("top_k", f"{sampling.top_k} is more than the device samples from, {limits.global_topk}")
+
+
+def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
+    """Refuses what would be ignored of a body that vLLM's serving classes answer.
+
+    :raises UnsupportedField: a mask, a bias, a grammar or logprobs, where the device samples.
+    """
+    logprobs = document.get("logprobs")
+    echoed = document.get("echo") and logprobs is not None and logprobs is not False
+    if (echoed or document.get("prompt_logprobs") is not None) and not limits.prompt_logprobs:
+        field = "logprobs" if echoed else "prompt_logprobs"
+        raise UnsupportedField(field, "this line of vLLM and Neuron has none of a prompt's to give")
+    if not limits.on_device:
+        return
+    for name, neutral in DOCUMENT_NEUTRAL.items():
+        value = document.get(name)
+        if not any(value == none and type(value) is type(none) for none in neutral):
+            raise UnsupportedField(name, MEND)
+    choice = document.get("tool_choice")
+    if document.get("tools") and (choice == "required" or isinstance(choice, dict)):
+        raise UnsupportedField("tool_choice", f"a tool that must be called needs a grammar: {MEND}")
+    text = document.get("text")
+    if isinstance(text, dict) and text.get("format") not in (None, {"type": "text"}):
+        raise UnsupportedField("text.format", MEND)
+    include = document.get("include")
+    if isinstance(include, list) and "message.output_text.logprobs" in include:
+        raise UnsupportedField("include", MEND)
+    if document.get("n") not in (None, 1) and not limits.honours("temperature"):
+        raise UnsupportedField("n", "every choice would be the same one")
+    for name in ("temperature", "top_p", "top_k"):
+        if not limits.honours(name) and document.get(name) not in NEUTRAL[name]:
+            raise UnsupportedField(name, MEND)
+    top_k = document.get("top_k")
+    if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
+        raise InvalidField("top_k", f"{top_k} is more than the device samples from, {limits.global_topk}")
+
+
+def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> dict[str, float]:
+    """What the model's own generation_config.json asks for and the device will not do."""
+    if not limits.on_device:
+        return {}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if name in NEUTRAL and name != "temperature" and not limits.honours(name) and value not in NEUTRAL[name]
+    }

@@ -1,0 +1,50 @@
+"""What vLLM's models of requests and replies say of themselves, as JSON Schema. Seen on 0.16.0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
+from vllm.entrypoints.openai.completion.protocol import CompletionResponse
+from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
+from vllm.entrypoints.pooling.embed.protocol import EmbeddingResponse
+from vllm.entrypoints.serve.tokenize.protocol import DetokenizeResponse, TokenizeResponse
+
+from handler.engine.api_routes import Route
+
+Schema = dict[str, Any]
+REPLIES: Mapping[Route, type[BaseModel]] = {
+    Route.CHAT: ChatCompletionResponse,
+    Route.COMPLETIONS: CompletionResponse,
+    Route.RESPONSES: ResponsesResponse,
+    Route.EMBEDDINGS: EmbeddingResponse,
+    Route.TOKENIZE: TokenizeResponse,
+    Route.DETOKENIZE: DetokenizeResponse,
+}
+# A reply's part may have the name of a request's and say something else.
+REQUEST_REF = "#/components/schemas/vllm.{model}"
+REPLY_REF = "#/components/schemas/vllm.reply.{model}"
+
+
+def schemas(
+    requests: Mapping[Route, Mapping[str, type[BaseModel]]],
+) -> tuple[dict[Route, Schema], dict[Route, Schema], dict[str, Schema]]:
+    """Of each route's body, of its reply, and of the parts that they refer to."""
+    parts: dict[str, Schema] = {}
+    bodies: dict[Route, Schema] = {}
+    for route, models in requests.items():
+        told = [_told(model.model_json_schema(ref_template=REQUEST_REF), "vllm.", parts) for model in models.values()]
+        bodies[route] = told[0] if len(told) == 1 else {"anyOf": told}
+    replies = {
+        route: _told(model.model_json_schema(mode="serialization", ref_template=REPLY_REF), "vllm.reply.", parts)
+        for route, model in REPLIES.items()
+    }
+    return bodies, replies, parts
+
+
+def _told(schema: Schema, prefix: str, parts: dict[str, Schema]) -> Schema:
+    for name, part in schema.pop("$defs", {}).items():
+        parts[prefix + name] = part
+    return schema

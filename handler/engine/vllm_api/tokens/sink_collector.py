@@ -1,0 +1,120 @@
+"""A plain request on its way into vLLM, and what vLLM's output processor knows its sink by. Seen on 0.16.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
+from vllm.v1.engine.exceptions import EngineDeadError
+from vllm.v1.engine.output_processor import RequestOutputCollector
+
+from handler.engine.generation.generation import Listener, Sink, Times
+from handler.errors import EndpointError
+
+
+class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is untyped from here
+    """What vLLM's output processor hands a request's outputs to, when they go to a sink.
+
+    :param apart: tokens of different steps are never pushed together.
+    :ivar plain: no stop strings, no special spacing: the text of a token is what the decoder says, and nothing else.
+    :ivar made: tokens so far.
+    :ivar text, ids: what has been made and not been pushed yet.
+    """
+
+    def __init__(
+        self,
+        internal_id: str,
+        kind: RequestOutputKind,
+        sink: Sink,
+        translate: Callable[[Exception], EndpointError],
+        *,
+        apart: bool = False,
+    ) -> None:
+        super().__init__(kind, internal_id)
+        self.sink = sink
+        self.apart = apart
+        self.whole = kind is not RequestOutputKind.DELTA
+        self.plain = False
+        self.made = 0
+        self.step: Callable[[object, int], str | None]
+        self.tokenizer: object = None
+        self.text: list[str] = []
+        self.ids: list[int] = []
+        self.times: Times | None = None
+        self._translate = translate
+
+    def read_by(self, detokenizer: Any) -> None:
+        """How the tokens become text, known from the first of them on."""
+        self.plain = (
+            type(detokenizer) is FastIncrementalDetokenizer
+            and not detokenizer.stop
+            and detokenizer.spaces_between_special_tokens
+        )
+        if self.plain:
+            self.step, self.tokenizer = detokenizer.stream.step, detokenizer.tokenizer
+
+    def keep(self, text: str, ids: list[int]) -> None:
+        self.text.append(text)
+        self.ids += ids
+
+    def kept(self) -> tuple[str, list[int]]:
+        """All of it, which is then pushed."""
+        text, ids = "".join(self.text), self.ids
+        self.text, self.ids = [], []
+        return text, ids
+
+    def flush(self) -> None:
+        if self.ids and not self.whole:
+            self.sink.push(*self.kept(), None, None)
+
+    def put(self, output: RequestOutput | Exception) -> None:
+        if isinstance(output, Exception):
+            self.flush()
+            self.sink.fail(self._translate(output))
+        else:
+            completion = output.outputs[0]
+            self.sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
+
+
+async def add_request(
+    llm: AsyncLLM,
+    request_id: str,
+    prompt: object,
+    params: SamplingParams,
+    sink: Listener,
+    translate: Callable[[Exception], EndpointError],
+    lora: object = None,
+    times: Times | None = None,
+    trace: Mapping[str, str] | None = None,
+    apart: bool = False,
+) -> str | None:
+    """Queues a request for text alone, whose tokens go to a sink.
+
+    Returns vLLM's internal id; None where the sink has ended before the engine's pace let the request in.
+
+    :param apart: tokens of different steps are never pushed together.
+    :raises Exception: what vLLM's input processor refuses; `EngineDeadError`.
+    """
+    if llm.errored:
+        raise EngineDeadError()
+    processor = llm.input_processor
+    tasks = await llm.get_supported_tasks()
+    request = processor.process_inputs(
+        request_id, prompt, params, lora_request=lora, trace_headers=trace, supported_tasks=tasks
+    )
+    processor.assign_request_id(request)
+    pace = llm.token_path.pace
+    if pace is not None and params.structured_outputs is None:  # a grammar may be compiled for seconds: nobody's turn
+        tokens = len(request.prompt_token_ids or ())
+        if not await pace.turn(request.request_id, tokens, lambda: not sink.ended):
+            return None
+        if llm.errored:
+            raise EngineDeadError()
+    collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate, apart=apart)
+    collector.times = times
+    await llm._add_request(request, None, None, 0, collector)
+    return str(request.request_id)

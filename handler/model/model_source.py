@@ -1,0 +1,67 @@
+"""Decides what a model's name means, and brings it here if it is on S3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import SettingError
+from handler.storage.s3_download import download_prefix
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that the engine can load.
+
+    :param path: a local directory, or a hub id, as vLLM's `--model` takes it.
+    :param name: what requests may call it when no `served_model_name` is set: the name it was configured by.
+    :param size: bytes on disk; 0 for a hub id.
+    """
+
+    path: str
+    name: str
+    size: int
+
+
+def bring(config: EndpointConfig, progress: Progress = lambda done, total: None) -> Model:
+    """The configured model, on this machine.
+
+    :param progress: called with bytes done and bytes in all while something is fetched.
+    :raises SettingError: the model is not there, or is not a model.
+    """
+    name = config.model
+    setting = config.source("model").name or "ENDPOINT_MODEL"
+    if name.startswith("s3://"):
+        target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
+        download_prefix(name, target, setting, progress)
+        return _local(target, name, setting, config)
+    if name.startswith(("/", "./", "../")) or _exists(Path(name)):
+        return _local(Path(name), name, setting, config)
+    if "://" in name or name.count("/") > 1:
+        raise SettingError(setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id.")
+    return Model(path=name, name=name, size=0)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file system takes
+        return False
+
+
+def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model:
+    if not path.is_dir():
+        raise SettingError(setting, f"there is no directory {path}", "Give the model's directory, s3:// URI or hub id.")
+    is_model = (path / "config.json").is_file() or (path / "params.json").is_file()
+    if not is_model and config.engine != "none":
+        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
+        raise SettingError(
+            setting, f"{path} has no config.json (found: {found})", "Put the model's files at the top of it."
+        )
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return Model(path=str(path), name=name, size=size)

@@ -1,0 +1,165 @@
+"""A checkpoint's files, in a directory or below an S3 prefix: JSON whole, everything else by exact ranges."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from handler.errors import SettingError, StartFailed
+from handler.json_value import Json
+from handler.storage.s3_download import split
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+SETTING = "ENDPOINT_MODEL"
+STAGE = "read model facts"
+# The index of Llama 3.1 405B, one of the largest, has about 0.1 MB.
+LARGEST_JSON = 64 * 1024 * 1024
+
+
+class CheckpointFiles(Protocol):
+    """What reading facts needs of a place where a model is."""
+
+    where: str
+
+    def read(self, name: str) -> bytes | None:
+        """A whole small file; None if it is not there."""
+
+    def read_range(self, name: str, begin: int, end: int) -> bytes:
+        """Bytes [begin, end) of a file; fewer where it ends before."""
+
+    def weights(self) -> list[str]:
+        """The names of the safetensors files at the top."""
+
+
+class LocalFiles:
+    """A directory."""
+
+    def __init__(self, directory: Path, where: str) -> None:
+        self.directory, self.where = directory, where
+
+    def read(self, name: str) -> bytes | None:
+        path = self.directory / name
+        try:
+            if not path.is_file():
+                return None
+            _check_size(f"{self.where}/{name}", path.stat().st_size)
+            return path.read_bytes()
+        except OSError as error:
+            raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Check its permissions.") from None
+
+    def read_range(self, name: str, begin: int, end: int) -> bytes:
+        path = self.directory / name
+        try:
+            with path.open("rb") as file:
+                file.seek(begin)
+                return file.read(end - begin)
+        except OSError as error:
+            raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Check its permissions.") from None
+
+    def weights(self) -> list[str]:
+        return sorted(path.name for path in self.directory.glob("*.safetensors"))
+
+
+class S3Files:
+    """An S3 prefix. Credentials, region and endpoint are botocore's own."""
+
+    def __init__(self, uri: str, client: S3Client | None = None) -> None:
+        self.where = uri.rstrip("/")
+        self.bucket, self.prefix = split(uri, SETTING)
+        self._client = client
+
+    def read(self, name: str) -> bytes | None:
+        return self._get(name, None)
+
+    def read_range(self, name: str, begin: int, end: int) -> bytes:
+        return self._get(name, f"bytes={begin}-{end - 1}") or b""
+
+    def weights(self) -> list[str]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        names = []
+        try:
+            pages = self._connected().get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"):
+                names += [item["Key"].removeprefix(self.prefix) for item in page.get("Contents", [])]
+        except ClientError as error:
+            raise self._refused(error, "") from None
+        except BotoCoreError as error:
+            raise StartFailed(STAGE, f"{self.where}: {error}") from None
+        return [name for name in names if name.endswith(".safetensors")]
+
+    def _get(self, name: str, range_: str | None) -> bytes | None:
+        from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+
+        arguments: dict[str, Any] = {"Range": range_} if range_ else {}
+        try:
+            reply = self._connected().get_object(Bucket=self.bucket, Key=self.prefix + name, **arguments)
+            with closing(reply["Body"]) as body:  # entered itself, it is the bare stream, which takes short bodies
+                if range_ is None:
+                    _check_size(f"{self.where}/{name}", reply["ContentLength"])
+                elif reply["ResponseMetadata"]["HTTPStatusCode"] != 206:
+                    raise StartFailed(STAGE, f"{self.where}: the server does not serve ranges")
+                return bytes(body.read())
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in {"NoSuchKey", "404"} or (range_ and code in {"InvalidRange", "416"}):
+                return None
+            raise self._refused(error, name) from None
+        except ParamValidationError:
+            mend = "Write s3://bucket/prefix with a bucket that S3 could have."
+            raise SettingError(SETTING, f"{self.where[:200]} is no S3 URI", mend) from None
+        except BotoCoreError as error:
+            raise StartFailed(STAGE, f"{self.where}: {error}") from None
+
+    def _connected(self) -> S3Client:
+        if self._client is None:
+            import boto3
+            from botocore.config import Config
+
+            config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard"}, max_pool_connections=16)
+            client: S3Client = boto3.client("s3", config=config)
+            self._client = client
+        return self._client
+
+    def _refused(self, error: Exception, name: str) -> SettingError | StartFailed:
+        answer = getattr(error, "response", {})
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        code = answer.get("Error", {}).get("Code", "")
+        if status >= 500:
+            return StartFailed(STAGE, f"{self.where}/{name}: {code}")
+        mend = "Check the bucket, the region and the role's s3:ListBucket and s3:GetObject."
+        return SettingError(SETTING, f"{self.where}/{name}: S3 answers {code or status}", mend)
+
+
+def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
+    """A JSON object of a checkpoint; None if there is no such file.
+
+    :raises SettingError: it is not a JSON object.
+    """
+    content = files.read(name)
+    if content is None:
+        return None
+    try:
+        value: Json = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _no_object(files, name) from None
+    if not isinstance(value, dict):
+        raise _no_object(files, name)
+    return value
+
+
+def _no_object(files: CheckpointFiles, name: str) -> SettingError:
+    return SettingError(
+        SETTING, f"{files.where}/{name} is not a JSON object", "Upload it again, as the model's hub has it."
+    )
+
+
+def _check_size(where: str, size: int) -> None:
+    if size > LARGEST_JSON:
+        raise SettingError(
+            SETTING, f"{where} has {size:,} bytes, too many for a JSON file of a model", "Check the file."
+        )

@@ -1,0 +1,121 @@
+"""Reads what a checkpoint says of itself: config.json and, where needed, the headers of its safetensors files.
+
+Weights are never read. With a `model.safetensors.index.json` that gives the total size (all that transformers writes
+do) two small files are enough, for 191 shards as for two; without one, each file's header is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from handler.errors import SettingError
+from handler.json_value import Json
+from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
+from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.storage.safetensors_header import TensorSizes, add, read_header
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
+THREADS = 16
+
+
+def read_facts(
+    model: str, *, client: S3Client | None = None, environ: Mapping[str, str] | None = None
+) -> ModelFacts | None:
+    """The facts of a model: a directory, an S3 prefix, or a hub id that the local hub cache has.
+
+    :param client: an S3 client to use instead of a new one.
+    :param environ: where the hub cache's place is looked up (`HF_HUB_CACHE`, `HF_HOME`).
+    :returns: None for a hub id that is not on this machine (nothing is fetched), and for a checkpoint in
+        Mistral's own format (params.json).
+    :raises SettingError: there is no such model, or its JSON or headers are broken.
+    :raises StartFailed: S3 cannot be reached.
+    """
+    if model.startswith("s3://"):
+        return _facts(S3Files(model, client), local=False)
+    try:
+        directory = Path(model).expanduser()
+        found = directory.is_dir()
+    except (OSError, RuntimeError, ValueError):  # too long a name, no such user, a zero byte
+        problem = f"'{model[:60]}' cannot be a directory or a hub id"
+        raise SettingError(SETTING, problem, "Give a directory, an s3:// URI or a hub id.") from None
+    if found:
+        return _facts(LocalFiles(directory, model), local=True)
+    if model.startswith(("/", "./", "../", "~")):
+        raise SettingError(
+            SETTING, f"there is no directory {model}", "Give the model's directory, s3:// URI or hub id."
+        )
+    snapshot = cached_snapshot(model, os.environ if environ is None else environ)
+    return _facts(LocalFiles(snapshot, model), local=False) if snapshot else None
+
+
+def cached_snapshot(model: str, environ: Mapping[str, str]) -> Path | None:
+    """Where the hub's cache keeps the main revision of a model; None if it does not."""
+    home = environ.get("HF_HOME") or str(Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or str(Path(home) / "hub")
+    folder = Path(cache).expanduser() / f"models--{model.replace('/', '--')}"
+    try:
+        revision = (folder / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    snapshot = folder / "snapshots" / revision
+    return snapshot if revision.isalnum() and (snapshot / "config.json").is_file() else None
+
+
+def _facts(files: CheckpointFiles, *, local: bool) -> ModelFacts | None:
+    config = read_json(files, "config.json")
+    if config is None:
+        if files.read("params.json") is not None:
+            return None
+        raise SettingError(SETTING, f"{files.where} has no config.json", "Put the model's files at the top of it.")
+    parameters, weight_bytes, dtypes = _sizes(files)
+    return facts_from(config, files.where, local, parameters, weight_bytes, dtypes)
+
+
+def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str, int]]:
+    """Parameters, bytes and bytes by dtype, from as little as will do."""
+    index = read_json(files, INDEX)
+    if index is not None:
+        metadata = index.get("metadata")
+        if isinstance(metadata, dict):
+            total, parameters = _count(metadata.get("total_size")), _count(metadata.get("total_parameters"))
+            if total:
+                return parameters, total, {}
+        names = _shards(index.get("weight_map"))
+    else:
+        names = files.weights()
+        names = [SINGLE] if SINGLE in names else names
+    if not names:
+        return None, None, {}
+    sizes = _headers(files, names)
+    return sizes.parameters, sizes.total, sizes.bytes_by_dtype
+
+
+def _headers(files: CheckpointFiles, names: list[str]) -> TensorSizes:
+    with ThreadPoolExecutor(min(THREADS, len(names)), thread_name_prefix="headers") as pool:
+        return add(pool.map(lambda name: read_header(partial(files.read_range, name), f"{files.where}/{name}"), names))
+
+
+def _shards(weight_map: Json) -> list[str]:
+    """The files that an index names; nothing outside of the checkpoint."""
+    if not isinstance(weight_map, dict):
+        return []
+    names = {name for name in weight_map.values() if isinstance(name, str)}
+    outside = [name for name in names if "/" in name or name.startswith(".")]
+    if outside:
+        raise SettingError(SETTING, f"{INDEX} names the file '{outside[0][:80]}'", "Keep all files at the top.")
+    return sorted(names)
+
+
+def _count(value: Json) -> int | None:
+    """transformers writes `total_size` as an integer, some versions of it as a float."""
+    return int(value) if isinstance(value, int | float) and 0 < value < 1e18 else None

@@ -1,0 +1,141 @@
+"""What a check looks at: the finished draft, its line, and the NeuronConfig that the line would build from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.neuron_config.config_values import Values
+from handler.neuron.neuron_config.keys import PLUGIN
+
+# NeuronConfig keys that come from a plain setting, where the raw configuration does not have them.
+FIELD_OF: Final = {
+    "tp_degree": "tensor_parallel_size",
+    "batch_size": "max_num_seqs",
+    "tkg_batch_size": "max_num_seqs",
+    "seq_len": "max_model_len",
+    "torch_dtype": "dtype",
+    "quantized": "quantization",
+    "quantization_dtype": "quantization",
+    "on_device_sampling_config": "on_device_sampling",
+    "is_prefix_caching": "enable_prefix_caching",
+    "is_block_kv_layout": "enable_prefix_caching",
+    "chunked_prefill_config": "enable_chunked_prefill",
+    "speculation_length": "num_speculative_tokens",
+    "enable_eagle_speculation": "speculation",
+    "enable_fused_speculation": "speculation",
+    "pa_block_size": "block_size",
+    "pa_num_blocks": "num_gpu_blocks_override",
+}
+ALIASES: Final = {"half": "float16", "float": "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A draft under examination.
+
+    :param values: the NeuronConfig with the plugin's defaults under the override.
+    :param vllm: the version of vLLM that would run; None where the line does not tell.
+    """
+
+    draft: Draft
+    line: Line
+    values: Values
+    vllm: str | None = None
+
+    @property
+    def config(self) -> EndpointConfig:
+        return self.draft.config
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        return self.draft.facts
+
+    @property
+    def instance(self) -> Instance | None:
+        return self.draft.instance
+
+    @property
+    def nxd(self) -> bool:
+        """The line builds a NeuronConfig of NxD Inference."""
+        return self.line.keys is Keys.NXDI
+
+    @property
+    def plugin(self) -> bool:
+        """The line is the NxDI plugin, not the fork."""
+        return self.nxd and not self.line.framework
+
+    def setting(self, name: str) -> str:
+        return self.draft.request.setting(name)
+
+    def key(self, name: str) -> str:
+        """A NeuronConfig key by the name the user gave it, plain or raw."""
+        if name in self.draft.raw:
+            return self.draft.request.key(name)
+        field = FIELD_OF.get(name, name)
+        return self.draft.request.setting(field) or "neuron_config"
+
+
+Check = Callable[[Case], Iterator[Finding]]
+
+
+def error(code: str, setting: str, why: str, mend: str) -> Finding:
+    return Finding(code, Severity.ERROR, setting, why, mend)
+
+
+def warning(code: str, setting: str, why: str, mend: str) -> Finding:
+    return Finding(code, Severity.WARNING, setting, why, mend)
+
+
+def info(code: str, setting: str, why: str, mend: str) -> Finding:
+    return Finding(code, Severity.INFO, setting, why, mend)
+
+
+def effective(draft: Draft) -> dict[str, Json]:
+    """The NeuronConfig keys that the plugin would build: its defaults, then the override
+    (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, _get_default_neuron_config)."""
+    args = draft.args
+    sequences, length = draft.number("max_num_seqs") or 1, draft.number("max_model_len") or 128
+    chunked = args.get("enable_chunked_prefill") is True
+    prefix = args.get("enable_prefix_caching") is True
+    keys: dict[str, Json] = {
+        "tp_degree": draft.number("tensor_parallel_size") or 1,
+        "ctx_batch_size": 1,
+        "batch_size": 1 if chunked else sequences,
+        "max_context_length": draft.number("max_num_batched_tokens") or length if chunked else length,
+        "seq_len": length,
+        "enable_bucketing": True,
+        "is_continuous_batching": sequences > 1 and not chunked,
+        "quantized": False,
+        "torch_dtype": dtype_of(draft),
+        "padding_side": "right",
+        "on_device_sampling_config": {"dynamic": True, "deterministic": False},
+        "is_block_kv_layout": chunked or prefix,
+        "is_prefix_caching": prefix,
+    }
+    if "speculative_config" in args or "speculative_model" in args:
+        tokens = draft.config.num_speculative_tokens
+        keys.update(enable_fused_speculation=True, speculation_length=tokens)
+        if draft.config.speculation == "eagle":
+            keys["enable_eagle_speculation"] = True
+    text = draft.override.get("text_neuron_config")
+    override = text if isinstance(text, dict) else draft.override
+    keys.update({key: value for key, value in override.items() if key not in PLUGIN})
+    return keys
+
+
+def dtype_of(draft: Draft) -> str:
+    """The data type that vLLM settles on, as NeuronConfig spells it."""
+    given = draft.args.get("dtype")
+    if not isinstance(given, str) or given == "auto":
+        given = (draft.facts.torch_dtype if draft.facts else None) or "bfloat16"
+    plain = given.removeprefix("torch.")
+    return ALIASES.get(plain, plain)

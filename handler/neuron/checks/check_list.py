@@ -1,0 +1,31 @@
+"""Every check, in the order in which its findings are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.checks.arguments import ARGUMENTS
+from handler.neuron.checks.check_context import Check
+from handler.neuron.checks.features import unsupported
+from handler.neuron.checks.graph import GRAPH
+from handler.neuron.checks.model_checks import MODELS
+from handler.neuron.checks.native_buckets import NATIVE
+from handler.neuron.checks.neuron_config import rules, spelling
+from handler.neuron.checks.sampling import SAMPLING
+from handler.neuron.checks.several_nodes import NODES
+from handler.neuron.checks.start_values import START
+from handler.neuron.checks.topology import TOPOLOGY
+
+CHECKS: Final[tuple[Check, ...]] = (
+    unsupported,
+    *ARGUMENTS,
+    *START,
+    *TOPOLOGY,
+    *NODES,
+    spelling,
+    rules,
+    *GRAPH,
+    *SAMPLING,
+    *MODELS,
+    *NATIVE,
+)

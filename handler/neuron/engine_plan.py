@@ -1,0 +1,38 @@
+"""What a configuration becomes: one plan that a line of vLLM understands, or findings that say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from handler.config.finding import Finding, Severity
+from handler.json_value import Json
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """Everything the engine is started with.
+
+    :param line: the line's name, `nxdi-0.16`.
+    :param engine_args: vLLM's engine arguments by their Python names (`max_num_seqs`), in this line's spelling.
+    :param env: the environment that the line reads.
+    """
+
+    line: str
+    engine_args: Mapping[str, Json]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Json]:
+        return {"line": self.line, "engine_args": dict(self.engine_args), "env": dict(self.env)}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A plan, and what was found on the way. `plan` is None exactly when a finding is an error."""
+
+    plan: EnginePlan | None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)

@@ -1,0 +1,114 @@
+"""The Neuron instances by name, and what follows from one: logical cores, memory per core, default degrees.
+
+Sources: the EC2 pages of Inf2, Trn1 and Trn2 (cores, host and device memory); the Neuron guide "Tensor-parallelism
+support" of NxD Inference (LNC 2 on Trn2) and its list of degrees for Inf2 and Trn1.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Final
+
+from handler.errors import SettingError
+from handler.neuron.hardware.instance_type import Instance
+
+GIB = 1024**3
+HOST_PREFIX = "ml."
+
+INSTANCES: Final[tuple[Instance, ...]] = (
+    Instance("inf2.xlarge", "inf2", 1, 2, 4, 16, 32, (1,), True),
+    Instance("inf2.8xlarge", "inf2", 1, 2, 32, 128, 32, (1,), True),
+    Instance("inf2.24xlarge", "inf2", 6, 12, 96, 384, 192, (1,), True),
+    Instance("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True),
+    Instance("trn1.2xlarge", "trn1", 1, 2, 8, 32, 32, (1,), True),
+    Instance("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True),
+    Instance("trn1n.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True),
+    Instance("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True),
+    Instance("trn2.3xlarge", "trn2", 1, 8, 12, 128, 96, (2, 1), False),
+    Instance("trn2u.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), False),
+)
+
+# Degrees beside these run, but with collectives that the hardware's rings do not fit: worth a warning, no refusal.
+LISTED_DEGREES: Final = {"inf2": (1, 2, 4, 8, 24), "trn1": (1, 2, 8, 32)}
+
+# Weights may fill this share of a core before a degree that pads heads is the better default.
+ROOMY = 0.7
+
+
+def lookup(name: str) -> Instance | None:
+    """The instance of this name, EC2's or SageMaker's, hosted or not; None for any other name."""
+    plain = name.strip().lower().removeprefix(HOST_PREFIX)
+    return next((instance for instance in INSTANCES if instance.name == plain), None)
+
+
+def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True) -> Instance:
+    """The instance of this name, EC2's (`trn2.48xlarge`) or SageMaker's (`ml.trn2.48xlarge`).
+
+    :param hosting: it must be one that SageMaker has for real-time endpoints.
+    :raises SettingError: no such instance, or none that SageMaker hosts.
+    """
+    instance = lookup(name)
+    if instance is not None and (instance.hosting or not hosting):
+        return instance
+    hosted = [instance.name for instance in INSTANCES if instance.hosting]
+    plain = name.strip().lower().removeprefix(HOST_PREFIX)
+    if instance is not None or plain.startswith(("trn3", "trn2u")):
+        largest = f"{HOST_PREFIX}trn2.48xlarge"
+        raise SettingError(
+            setting, f"SageMaker does not host {plain[:60]}", f"Use {largest}, or EC2 without SageMaker."
+        )
+    if plain.startswith("inf1"):
+        problem = f"{plain[:60]} is an Inferentia 1, which no line of vLLM runs on"
+        raise SettingError(setting, problem, f"Use {HOST_PREFIX}inf2.xlarge or larger.")
+    near = difflib.get_close_matches(plain, hosted, n=1, cutoff=0.8)
+    mend = f"Did you mean {HOST_PREFIX}{near[0]}?" if near else f"Known: {', '.join(hosted)}, each also with 'ml.'."
+    raise SettingError(setting, f"'{name[:60]}' is not an instance with Neuron cores", mend)
+
+
+def default_lnc(instance: Instance) -> int:
+    """Physical cores to a logical one, where nobody says otherwise: 2 on Trn2, 1 before."""
+    return instance.lnc[0]
+
+
+def logical_cores(instance: Instance, lnc: int | None = None) -> int:
+    """How many cores the software sees.
+
+    :raises SettingError: an LNC that the instance does not have.
+    """
+    lnc = lnc or default_lnc(instance)
+    if lnc not in instance.lnc:
+        allowed = " or ".join(str(one) for one in instance.lnc)
+        raise SettingError("logical_nc_config", f"{instance.name} has no LNC {lnc}", f"Use {allowed}, or leave it out.")
+    return instance.physical_cores // lnc
+
+
+def core_memory(instance: Instance, lnc: int | None = None) -> int:
+    """Device memory of one logical core, bytes: 16 GiB on Inf2 and Trn1, 24 GiB on Trn2 at LNC 2."""
+    return instance.hbm_gib * GIB // logical_cores(instance, lnc)
+
+
+def degrees(instance: Instance, lnc: int | None = None) -> tuple[int, ...]:
+    """Tensor-parallel degrees that are usual on this instance: the listed ones, or powers of two, up to its cores."""
+    cores = logical_cores(instance, lnc)
+    usual = LISTED_DEGREES.get(instance.platform) or tuple(2**power for power in range(12))
+    return tuple(degree for degree in usual if degree <= cores)
+
+
+def unusual_degree(instance: Instance, degree: int, lnc: int | None = None) -> bool:
+    """The degree is not among the usual ones: it may run slowly, or not at all."""
+    return degree not in degrees(instance, lnc)
+
+
+def default_degree(instance: Instance, heads: int = 0, weight_bytes: int | None = None, lnc: int | None = None) -> int:
+    """The tensor-parallel degree for a model where nobody says one.
+
+    The largest usual degree that divides the attention heads: more cores mean more memory bandwidth, and a degree that
+    does not divide them makes NxD Inference pad heads, which costs memory and time. But where the weights would
+    fill most of those cores, the largest usual degree: padding beats not fitting (Llama 4 Scout, 40 heads, on Trn2).
+    """
+    usual = degrees(instance, lnc)
+    even = [degree for degree in usual if heads % degree == 0]
+    best = max(even)
+    if weight_bytes is not None and weight_bytes / best > ROOMY * core_memory(instance, lnc):
+        return max(usual)
+    return best

@@ -1,0 +1,54 @@
+"""optimum-neuron's own plugin: vLLM's plain arguments, models exported already or in the hub's cache.
+
+Sources: huggingface/optimum-neuron, optimum/neuron/vllm/platform.py and docs/source/guides/vllm_plugin.mdx; guide "AWS
+Neuron" of vLLM's installation pages (whose `device="neuron"` vLLM 0.11 no longer has).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.lines.feature import Feature
+from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.shared_spelling import (
+    complete_degree,
+    complete_length,
+    complete_sequences,
+    leave_out_legacy,
+    spell_environment,
+    spell_vllm,
+)
+
+FEATURES: Final = frozenset(
+    {
+        Feature.TENSOR_PARALLEL,
+        Feature.CONTINUOUS_BATCHING,
+        Feature.CPU_SAMPLING,
+        Feature.CHUNKED_PREFILL,
+        Feature.BLOCKS,
+    }
+)
+
+
+def spell(draft: Draft) -> None:
+    """vLLM's plain arguments; the platform sets the block size and turns prefix caching off itself."""
+    spell_vllm(draft)
+    leave_out_legacy(draft)
+    spell_environment(draft)
+    complete_length(draft)
+    complete_sequences(draft)
+    complete_degree(draft)
+    if draft.config.enable_chunked_prefill is not None:
+        draft.args["enable_chunked_prefill"] = draft.config.enable_chunked_prefill
+    block = draft.config.block_size
+    if block is not None and block != draft.number("max_model_len"):
+        why = f"optimum-neuron replaces block_size {block} by max_model_len"
+        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Leave it out.")
+    if draft.config.num_gpu_blocks_override is not None:
+        draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
+    if draft.additional:
+        draft.args["additional_config"] = dict(draft.additional)
+
+
+OPTIMUM = Line("optimum", FEATURES, Keys.NONE, ("inf2", "trn1"), (2, 26), spell)

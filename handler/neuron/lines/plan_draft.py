@@ -1,0 +1,64 @@
+"""A plan in the making: what a line writes into while it spells a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.plan_request import Request
+
+
+@dataclass(slots=True)
+class Draft:
+    """Grows while a line completes and spells a request.
+
+    :param args: vLLM's engine arguments.
+    :param override: NeuronConfig keys that the plan sets, in the line's vocabulary.
+    :param env: variables that the line reads.
+    """
+
+    request: Request
+    facts: ModelFacts | None = None
+    instance: Instance | None = None
+    line: str = ""
+    args: dict[str, Json] = field(default_factory=dict)
+    override: dict[str, Json] = field(default_factory=dict)
+    additional: dict[str, Json] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def config(self) -> EndpointConfig:
+        return self.request.config
+
+    @property
+    def raw(self) -> Mapping[str, Json]:
+        return self.request.raw
+
+    def error(self, code: str, setting: str, why: str, mend: str) -> None:
+        self.findings.append(Finding(code, Severity.ERROR, setting, why, mend))
+
+    def warn(self, code: str, setting: str, why: str, mend: str) -> None:
+        self.findings.append(Finding(code, Severity.WARNING, setting, why, mend))
+
+    def inform(self, code: str, setting: str, why: str, mend: str) -> None:
+        self.findings.append(Finding(code, Severity.INFO, setting, why, mend))
+
+    def complete(self, name: str, value: Json, why: str) -> None:
+        """Chooses a value that the line needs and nobody gave: an INFO finding says so."""
+        self.args[name] = value
+        self.inform("completed", name, f"{why}; the plan sets {name} to {value}", f"Set {name} to choose yourself.")
+
+    def number(self, name: str) -> int | None:
+        """An engine argument that is a whole number."""
+        value = self.args.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def plan(self) -> EnginePlan:
+        return EnginePlan(self.line, dict(self.args), dict(self.env))

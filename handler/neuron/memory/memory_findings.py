@@ -1,0 +1,83 @@
+"""What to tell a user about memory: a verdict with its numbers, and the smallest change that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from handler.config.finding import Finding, Severity
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_catalogue import GIB, INSTANCES, default_degree, degrees
+from handler.neuron.memory.memory_estimate import MemoryEstimate, Verdict, measure
+
+SEVERITIES = {
+    Verdict.FITS: ("memory-estimate", Severity.INFO),
+    Verdict.TIGHT: ("memory-tight", Severity.WARNING),
+    Verdict.DOES_NOT_FIT: ("memory-does-not-fit", Severity.ERROR),
+}
+
+
+def memory_findings(
+    found: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None = None, setting: str = "tensor_parallel_size"
+) -> tuple[Finding, ...]:
+    """One finding on device memory, and one on the host's where loading may need more than it has."""
+    code, severity = SEVERITIES[found.verdict]
+    parts = ", ".join(f"{part.name} {part.size / GIB:.1f}" for part in found.parts if part.size >= GIB // 20)
+    why = (
+        f"each logical core of {found.instance.name} has {found.available / GIB:.0f} GiB; with a tensor parallel "
+        f"degree of {found.shape.degree}, {found.shape.sequences} sequences of {found.shape.length} tokens take about "
+        f"{found.total / GIB:.1f} GiB ({found.total / found.available:.0%}): {parts}"
+    )
+    notes = "".join(f"; {note}" for note in found.notes)
+    mend = "nothing to do" if found.verdict is Verdict.FITS else _mend(found, facts, draft)
+    findings = [Finding(code, severity, setting, why + notes, mend)]
+    if found.host_needed > found.host_available:
+        findings.append(_host_finding(found))
+    return tuple(findings)
+
+
+def _host_finding(found: MemoryEstimate) -> Finding:
+    return Finding(
+        "host-memory",
+        Severity.WARNING,
+        "save_sharded_checkpoint",
+        f"{found.instance.name} has {found.host_available / GIB:.0f} GiB of host memory, but loading and sharding the "
+        f"weights is assumed to take twice their size, {found.host_needed / GIB:.0f} GiB",
+        "compile on a larger instance with save_sharded_checkpoint and give the result as compiled_artifacts",
+    )
+
+
+def _mend(found: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
+    for words, changed in _changes(found, facts):
+        after = measure(facts, changed.shape, changed.instance, draft)
+        if after is not None and after.verdict is Verdict.FITS:
+            return f"{words}: about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB"
+    return "use a smaller or a quantized model: it fits none of the instances that SageMaker hosts"
+
+
+def _changes(found: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str, MemoryEstimate]]:
+    """Changes from the least to the most that is given up, each with an estimate that has the changed shape."""
+    shape = found.shape
+    for degree in degrees(found.instance, shape.lnc):
+        if degree > shape.degree:
+            yield f"set tensor_parallel_size to {degree}", _with_degree(found, degree)
+    sequences = shape.sequences
+    while sequences > 1:
+        sequences //= 2
+        tokens = shape.cache_tokens * sequences // shape.sequences
+        changed = replace(shape, sequences=sequences, cache_tokens=tokens)
+        yield f"lower max_num_seqs to {sequences}", replace(found, shape=changed)
+    length = shape.length
+    while length > 2048:
+        length //= 2
+        changed = replace(shape, length=length, context=min(shape.context, length), cache_tokens=length, sequences=1)
+        yield f"lower max_model_len to {length} and max_num_seqs to 1", replace(found, shape=changed)
+    for instance in sorted(INSTANCES, key=lambda one: one.hbm_gib):
+        if instance.hosting and instance.hbm_gib > found.instance.hbm_gib:
+            degree = default_degree(instance, facts.heads, facts.weight_bytes)
+            moved = replace(found, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))
+            yield f"use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
+
+
+def _with_degree(found: MemoryEstimate, degree: int) -> MemoryEstimate:
+    return replace(found, shape=replace(found.shape, degree=degree, attention_degrees=(degree,), attention_dp=1))

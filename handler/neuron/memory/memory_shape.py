@@ -1,0 +1,116 @@
+"""The numbers that decide how much memory a configuration needs, from its plain settings and its raw NeuronConfig."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log2
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_config import number
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.instance_catalogue import default_degree, default_lnc
+from handler.neuron.hardware.instance_type import Instance
+
+# What the Neuron plugin takes where nobody says (vllm-neuron, vllm_neuron/platform.py).
+DEFAULT_SEQS = 32
+SMALLEST_BUCKET = 128
+WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShape:
+    """Lengths in tokens, widths in bytes.
+
+    :param degree: tensor-parallel degree, in logical cores.
+    :param attention_degrees: what attention alone is sharded by; more than one where it is kept twice.
+    :param attention_dp: ways of data-parallel attention: each has its share of the sequences.
+    :param graphs: compiled graphs: context and token buckets.
+    :param quantized: linear layers have one byte a parameter, except those in `unquantized`.
+    :param cache_tokens: tokens of all sequences that one rank's KV cache has room for.
+    """
+
+    degree: int
+    lnc: int
+    attention_degrees: tuple[int, ...]
+    attention_dp: int
+    context: int
+    context_batch: int
+    length: int
+    sequences: int
+    cache_tokens: int
+    width: float
+    cache_width: float
+    quantized: bool
+    unquantized: tuple[str, ...]
+    sequence_parallel: bool
+    flash_attention: bool
+    graphs: int
+
+
+def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: Instance) -> MemoryShape:
+    """The shape of a configuration; what it leaves open is what the Neuron plugin would take."""
+    raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
+    lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
+    lnc = lnc if lnc in instance.lnc else default_lnc(instance)
+    degree = number(raw, "tp_degree") or config.tensor_parallel_size
+    degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1)
+    length = max(number(raw, "seq_len") or config.max_model_len or facts.max_position_embeddings or 2048, 1)
+    sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
+    sequences = max(sequences or DEFAULT_SEQS, 1)
+    context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
+    width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
+    context_parallel = number(raw, "cp_degree") or 1
+    attention_dp = number(raw, "attention_dp_degree") or 1
+    attention = max(degree // attention_dp, 1)
+    return MemoryShape(
+        degree=degree,
+        lnc=lnc,
+        attention_degrees=(attention, max(degree // context_parallel, 1)) if context_parallel > 1 else (attention,),
+        attention_dp=attention_dp,
+        context=context,
+        context_batch=number(raw, "ctx_batch_size") or config.ctx_batch_size or 1,
+        length=length,
+        sequences=sequences,
+        cache_tokens=_cache_tokens(config, length, sequences),
+        width=width,
+        cache_width=1.0 if config.kv_cache_quant or raw.get("kv_cache_quant") is True else width,
+        quantized=config.quantization is not None or raw.get("quantized") is True,
+        unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
+        sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
+        flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
+        graphs=_graphs(config, raw, context, length),
+    )
+
+
+def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
+    """A cache in blocks (prefix caching, chunked prefill) has as many as were asked for, else room for everything."""
+    in_blocks = config.enable_prefix_caching or config.enable_chunked_prefill
+    if in_blocks and config.num_gpu_blocks_override and config.block_size:
+        return config.num_gpu_blocks_override * config.block_size
+    return length * sequences
+
+
+def _flash(lnc: int, context: int) -> bool:
+    """NxD Inference turns flash attention on by itself (guide "Deploying Llama3.1 405B (Trn2)", Optimized Kernels)."""
+    return context >= 256 and context % 256 == 0 if lnc == 2 else context >= 4096
+
+
+def _graphs(config: EndpointConfig, raw: Mapping[str, Json], context: int, length: int) -> int:
+    if config.enable_bucketing is False or raw.get("enable_bucketing") is False:
+        return 2
+    prefill = config.context_encoding_buckets or raw.get("context_encoding_buckets")
+    decode = config.token_generation_buckets or raw.get("token_generation_buckets")
+    return _buckets(prefill, context) + _buckets(decode, length)
+
+
+def _buckets(given: object, longest: int) -> int:
+    """How many; where none are given, powers of two from 128 (modules/autobucketing.py)."""
+    if isinstance(given, list | tuple) and given:
+        return len(given)
+    return max(round(log2(max(longest, 1))) - int(log2(SMALLEST_BUCKET)), 0) + 1
+
+
+def _strings(value: Json) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

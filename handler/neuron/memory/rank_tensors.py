@@ -1,0 +1,63 @@
+"""Bytes of one rank's tensors: weights in the data type that they are computed in, and KV cache."""
+
+from __future__ import annotations
+
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.memory.memory_shape import WIDTHS, MemoryShape
+from handler.neuron.memory.rank_weights import rank_weights, shard_heads, stored_parameters
+
+MODULES = ("self_attn", "mlp")
+# Stored types in which one element is one parameter.
+PLAIN_DTYPES = {"BF16", "F16", "F32", "F8_E4M3"}
+
+
+def weight_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
+    """Weights of one rank, in the data type that they are computed in.
+
+    Where the checkpoint has more parameters than its language model (a vision tower), the rest is split by the degree;
+    where it has fewer than the shape gives (a model that is not a gated transformer), the shape is scaled down to it.
+    """
+    stored = _parameters(facts)
+    if not (facts.layers and facts.hidden_size):
+        return int((stored or 0) * shape.width / shape.degree)
+    rank = rank_weights(facts, shape.degree, shape.attention_degrees)
+    attention, mlp = (
+        shape.width - (shape.width - 1.0) * _quantized_share(facts.layers, shape, module) for module in MODULES
+    )
+    size = rank.attention * attention + rank.mlp * mlp + (rank.embeddings + rank.replicated) * shape.width
+    counted = stored_parameters(facts)
+    if stored is None:
+        return int(size)
+    return int(size * min(stored / counted, 1.0) + max(stored - counted, 0) * shape.width / shape.degree)
+
+
+def cache_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
+    """KV cache of one rank: keys and values of each layer, KV head, token and sequence.
+
+    Layers with a sliding window or chunked attention are counted in full: an upper bound.
+    """
+    if not facts.heads or not facts.kv_heads:
+        return 0
+    degree = max(shape.degree // shape.attention_dp, 1)
+    heads = shard_heads(facts.heads, facts.kv_heads, degree).kv_per_rank
+    tokens = -(-shape.cache_tokens // shape.attention_dp)
+    return int(2 * facts.layers * heads * facts.head_dim * tokens * shape.cache_width)
+
+
+def _quantized_share(layers: int, shape: MemoryShape, module: str) -> float:
+    """The share of layers whose attention or MLP is quantized; `modules_to_not_convert` names parts of paths."""
+    if not shape.quantized:
+        return 0.0
+    paths = (f".model.layers.{layer}.{module}." for layer in range(layers))
+    kept = sum(any(f".{name.strip('.')}." in path for name in shape.unquantized) for path in paths)
+    return 1 - kept / layers
+
+
+def _parameters(facts: ModelFacts) -> int | None:
+    """How many parameters are stored, where files say so; packed formats (MXFP4) do not."""
+    packed = "quantization_config" in facts.config
+    if facts.parameters:
+        return None if packed and set(facts.dtypes) - PLAIN_DTYPES else facts.parameters
+    if facts.weight_bytes and not packed:
+        return int(facts.weight_bytes / WIDTHS.get(facts.torch_dtype or "", 2.0))
+    return None

@@ -1,0 +1,136 @@
+"""From a configuration to findings, a plan and an estimate: what `check` prints and what `serve` starts by.
+
+Reads the model's JSON and headers; nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from handler.config.config_findings import config_findings
+from handler.config.config_rows import secrets
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.config.problems import each, mask
+from handler.errors import EndpointError, SettingError
+from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.planning.vllm_versions import InstalledVllm
+
+ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found.
+
+    :param memory: the estimate as JSON; None where the model's shape or the instance is not known.
+    :param vllm: the vLLM that is installed here, whatever the plan is for; None where there is none.
+    """
+
+    findings: tuple[Finding, ...]
+    plan: EnginePlan | None = None
+    memory: dict[str, Json] | None = None
+    vllm: InstalledVllm | None = None
+
+    @property
+    def failed(self) -> bool:
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def document(self) -> dict[str, Json]:
+        vllm = {"version": self.vllm.version, "seen": self.vllm.seen} if self.vllm else None
+        findings: list[Json] = [{**finding.document()} for finding in self.findings]
+        return {"findings": findings, "memory": self.memory, "vllm": {**vllm} if vllm else None}
+
+
+def examine_config(config: EndpointConfig) -> Examination:
+    """Plans and estimates; every problem is a finding, and none of them holds a secret."""
+    known = secrets(config)
+    try:
+        found = _examined(config)
+    except SettingError as error:
+        found = refused(error)
+    findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
+    return replace(found, findings=tuple(_masked(finding, known) for finding in findings))
+
+
+def refused(error: SettingError) -> Examination:
+    """Settings that cannot be read: an examination with nothing but findings."""
+    return Examination(tuple(_invalid(one) for one in each(error)))
+
+
+def _examined(config: EndpointConfig) -> Examination:
+    """Facts, instance, plan and estimate. :raises SettingError: an instance, a line or a model that cannot be."""
+    from handler.neuron.hardware.current_machine import this_machine
+    from handler.neuron.hardware.installed_packages import installed_versions
+    from handler.neuron.lines.line_registry import installed_line
+    from handler.neuron.planning.planner import make_plan
+
+    instance = this_machine(config)
+    facts, findings = _facts(config.model)
+    installed = installed_versions()
+    outcome = make_plan(config, facts, instance, installed=installed)
+    memory, told = _memory(_completed(config, outcome.plan), facts, instance)
+    vllm = InstalledVllm.of(installed)
+    unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
+    return Examination((*findings, *unseen, *outcome.findings, *told), outcome.plan, memory, vllm)
+
+
+def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+    from handler.neuron.checkpoint.checkpoint_reader import read_facts
+
+    try:
+        facts = read_facts(model)
+    except SettingError as error:
+        return None, tuple(_invalid(one) for one in each(error))
+    except EndpointError as error:
+        mend = "Check the network, the credentials and the region."
+        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, mend),)
+    if facts is not None:
+        return facts, ()
+    why = f"{model} is not on this machine, so nothing that depends on its shape was checked, memory included"
+    return None, (Finding("model-not-read", Severity.INFO, "MODEL", why, "Name its directory or s3:// prefix."),)
+
+
+def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
+    """With what the plan chose for the user: memory is estimated for what would run."""
+    if plan is None:
+        return config
+
+    def chosen(name: str, given: int | None) -> int | None:
+        value = plan.engine_args.get(name)
+        return value if given is None and isinstance(value, int) else given
+
+    return replace(
+        config,
+        tensor_parallel_size=chosen("tensor_parallel_size", config.tensor_parallel_size),
+        max_model_len=chosen("max_model_len", config.max_model_len),
+        max_num_seqs=chosen("max_num_seqs", config.max_num_seqs),
+    )
+
+
+def _memory(
+    config: EndpointConfig, facts: ModelFacts | None, instance: Instance | None
+) -> tuple[dict[str, Json] | None, tuple[Finding, ...]]:
+    from handler.neuron.memory.memory_estimate import estimate
+    from handler.neuron.memory.memory_findings import memory_findings
+
+    if facts is None or instance is None:
+        return None, ()
+    draft = _facts(config.speculative_model)[0] if config.speculative_model else None
+    found = estimate(facts, config, instance, draft=draft)
+    if found is None:
+        return None, ()
+    setting = config.source("tensor_parallel_size").name or "tensor_parallel_size"
+    return found.document(), memory_findings(found, facts, draft, setting)
+
+
+def _invalid(error: SettingError) -> Finding:
+    return Finding("invalid-setting", Severity.ERROR, error.setting, error.problem, error.mend)
+
+
+def _masked(finding: Finding, known: tuple[str, ...]) -> Finding:
+    setting, why, mend = (mask(text, known) for text in (finding.setting, finding.why, finding.mend))
+    return Finding(finding.code, finding.severity, setting, why, mend)

@@ -1,0 +1,160 @@
+"""Sorts a configuration into a `Request`, whichever way its parts were spelled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Finding, Severity
+from handler.json_value import Json
+from handler.neuron.neuron_config.keys import KEYS
+from handler.neuron.plan_request import Request, conflict
+
+RAW_NAMES: Final = ("override_neuron_config", "override-neuron-config", "neuron_config", "neuron-config")
+# Engine arguments that have a plain setting of the same name, by the type that each takes.
+PLAIN: Final[dict[str, type]] = {
+    "model": str,
+    "tensor_parallel_size": int,
+    "dtype": str,
+    "max_model_len": int,
+    "max_num_seqs": int,
+    "block_size": int,
+    "num_gpu_blocks_override": int,
+    "enable_prefix_caching": bool,
+    "enable_chunked_prefill": bool,
+    "quantization": str,
+    "speculative_model": str,
+    "num_speculative_tokens": int,
+    "trust_remote_code": bool,
+    "enable_lora": bool,
+    "max_loras": int,
+    "max_lora_rank": int,
+}
+SPECULATIVE: Final = {"model": "speculative_model", "num_speculative_tokens": "num_speculative_tokens"}
+METHODS: Final = {"method": "speculation"}
+# Those that `speculation` knows; any other is the line's own business, whole.
+OUR_METHODS: Final = ("draft_model", "eagle", "eagle3", "medusa")
+
+
+def read_request(config: EndpointConfig) -> tuple[Request, list[Finding]]:
+    """Sorts a configuration. Findings: wrong types, broken JSON, spellings that the plugin would have ignored,
+    the same thing asked for twice with different values."""
+    reader = _Reader(config)
+    reader.read()
+    return reader.request(), reader.findings
+
+
+class _Reader:
+    def __init__(self, config: EndpointConfig) -> None:
+        self.config = config
+        self.findings: list[Finding] = []
+        self.raw: dict[str, Json] = {}
+        self.named_by: dict[str, str] = {}
+        self.additional: dict[str, Json] = {}
+        self.speculative: dict[str, Json] = {}
+        self.extra: dict[str, Json] = {}
+        self.fields: dict[str, Any] = {}
+
+    def read(self) -> None:
+        self._take_raw("neuron_config", dict(self.config.neuron_config), "")
+        for given, value in self.config.engine_args.items():
+            name = given.replace("-", "_")
+            if name in ("override_neuron_config", "neuron_config"):
+                self._take_raw(given, value, given)
+            elif name == "additional_config":
+                self._take_additional(given, value)
+            elif name == "speculative_config":
+                self._take_speculative(given, value)
+            elif name in PLAIN:
+                if value is not None:
+                    self._take_plain(name, value, PLAIN[name], self._argument(given))
+            else:
+                self.extra[name] = value
+
+    def request(self) -> Request:
+        config = replace(self.config, **self.fields) if self.fields else self.config
+        env = dict(self.config.neuron_env)
+        return Request(config, self.raw, self.additional, self.speculative, self.extra, env, self.named_by)
+
+    def _argument(self, name: str) -> str:
+        return self.config.source(f"engine_args.{name}").name or self.config.source("engine_args").name or name
+
+    def _object(self, name: str, value: Json) -> dict[str, Json] | None:
+        """An object, or a JSON text of one; None (with a finding) for anything else."""
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                value = None
+        if isinstance(value, dict):
+            return value
+        why = "it is not a JSON object, and vLLM would refuse it"
+        mend = "Give one JSON object, with double quotes and true, false and null in lower case."
+        self.findings.append(Finding("broken-json", Severity.ERROR, name, why, mend))
+        return None
+
+    def _take_additional(self, given: str, value: Json) -> None:
+        setting = self._argument(given)
+        content = self._object(setting, value) if value is not None else {}
+        for key, section in (content or {}).items():
+            if key in RAW_NAMES:
+                if "-" in key:
+                    why = f"'{key}' in additional_config is ignored by the plugin (the guide prints it so by mistake)"
+                    mend = f"Write '{key.replace('-', '_')}'; it was read as that here."
+                    self._warn("hyphenated-override", f"{setting}.{key}", why, mend)
+                self._take_raw(f"{setting}.{key}", section, f"{setting}.{key}")
+            else:
+                self.additional[key] = section
+
+    def _take_raw(self, name: str, value: Json, prefix: str) -> None:
+        if value is None:
+            return
+        content = self._object(name, value)
+        for given, item in (content or {}).items():
+            key = given
+            if "-" in given and given.replace("-", "_") in KEYS:
+                key = given.replace("-", "_")
+                why = f"the key '{given}' is ignored by NxD Inference, whose keys have underscores"
+                self._warn("hyphenated-key", f"{name}.{given}", why, f"Write '{key}'; it was read as that here.")
+            if prefix:
+                self.named_by.setdefault(f"neuron_config.{key}", f"{prefix}.{given}")
+            if key in self.raw and self.raw[key] != item:
+                self._conflict(f"{name}.{given}", item, f"neuron_config.{key}", self.raw[key])
+            self.raw[key] = item
+
+    def _take_speculative(self, given: str, value: Json) -> None:
+        setting = self._argument(given)
+        content = self._object(setting, value) if value is not None else {}
+        method = (content or {}).get("method")
+        if isinstance(method, str) and method not in OUR_METHODS:
+            self.extra["speculative_config"] = content
+            return
+        for key, item in (content or {}).items():
+            if key in SPECULATIVE and item is not None:
+                self._take_plain(SPECULATIVE[key], item, PLAIN[SPECULATIVE[key]], f"{setting}.{key}")
+            elif key in METHODS and item is not None:
+                self._take_plain("speculation", item, str, f"{setting}.{key}")
+            else:
+                self.speculative[key] = item
+
+    def _take_plain(self, name: str, value: Json, kind: type, setting: str) -> None:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            word = {int: "a whole number", bool: "true or false", str: "a string"}[kind]
+            why = f"{str(value)[:60]!r} is not {word}"
+            self.findings.append(Finding("wrong-type", Severity.ERROR, setting, why, f"Give {word}."))
+            return
+        given = self.fields.get(name, getattr(self.config, name))
+        explicit = name in self.config.sources or name in self.fields
+        if given is not None and given != value and (explicit or given not in (False, "/opt/ml/model")):
+            self._conflict(setting, value, self.config.source(name).name or name, given)
+            return
+        self.fields[name] = value
+        self.named_by.setdefault(name, setting)
+
+    def _warn(self, code: str, setting: str, why: str, mend: str) -> None:
+        self.findings.append(Finding(code, Severity.WARNING, setting, why, mend))
+
+    def _conflict(self, one: str, value: Json, other: str, given: object) -> None:
+        self.findings.append(conflict(one, value, other, given))

@@ -1,0 +1,70 @@
+"""The versions of vLLM: which one each line comes with, and which ones this software was run on.
+
+What differs between them in code is in `handler.engine.vllm_api`; this module imports nothing of vLLM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from handler.config.finding import Finding, Severity
+from handler.neuron.lines.line_registry import installed_line
+
+OF_LINE: Final[Mapping[str, str]] = {
+    "nxdi-0.16": "0.16.0",
+    "nxdi-0.13": "0.13.0",
+    "native-0.24": "0.24.0",
+    "native-0.21": "0.21.0",
+    "fork-0.9.1": "0.9.1",
+    "fork-0.7.2": "0.7.2",
+    "cpu": "0.16.0",
+}
+# On the sample model; README.md, "Versions of vLLM". No Neuron device was at hand.
+SEEN: Final[Mapping[str, str]] = {
+    "0.13.0": "its CPU build starts and answers",
+    "0.16.0": "all tests run on its CPU build",
+    "0.24.0": "the tests of the endpoint run on its CPU build",
+}
+UNSEEN: Final = "a version that this software was not run on"
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledVllm:
+    """The vLLM on this machine.
+
+    :param seen: what was run on this version; "" where nothing was.
+    """
+
+    version: str
+    seen: str
+
+    @classmethod
+    def of(cls, installed: Mapping[str, str]) -> InstalledVllm | None:
+        """:param installed: `handler.neuron.hardware.installed_packages.installed_versions()`."""
+        version = public(installed.get("vllm", ""))
+        return cls(version, SEEN.get(version, "")) if version else None
+
+    def __str__(self) -> str:
+        return f"vLLM {self.version} is installed: {self.seen or UNSEEN}"
+
+    def findings(self) -> tuple[Finding, ...]:
+        """A warning where nothing was run on this version."""
+        if self.seen:
+            return ()
+        why = f"vLLM {self.version} is installed, {UNSEEN}; its Python interfaces may have moved"
+        mend = f"Install one of {', '.join(SEEN)}, or try a start and a request before you rely on it."
+        return (Finding("vllm-not-seen", Severity.WARNING, "vllm", why, mend),)
+
+
+def version_of(line: str, installed: Mapping[str, str]) -> str | None:
+    """The version that a line would run here: the installed one where it makes this line, else the line's own."""
+    if installed_line(installed) == line:
+        return public(installed["vllm"])
+    return OF_LINE.get(line)
+
+
+def public(version: str) -> str:
+    """Without the local part: 0.16.0+cpu is 0.16.0."""
+    return version.partition("+")[0]

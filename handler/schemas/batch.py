@@ -1,0 +1,126 @@
+"""Many bodies in one: the lines of a JSON Lines body through the engine together, their replies in the order they came.
+
+A line that is wrong costs its own reply and no other's. What befalls the engine itself ends the whole batch, so that
+its sender tries again instead of keeping a file of errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from handler.engine.engine import Engine
+from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
+from handler.schemas.dispatch import Parse
+from handler.schemas.json_body import decode
+from handler.schemas.reply import Reply, Running, encode
+
+
+def lines_of(body: bytes) -> list[bytes]:
+    """The lines; the end of the last one may be left out. An empty line in between is kept: order is what joins
+    a job's output to its input.
+
+    :raises InvalidBody: there are none.
+    """
+    lines = body.split(b"\n")
+    if not lines[-1].strip():
+        lines.pop()
+    if not any(line.strip() for line in lines):
+        raise InvalidBody("it has no lines")
+    return lines
+
+
+class Batch:
+    """One body of many lines.
+
+    :param window: lines in the engine at once.
+    :param left: seconds until the batch's deadline.
+    :param late: what a line that has no reply by then is answered with.
+    """
+
+    def __init__(
+        self, engine: Engine, parse: Parse, window: int, left: Callable[[], float], late: EndpointError
+    ) -> None:
+        self._engine = engine
+        self._parse = parse
+        self._window = window
+        self._left = left
+        self._late = late
+        self._ended: SimpleQueue[_Line | None] = SimpleQueue()
+        self._running: dict[int, Running] = {}
+
+    def leave(self, reason: str) -> None:
+        """The client is gone. From any thread."""
+        self._ended.put(None)
+
+    def run(self, lines: Sequence[bytes]) -> list[bytes] | None:
+        """A reply for each line, in order; None when the client has left before the end.
+
+        :raises EngineFailed, Draining: the engine's end is the batch's.
+        """
+        replies = [b""] * len(lines)
+        try:
+            for index, line in enumerate(lines):
+                while len(self._running) >= self._window:
+                    if not self._take(replies):
+                        return None
+                try:
+                    self._begin(index, line)
+                except EndpointError as error:
+                    replies[index] = _error(error)
+            while self._running:
+                if not self._take(replies):
+                    return None
+        finally:
+            for ticket in self._running.values():
+                self._engine.loop.call(ticket.cancel)
+        return replies
+
+    def _begin(self, index: int, line: bytes) -> None:
+        if not self._left():
+            raise self._late
+        call = self._parse(decode(line), self._engine)
+        if call.stream:
+            raise InvalidField("stream", "a line of a batch cannot stream")
+        ticket = call.ticket(self._engine, _Line(index, call.reply, self._ended))
+        self._running[index] = ticket
+        self._engine.loop.call(ticket.begin, self._left(), self._late)
+
+    def _take(self, replies: list[bytes]) -> bool:
+        line = self._ended.get()
+        if line is None:
+            return False
+        del self._running[line.index]
+        if isinstance(line.error, EngineFailed | Draining):
+            raise line.error
+        replies[line.index] = line.reply.whole(*line.output) if line.error is None else _error(line.error)
+        return True
+
+
+def _error(error: EndpointError) -> bytes:
+    if isinstance(error, EngineFailed | Draining):
+        raise error
+    return encode(error.document())
+
+
+class _Line:
+    """The sink of one line: hands itself over when it has ended."""
+
+    __slots__ = ("_ended", "error", "index", "output", "reply")
+
+    def __init__(self, index: int, reply: Reply, ended: SimpleQueue[_Line | None]) -> None:
+        self.index = index
+        self.reply = reply
+        self._ended = ended
+        self.output: tuple[str, Sequence[int], str | None, int | str | None] = ("", (), None, None)
+        self.error: EndpointError | None = None
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self.output = (text, token_ids, finish_reason, stop_reason)
+        self._ended.put(self)
+
+    def fail(self, error: EndpointError) -> None:
+        self.error = error
+        self._ended.put(self)

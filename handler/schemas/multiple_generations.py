@@ -1,0 +1,97 @@
+"""A request that takes several generations, none of them streamed: all are begun at once, and answered together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from handler.engine.engine import Engine
+from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.token_counts import Tokens
+from handler.errors import EndpointError
+from handler.schemas.reply import Reply, Running
+
+Output = tuple[str, Sequence[int], str | None, int | str | None]
+
+
+class SeveralReply(Reply, Protocol):
+    """A reply made of several outputs: `whole` tells of those that were heard."""
+
+    def heard_all(self, outputs: Sequence[Output]) -> None:
+        """All of them, in the order of the generations; called once, before `whole`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralCall:
+    """What a body asks for that takes several generations."""
+
+    generations: tuple[Generation, ...]
+    reply: SeveralReply
+    stream: bool = False
+    tokens: Tokens = field(default_factory=Tokens)
+
+    def ticket(self, engine: Engine, sink: Sink) -> Running:
+        self.tokens.prompt = sum(len(generation.prompt) for generation in self.generations)
+        several = Several(self.reply, sink, len(self.generations), self.tokens)
+        several.tickets = [
+            engine.ticket(generation, Part(several, place)) for place, generation in enumerate(self.generations)
+        ]
+        return several
+
+
+class Several:
+    """The generations of one request as one. The first to fail ends the others."""
+
+    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "tickets")
+
+    def __init__(self, reply: SeveralReply, sink: Sink, parts: int, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._reply = reply
+        self._sink = sink
+        self._outputs: list[Output] = [("", (), None, None)] * parts
+        self._waiting = parts
+        self.ended = False
+        self.tickets: Sequence[Running] = ()
+
+    def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
+        for ticket in self.tickets:
+            ticket.begin(seconds, late)
+
+    def push(self, place: int, output: Output) -> None:
+        self._outputs[place] = output
+        self._tokens.output += len(output[1])
+        self._waiting -= 1
+        if self._waiting == 0 and not self.ended:
+            self.ended = True
+            self._reply.heard_all(self._outputs)
+            self._sink.push("", (), "stop", None)
+
+    def fail(self, error: EndpointError) -> None:
+        if not self.ended:
+            self.cancel()
+            self._sink.fail(error)
+
+    def cancel(self) -> None:
+        self.ended = True
+        for ticket in self.tickets:
+            ticket.cancel()
+
+
+class Part:
+    """The sink of one generation."""
+
+    __slots__ = ("_place", "_several")
+
+    def __init__(self, several: Several, place: int) -> None:
+        self._several = several
+        self._place = place
+
+    def push(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> None:
+        self._several.push(self._place, (text, token_ids, finish_reason, stop_reason))
+
+    def fail(self, error: EndpointError) -> None:
+        self._several.fail(error)

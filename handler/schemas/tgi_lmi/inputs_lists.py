@@ -1,0 +1,81 @@
+"""Replies of an `inputs` body to several generations: a list of texts, and `best_of`. They are never streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from handler.errors import EndpointError
+from handler.schemas.multiple_generations import Output
+from handler.schemas.reply import encode, error_event
+from handler.schemas.tgi_lmi.inputs_reply import InputsReply
+
+
+class _WholeReply:
+    """What of a reply is for streams only."""
+
+    content_type: ClassVar[str] = "application/json"
+    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+    __slots__ = ("_documents", "_replies")
+
+    def __init__(self, replies: Sequence[InputsReply]) -> None:
+        self._replies = replies
+        self._documents: list[dict[str, object]] = []
+
+    def heard_all(self, outputs: Sequence[Output]) -> None:
+        self._documents = [reply.document(*output) for reply, output in zip(self._replies, outputs, strict=True)]
+
+    def opening(self) -> bytes:
+        return b""
+
+    def event(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        return b""
+
+    def closing(self) -> bytes:
+        return b""
+
+    def broken(self, error: EndpointError) -> bytes:
+        return error_event(error)
+
+
+class ListReply(_WholeReply):
+    """A list of answers, in the order of the inputs."""
+
+    __slots__ = ()
+
+    def whole(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        return encode(self._documents)
+
+
+class BestOfReply(_WholeReply):
+    """The answer with the highest mean log probability a token; the others are in its details.
+
+    Source: text-generation-inference, router/src/infer/mod.rs (generate_best_of).
+    """
+
+    __slots__ = ("_tgi",)
+
+    def __init__(self, replies: Sequence[InputsReply], *, tgi: bool) -> None:
+        super().__init__(replies)
+        self._tgi = tgi
+
+    def whole(
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+    ) -> bytes:
+        means = [reply.mean_logprob() for reply in self._replies]
+        others = list(self._documents)
+        best = others.pop(means.index(max(means)))
+        details = best.get("details")
+        if isinstance(details, dict):
+            details["best_of_sequences"] = [_flat(document) for document in others]
+        return encode([best] if self._tgi else best)
+
+
+def _flat(document: dict[str, object]) -> dict[str, object]:
+    details = document["details"]
+    assert isinstance(details, dict)
+    return {"generated_text": document["generated_text"], **details}

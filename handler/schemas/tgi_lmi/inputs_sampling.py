@@ -1,0 +1,67 @@
+"""How TGI and LMI choose tokens, in the engine's terms."""
+
+from __future__ import annotations
+
+from handler.engine.generation.generation import Sampling
+from handler.errors import InvalidField
+from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
+
+# LMI's default; TGI's is what the context has room for.
+LMI_MAX_NEW_TOKENS = 30
+
+
+def greedy(parameters: Parameters, *, tgi: bool) -> bool:
+    """Greedy unless sampling is asked for: by `do_sample`, or by a parameter that shapes the distribution.
+
+    An explicit `do_sample: false` is final for LMI; for TGI such a parameter outweighs it, and its Python client sends
+    `false` with each request (text-generation-inference, router/src/validation.rs and
+    server/text_generation_server/utils/tokens.py; djl-serving, djl_python/lmi_vllm/request_response_utils.py).
+    """
+    if parameters.do_sample:
+        return False
+    if parameters.do_sample is False and not tgi:
+        return True
+    return (
+        parameters.temperature in ((None, 1.0) if tgi else (None,))
+        and parameters.top_p in (None, 1.0)
+        and parameters.top_k in (None, 0, -1)
+        and parameters.min_p in (None, 0.0)
+    )
+
+
+def sampling_of(parameters: Parameters, room: int, logprobs: int | None, *, tgi: bool) -> Sampling:
+    """:param room: tokens that the context has left.
+    :param logprobs: as in `Sampling`.
+    :raises InvalidField: naming the field below `parameters`.
+    """
+    stop = (*(parameters.stop or ()), *(parameters.stop_sequences or ()))
+    if "" in stop:
+        raise InvalidField("parameters.stop", "a stop string is empty")
+    default = None if tgi else max(1, min(LMI_MAX_NEW_TOKENS, room))
+    most, least = parameters.max_new_tokens or default, parameters.min_tokens or 0
+    if most is not None and least > most:
+        raise InvalidField("parameters.min_tokens", f"{least} is more than 'parameters.max_new_tokens', {most}")
+    include_stop = parameters.include_stop_str_in_output
+    return Sampling(
+        max_tokens=most,
+        max_tokens_field="parameters.max_new_tokens",
+        min_tokens=least,
+        temperature=0.0 if greedy(parameters, tgi=tgi) else parameters.temperature,
+        top_p=parameters.top_p,
+        top_k=parameters.top_k,
+        min_p=parameters.min_p,
+        repetition_penalty=parameters.repetition_penalty,
+        frequency_penalty=parameters.frequency_penalty or 0.0,
+        presence_penalty=parameters.presence_penalty or 0.0,
+        seed=parameters.seed,
+        stop=stop,
+        stop_token_ids=tuple(parameters.stop_token_ids or ()),
+        ignore_eos=bool(parameters.ignore_eos_token),
+        # TGI's text ends with the stop string, LMI's before it.
+        include_stop_str_in_output=tgi if include_stop is None else include_stop,
+        skip_special_tokens=parameters.skip_special_tokens is not False,
+        spaces_between_special_tokens=parameters.spaces_between_special_tokens is not False,
+        logprobs=logprobs,
+        prompt_logprobs=0 if parameters.decoder_input_details else None,
+        grammar=grammar_of(parameters.grammar),
+    )

@@ -1,0 +1,71 @@
+"""What a request to /invocations says beside its body, and how it decides what the body leaves open.
+
+Pure functions of plain values. The table is in docs/requests.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from handler.errors import InvalidField
+from handler.schemas.framing import JSON_LINES, SSE
+from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI
+
+CHAT: Final = "chat"
+COMPLETION: Final = "completion"
+# What the custom attribute `schema` may say.
+SCHEMAS: Final = (CHAT, COMPLETION, TGI, LMI)
+LINE_TYPES: Final = frozenset({JSON_LINES, "application/jsonl", "application/x-ndjson"})
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request and the endpoint's settings say beside the body.
+
+    :param accept: the media types of `Accept`, the liked best first.
+    :param attributes: SageMaker's custom attributes, parsed.
+    :param inputs_schema: whose `inputs` bodies are where nothing else says so: `lmi` or `tgi`.
+    :param output_formatter: LMI's setting: `json`, `jsonlines` or `sse`; None leaves it to the request.
+    """
+
+    accept: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    inputs_schema: str = LMI
+    output_formatter: str | None = None
+
+    @property
+    def schema(self) -> str | None:
+        """The schema that the custom attribute `schema` names.
+
+        :raises InvalidField: none of ours.
+        """
+        name = self.attributes.get("schema")
+        if name is None:
+            return None
+        if name.strip().lower() not in SCHEMAS:
+            raise InvalidField("X-Amzn-SageMaker-Custom-Attributes", f"schema= must be one of {', '.join(SCHEMAS)}")
+        return name.strip().lower()
+
+    @property
+    def tgi(self) -> bool:
+        """An `inputs` body is TGI's rather than LMI's."""
+        return (self.schema or self.inputs_schema) == TGI
+
+    def framing(self, schema: str, formatter: str | None = None) -> str:
+        """The media type of a stream: the formatter's, else the first that `Accept` names, else the schema's own.
+
+        :param formatter: the body's own, which outweighs the setting.
+        """
+        formatter = formatter or self.output_formatter
+        if formatter in ("jsonlines", "sse"):
+            return JSON_LINES if formatter == "jsonlines" else SSE
+        for kind in self.accept:
+            if kind == SSE:
+                return SSE
+            if kind in LINE_TYPES:
+                return JSON_LINES
+        return JSON_LINES if schema == LMI else SSE

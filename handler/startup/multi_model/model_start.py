@@ -1,0 +1,139 @@
+"""The way of one further model: its settings, its plan, its engine, a warm-up. What fails leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from handler.artifacts.lease.compile_errors import CompileKilled
+from handler.artifacts.lease.compile_failure import compile_failure
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.custom_code.code_source import find_code
+from handler.engine.engine import Engine
+from handler.engine.launch import launch
+from handler.engine.vllm_api.core.core_exits import core_exits
+from handler.engine.warmup import warm_up
+from handler.errors import EndpointError
+from handler.model.model_source import Model
+from handler.neuron.engine_plan import EnginePlan
+from handler.start_failure import OTHERWISE, mend
+from handler.startup.adapter_loading import bring
+from handler.startup.multi_model.memory_budget import Need, need_of
+from handler.startup.multi_model.model_errors import (
+    InvalidModel,
+    ModelFailed,
+    ModelLoadFailed,
+    ModelsFull,
+    ModelsUnsupported,
+)
+from handler.startup.output_tail import output_tail
+from handler.startup.start import checked_plan, use_environment, with_model
+
+CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
+# What belongs to the model of the start and to no other.
+OF_THE_START: Mapping[str, Any] = {
+    "enable_lora": None,
+    "lora_modules": {},
+    "speculative_model": None,
+    "speculation": None,
+    "num_speculative_tokens": None,
+    "fused_speculation": None,
+    "artifact_store": None,
+}
+CODE = "ENDPOINT_CUSTOM_CODE=false serves it without; else give it an endpoint of its own."
+APART = (
+    "Give each an endpoint or an inference component of its own, or serve LoRA adapters over one model "
+    "(ENDPOINT_ENABLE_LORA=true, named in ENDPOINT_LORA_MODULES)"
+)
+NEURON = (
+    "on this line ({line}) every engine takes its NeuronCores for itself, and no setting divides an instance's cores "
+    f"among engines of one container. {APART}"
+)
+SEVERAL = (
+    "several front ends (ENDPOINT_FRONT_ENDS, SAGEMAKER_MODEL_SERVER_WORKERS) share one engine. Set it to 1, "
+    "or serve LoRA adapters over one model (ENDPOINT_ENABLE_LORA=true)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model that can be started: read and checked, nothing of it running."""
+
+    name: str
+    config: EndpointConfig
+    plan: EnginePlan
+    need: Need
+
+
+Prepare = Callable[[EndpointConfig, str, Path], Prepared]
+Start = Callable[[Prepared], Engine]
+
+
+def whole_model(config: EndpointConfig, source: str) -> Path | None:
+    """The directory of a whole model; None where it is an adapter's, or nobody's.
+
+    :raises EndpointError: it cannot be brought.
+    """
+    directory = bring(source, config)
+    whole = (directory / CONFIG).is_file() and not (directory / ADAPTER_CONFIG).is_file()
+    return directory.absolute() if whole else None
+
+
+def prepare(config: EndpointConfig, name: str, path: Path) -> Prepared:
+    """Reads and checks a model as the one of the start is; what the environment says holds for each.
+
+    :raises EndpointError: it cannot be served, or not beside others.
+    """
+    if config.front_ends > 1:
+        raise ModelsUnsupported(SEVERAL)
+    try:
+        if find_code(config, str(path)) is not None:
+            raise InvalidModel(name, "it comes with code of its own, which runs for the model of the start only", CODE)
+        own = load(os.environ, model=str(path))
+        own = replace(own, served_model_name=(name,), **OF_THE_START)
+        plan = checked_plan(own)
+        need = need_of(path, plan)
+    except InvalidModel:
+        raise
+    except EndpointError as error:
+        raise InvalidModel(name, error.message.rstrip("."), "Mend the model or the setting.") from None
+    if plan.line != "cpu":
+        raise ModelsUnsupported(NEURON.format(line=plan.line))
+    return Prepared(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
+
+
+def start(prepared: Prepared) -> Engine:
+    """A running engine that has made its first tokens. 10 to 60 s on a CPU.
+
+    :raises ModelsFull: the system ended its process, as it does when memory runs out.
+    :raises ModelLoadFailed: whatever else kept it from starting.
+    """
+    name = prepared.name
+    use_environment(prepared.plan)
+    with output_tail() as output:
+        try:
+            return _warm(prepared)
+        except EndpointError as error:
+            raise ModelLoadFailed(name, error.message) from error
+        except Exception as error:
+            failure = compile_failure(error, core_exits(error), output.text())
+            if isinstance(failure, CompileKilled):
+                raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from error
+            known = mend(failure.reason)
+            said = "Mend its files or the settings." if known == OTHERWISE else known
+            raise ModelLoadFailed(name, f"{failure.reason}. {said}") from error
+
+
+def _warm(prepared: Prepared) -> Engine:
+    engine = launch(prepared.plan, prepared.config, further=True)
+    try:
+        engine.failure = ModelFailed(prepared.name, "its process ended")
+        warm_up(engine)
+    except BaseException:
+        engine.stop()
+        raise
+    return engine

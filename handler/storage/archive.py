@@ -1,0 +1,141 @@
+"""Unpacking a `model.tar.gz` that somebody else packed: plain files and directories into a fresh directory, or nothing.
+
+tarfile's own `data` filter mends some members and lets others pass; here anything odd refuses the archive as a whole.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+import zlib
+from pathlib import Path
+from typing import IO, BinaryIO, Self, cast
+
+from handler.storage.safe_paths import confined_all
+from handler.storage.storage_errors import UnsafeArchive, UnsafePath
+
+MOST_MEMBERS = 100_000
+CHUNK = 1024 * 1024
+# Padding after the last member: tar's blocking factor makes it some 10 KB.
+MOST_AFTER = 64 * CHUNK
+# Headers that tarfile reads whole: long names and PAX records.
+LARGEST_HEADER = 1024 * 1024
+HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+
+
+def unpack(stream: BinaryIO, target: Path, where: str, most_bytes: int | None = None) -> None:
+    """Unpacks a tar, gzipped or not, so that `target` appears whole or not at all.
+
+    :param target: must not exist.
+    :param where: the archive's name, for the error.
+    :param most_bytes: all files together; what is free on the target's disk unless given.
+    :raises UnsafeArchive: links, devices, sparse files, paths that leave the target, too much, or an archive cut off.
+    """
+    if target.exists() or target.is_symlink():
+        raise UnsafeArchive(where, f"{target} exists already")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    limit = shutil.disk_usage(target.parent).free if most_bytes is None else most_bytes
+    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        _unpack(stream, fresh, where, limit)
+        fresh.chmod(0o755)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
+    plain = _decompressed(stream)
+    try:
+        with tarfile.open(fileobj=plain, mode="r|", tarinfo=_Member, bufsize=CHUNK) as archive:
+            names: list[str] = []
+            total = 0
+            for number, member in enumerate(archive, 1):
+                total += member.size if member.isreg() else 0
+                if number > MOST_MEMBERS:
+                    raise UnsafeArchive(where, f"it has more than {MOST_MEMBERS:,} members")
+                path = _path(member, where)
+                if total > limit or member.size < 0:
+                    raise UnsafeArchive(where, f"its files have more than {limit:,} bytes")
+                if path is not None:
+                    names.append(path)
+                    _write(archive, member, fresh / path, where)
+        _check(names, fresh, where)
+        for _ in range(MOST_AFTER // CHUNK):  # to the end: only there gzip has its checksum
+            if not plain.read(CHUNK):
+                return
+        raise UnsafeArchive(where, f"more than {MOST_AFTER:,} bytes follow its last member")
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, ValueError) as error:
+        raise UnsafeArchive(where, f"it is cut off or no tar ({type(error).__name__}: {str(error)[:120]})") from error
+
+
+def _decompressed(stream: BinaryIO) -> IO[bytes]:
+    buffered = stream if hasattr(stream, "peek") else _buffered(stream)
+    if buffered.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=buffered))
+    return buffered
+
+
+def _buffered(stream: BinaryIO) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", stream), CHUNK))
+
+
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        member = super().frombuf(buf, encoding or "utf-8", errors)
+        if member.type in HEADERS and member.size > LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {member.size:,} bytes")
+        return member
+
+
+def _path(member: tarfile.TarInfo, where: str) -> str | None:
+    """Where a member goes; None for the archive's own root, which many tars name as `./`."""
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        kind = "a link" if member.issym() or member.islnk() else "a sparse file" if member.issparse() else "a device"
+        raise UnsafeArchive(where, f"its member {member.name[:120]!r} is {kind}")
+    name = member.name.removeprefix("./").rstrip("/")
+    if name in {"", "."}:
+        return None
+    try:
+        confined_all([name])
+    except UnsafePath as error:
+        raise UnsafeArchive(where, f"its member {error.path!r} {error.problem}") from error
+    return name
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, where: str) -> None:
+    try:
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = archive.extractfile(member)
+        assert content is not None
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            shutil.copyfileobj(content, file, CHUNK)
+            if file.tell() != member.size:
+                raise UnsafeArchive(where, f"it ends within {member.name[:120]!r}")
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UnsafeArchive(where, f"its member {member.name[:120]!r} is there twice") from error
+
+
+def _check(names: list[str], fresh: Path, where: str) -> None:
+    """Together they must fit as well: no two that differ only by case."""
+    try:
+        confined_all(name for name in names if (fresh / name).is_file())
+    except UnsafePath as error:
+        raise UnsafeArchive(where, f"its member {error.path!r} {error.problem}") from error
+    if not names:
+        raise UnsafeArchive(where, "it is empty")

@@ -1,0 +1,168 @@
+"""Objects in S3, below a prefix of a bucket. Conditional writes are S3's own (`If-None-Match: *`, `If-Match`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from handler.storage.object_store import SMALL, Location, ObjectInfo
+from handler.storage.s3_errors import translated
+from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+CHUNK = 1024 * 1024
+UPLOAD_PART = 16 * 1024 * 1024
+# Requests at once of one client: uploads come several at a time, each in several parts.
+CONNECTIONS = 32
+# S3 answers 409 when two conditional requests for a key meet: it asks to be asked again.
+CONDITIONAL_ATTEMPTS = 4
+BODY_ATTEMPTS = 3
+
+
+class S3Objects:
+    """See `ObjectStore`. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a test server).
+
+    :param client: one to use instead of a client of our own, which is made with the first request.
+    """
+
+    def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
+        self.bucket = bucket
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self._client = client
+        self._lock = threading.Lock()
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def client(self) -> S3Client:
+        with self._lock:
+            if self._client is None:
+                self._client = make_client()
+            return self._client
+
+    def location(self, key: str) -> Location:
+        return Location(self._uri(key), bucket=self.bucket, key=self.prefix + key)
+
+    def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
+        # botocore retries a request, but not a body that breaks off.
+        for _ in range(BODY_ATTEMPTS - 1):
+            try:
+                return self._get(key, limit)
+            except StoreUnavailable:
+                continue
+        return self._get(key, limit)
+
+    def _get(self, key: str, limit: int) -> tuple[bytes, str]:
+        with translated(self._uri(key), "s3:GetObject"):
+            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+            with closing(reply["Body"]) as stream:
+                if reply["ContentLength"] > limit:
+                    raise TooLarge(self._uri(key), reply["ContentLength"], limit)
+                return stream.read(), reply["ETag"]
+
+    def put(self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
+        condition: dict[str, Any] = {}
+        if if_absent:
+            condition["IfNoneMatch"] = "*"
+        if if_match is not None:
+            condition["IfMatch"] = if_match
+        for attempt in range(CONDITIONAL_ATTEMPTS):
+            try:
+                with translated(self._uri(key), "s3:PutObject"):
+                    return self.client.put_object(Bucket=self.bucket, Key=self.prefix + key, Body=body, **condition)[
+                        "ETag"
+                    ]
+            except (Conflict, NotFound) as error:
+                found, etag = self._found(key, len(body))
+                if found == body:
+                    return etag
+                met = isinstance(error, Conflict) and error.retry
+                if not met or attempt == CONDITIONAL_ATTEMPTS - 1:
+                    raise Conflict(self._uri(key)) from error
+        raise AssertionError("unreachable")
+
+    def upload(self, key: str, path: Path) -> None:
+        from boto3.exceptions import S3UploadFailedError
+        from boto3.s3.transfer import TransferConfig
+
+        parts = TransferConfig(
+            multipart_threshold=2 * UPLOAD_PART, multipart_chunksize=UPLOAD_PART, max_concurrency=4, use_threads=True
+        )
+        with translated(self._uri(key), "s3:PutObject"):
+            try:
+                self.client.upload_file(str(path), self.bucket, self.prefix + key, Config=parts)
+            except S3UploadFailedError as error:
+                raise (error.__context__ or error) from error
+
+    def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if length == 0:
+            return
+        wanted: dict[str, Any] = {}
+        if start or length is not None:
+            wanted["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
+        with translated(self._uri(key), "s3:GetObject"):
+            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **wanted)
+            with closing(reply["Body"]) as stream:
+                yield from stream.iter_chunks(CHUNK)
+
+    def delete(self, key: str, *, if_match: str | None = None) -> None:
+        condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}
+        try:
+            with translated(self._uri(key), "s3:DeleteObject"):
+                self.client.delete_object(Bucket=self.bucket, Key=self.prefix + key, **condition)
+        except NotFound as error:
+            if if_match is not None:
+                raise Conflict(self._uri(key)) from error
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        with translated(self._uri(prefix), "s3:ListBucket"):
+            pages = self.client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix
+            )
+            for page in pages:
+                for item in page.get("Contents", []):
+                    key = item["Key"].removeprefix(self.prefix)
+                    yield ObjectInfo(key, item["Size"], item["LastModified"].timestamp(), item["ETag"])
+
+    def head(self, key: str) -> ObjectInfo:
+        with translated(self._uri(key), "s3:GetObject"):
+            reply = self.client.head_object(Bucket=self.bucket, Key=self.prefix + key)
+        return ObjectInfo(key, reply["ContentLength"], reply["LastModified"].timestamp(), reply["ETag"])
+
+    def _found(self, key: str, limit: int) -> tuple[bytes | None, str]:
+        try:
+            return self.get(key, limit=limit)
+        except (NotFound, TooLarge):
+            return None, ""
+
+    def _uri(self, key: str) -> str:
+        return f"s3://{self.bucket}/{self.prefix}{key}"
+
+
+def make_client() -> S3Client:
+    """A client that retries throttling, resets and 5xx with back-off and jitter (botocore's `standard` mode).
+
+    Not `adaptive`: its rate limit is one for the whole client and slows every part of a large upload for one 503.
+    """
+    import boto3
+    from botocore.config import Config
+
+    # A session of its own: boto3's default one may not be used by two threads at once to make clients.
+    return boto3.session.Session().client(
+        "s3",
+        config=Config(
+            max_pool_connections=CONNECTIONS,
+            retries={"mode": "standard", "total_max_attempts": 8},
+            connect_timeout=5,
+            read_timeout=60,
+            # Our digests are checked anyway, and some servers send the whole file's checksum with a part.
+            response_checksum_validation="when_required",
+        ),
+    )

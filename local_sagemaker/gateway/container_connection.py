@@ -1,0 +1,182 @@
+"""One invocation's connection to the container.
+
+A plain socket, rather than httpx or http.client: while a container is silent between two tokens,
+the thread must wait for its next byte, for the client's hang-up and for the deadline, whichever is first.
+That is one ``select`` over both sockets here; a client library hides its socket behind buffers and would
+need a watching thread a stream. A connection serves one invocation at a time, so that closing it is what frees the
+container's slot; only one whose reply was whole may serve another (`idle.py`).
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+import h11
+
+from local_sagemaker.gateway.gateway_settings import ContainerAddress
+from local_sagemaker.gateway.http_reply import Head, ReplyReader
+from local_sagemaker.gateway.idle_connections import IdleConnections
+
+AT_ONCE = 64 * 1024
+
+
+class UpstreamError(Exception):
+    """Why an invocation could not be carried through; the gateway says it in SageMaker's words."""
+
+
+class Unreachable(UpstreamError):
+    """No connection was made."""
+
+
+class TimedOut(UpstreamError):
+    """The deadline passed."""
+
+
+class Broken(UpstreamError):
+    """The container closed its connection, or sent no HTTP, before its reply was whole."""
+
+
+class ClientGone(UpstreamError):
+    """Nobody is there any more to hear the reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        return cls(time.monotonic() + seconds)
+
+    def left(self) -> float:
+        seconds = self.at - time.monotonic()
+        if seconds <= 0:
+            raise TimedOut
+        return seconds
+
+
+class ContainerConnection:
+    """``client`` is the socket to watch for a hang-up; without one, only the deadline ends a wait."""
+
+    def __init__(
+        self,
+        address: ContainerAddress,
+        connect_seconds: float,
+        deadline: Deadline,
+        client: socket.socket | None,
+        idle: IdleConnections | None = None,
+    ) -> None:
+        """:param idle: where a connection is looked for, and goes when its reply was whole."""
+        self._deadline = deadline
+        self._client = client
+        self.reply = ReplyReader()
+        self._address = address
+        self._idle = idle
+        self._closed = False
+        self._socket = (idle.take(address) if idle is not None else None) or _connected(address, connect_seconds)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        if client is not None:
+            self._selector.register(client, selectors.EVENT_READ)
+
+    def __enter__(self) -> ContainerConnection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._selector.close()
+        if self._idle is not None and self.reply.keep_alive and not self.reply.error:
+            self._idle.give(self._address, self._socket)
+        else:
+            self._socket.close()
+
+    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
+        return self.send("POST", path, headers, body)
+
+    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
+        """Send a request and wait for the reply's head."""
+        fixed = [("Host", str(self._address)), ("Content-Length", str(len(body)))]
+        # h11 writes the head, for it refuses what could be read as another one; replies are `ReplyReader`'s.
+        head = h11.Connection(h11.CLIENT).send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
+        try:
+            self._socket.settimeout(self._deadline.left())
+            self._socket.sendall((head or b"") + body)
+        except TimeoutError as error:
+            raise TimedOut from error
+        except OSError:
+            pass  # A container may refuse a body before it has read it all: what it said is read below.
+        while self.reply.head is None:
+            self._receive()
+            if self.reply.error and self.reply.head is None:
+                raise Broken(self.reply.error)
+        return self.reply.head
+
+    def parts(self) -> Iterator[bytes]:
+        """The reply's body as it arrives, a chunk at a time where it is chunked."""
+        while True:
+            yield from self.reply.take()
+            if self.reply.complete:
+                return
+            if self.reply.error:
+                raise Broken(self.reply.error)
+            self._receive()
+
+    def text(self) -> str:
+        return b"".join(self.parts()).decode("utf-8", "replace")
+
+    def _receive(self) -> None:
+        while True:
+            ready = {key.fileobj for key, _ in self._selector.select(self._deadline.left())}
+            if self._client in ready and self._client_is_gone():
+                raise ClientGone
+            if self._socket in ready:
+                break
+        self.receive()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def is_late(self) -> bool:
+        return time.monotonic() >= self._deadline.at
+
+    def receive(self) -> None:
+        """What is there; nothing is fine."""
+        try:
+            self.reply.feed(self._socket.recv(AT_ONCE, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.reply.error = f"the connection failed before the response was complete ({error.strerror})"
+
+    def _client_is_gone(self) -> bool:
+        assert self._client is not None
+        try:
+            if self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                # A pipelined request: its bytes stay for the server, and a hang-up behind them can't be seen.
+                self._selector.unregister(self._client)
+                return False
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return True
+
+
+def _connected(address: ContainerAddress, seconds: float) -> socket.socket:
+    """:raises Unreachable: no connection was made."""
+    try:
+        made = socket.create_connection((address.host, address.port), seconds)
+    except OSError as error:
+        raise Unreachable(f"{address}: {error.strerror or error}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made

@@ -1,0 +1,74 @@
+"""What a gateway is told once, at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from local_sagemaker.gateway.payload_parts import Cut, as_they_arrive
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """SageMaker's own limits. Whoever wants to see a time-out without waiting for it lowers them."""
+
+    regular_seconds: float = 60.0
+    stream_seconds: float = 480.0
+    connect_seconds: float = 2.0
+    body_bytes: int = 25 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("regular_seconds", "stream_seconds", "connect_seconds", "body_bytes"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAddress:
+    """Where the container's process listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, url: str) -> ContainerAddress:
+        """SageMaker speaks plain HTTP to fixed paths, so a scheme, a host and a port are all there is."""
+        parts = urlsplit(url)
+        if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise ValueError(f"{url!r} is not of the form http://HOST:PORT")
+        return cls(parts.hostname, parts.port or 80)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The one endpoint a gateway serves, and how SageMaker's messages speak of it."""
+
+    name: str
+    variant: str = "AllTraffic"
+    region: str = "us-east-1"
+    account: str = "123456789012"
+
+    @property
+    def log_group(self) -> str:
+        return f"/aws/sagemaker/Endpoints/{self.name}"
+
+    @property
+    def log_stream_arn(self) -> str:
+        return f"arn:aws:logs:{self.region}:{self.account}:log-group:{self.log_group}"
+
+    @property
+    def console_url(self) -> str:
+        console = f"https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
+        return f"{console}#logEventViewer:group={self.log_group}"
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    container: ContainerAddress
+    endpoint: Endpoint
+    limits: Limits = field(default_factory=Limits)
+    cut: Cut = as_they_arrive

@@ -1,0 +1,215 @@
+"""The SageMaker Runtime protocol in front of containers, as views of a Flask application."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from flask import Flask, g, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+from local_sagemaker.gateway import container_connection as upstream
+from local_sagemaker.gateway import event_stream as eventstream
+from local_sagemaker.gateway import gateway_errors as errors
+from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway import stream_faults as faults
+from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.container_connection import ContainerConnection, Deadline
+from local_sagemaker.gateway.gateway_settings import Endpoint, GatewaySettings, Limits
+from local_sagemaker.gateway.http_reply import Head
+from local_sagemaker.gateway.idle_connections import IdleConnections
+from local_sagemaker.gateway.invocation_routes import FixedRoutes, Route, Routes
+from local_sagemaker.gateway.payload_parts import Cut
+from local_sagemaker.gateway.stream_pump import Pump
+
+log = logging.getLogger(__name__)
+
+
+class Gateway:
+    def __init__(self, routes: Routes, limits: Limits, cut: Cut) -> None:
+        self._routes = routes
+        self._limits = limits
+        self._cut = cut
+        self._pump = Pump()
+
+    def invoke(self, name: str) -> Response:
+        """InvokeEndpoint."""
+        passed, body = self._admit(headers.REGULAR)
+        with self._way(name, self._limits.regular_seconds) as way:
+            head = self._post(way, passed, body)
+            response = Response(b"".join(way.connection.parts()))
+        del response.headers["Content-Type"]  # The container's takes its place, if it has set one.
+        return finish(response, way.route, head, headers.REGULAR_REPLY)
+
+    def invoke_with_response_stream(self, name: str) -> Response:
+        """InvokeEndpointWithResponseStream."""
+        passed, body = self._admit(headers.STREAMED)
+        headers.refuse_new_session(request.headers)
+        with ExitStack() as stack:
+            way = stack.enter_context(self._way(name, self._limits.stream_seconds, self._pump.idle))
+            head = self._post(way, passed, body)
+            frames = self._frames(way, writable_client(), g.get("stream_fault"))
+            response = Response(frames, content_type="application/vnd.amazon.eventstream")
+            # Not left to the generator: one that was never begun runs no `finally`.
+            response.call_on_close(stack.pop_all().close)
+        if content_type := head.get("Content-Type"):
+            response.headers[headers.STREAM_CONTENT_TYPE] = content_type
+        return finish(response, way.route, head, headers.STREAMED_REPLY)
+
+    def _admit(self, table: tuple[headers.RequestHeader, ...]) -> tuple[list[tuple[str, str]], bytes]:
+        """What goes to the container, of a request that SageMaker would let through."""
+        body = read_body(self._limits.body_bytes)
+        return list(headers.for_container(request.headers, table)), body
+
+    @contextmanager
+    def _way(self, name: str, seconds: float, idle: IdleConnections | None = None) -> Iterator[Way]:
+        """To a container that takes the connection; what goes wrong on it is said in SageMaker's words."""
+        route = self._routes.route(name, request.headers)
+        try:
+            with (
+                in_sagemakers_words(route.endpoint),
+                connect(route, self._limits, seconds, client_socket(), idle) as connection,
+            ):
+                yield Way(route, connection)
+        finally:
+            route.release()
+
+    def _post(self, way: Way, passed: list[tuple[str, str]], body: bytes) -> Head:
+        if way.route.delay:
+            time.sleep(way.route.delay)
+        head = way.connection.post(way.route.path, [*passed, *way.route.more_headers], body)
+        way.route.answered(head)
+        if head.status >= 400:
+            raise errors.ModelError(way.route.endpoint, head.status, way.connection.text())
+        return head
+
+    def _encode(self, arrived: bytes) -> bytes:
+        return b"".join(map(eventstream.payload_part, self._cut(arrived)))
+
+    def _frames(self, way: Way, client: socket.socket | None, planned: faults.StreamFault | None) -> Iterator[bytes]:
+        """The reply as an event stream, whose last frame says so if it is not whole.
+
+        :param client: what the pump may write to; without one, the frames are the iterator's.
+        :param planned: what it is to end with after its first part.
+        """
+        yield b""  # Sends the head now: the first token may be a while.
+        try:
+            if planned is not None:
+                yield self._encode(next(way.connection.parts(), b""))
+                yield planned.frame()
+            elif client is not None:
+                self._pump.carry(way.connection, client, self._encode)
+            else:
+                yield from map(self._encode, way.connection.parts())
+        except upstream.TimedOut:
+            yield faults.StreamTimedOut(self._limits.stream_seconds).frame()
+        except upstream.Broken as error:
+            yield faults.StreamBroken(f"container primary: {error}").frame()
+        except upstream.ClientGone:
+            return
+        except Exception:
+            log.exception("a stream of endpoint %s failed", way.route.endpoint.name)
+            yield faults.InternalStreamFailure().frame()
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    route: Route
+    connection: ContainerConnection
+
+
+def client_socket() -> socket.socket | None:
+    client = request.environ.get("gunicorn.socket")
+    return client if isinstance(client, socket.socket) else None
+
+
+def writable_client() -> socket.socket | None:
+    """The client's socket, where a chunk that is written to it takes its place in gunicorn's reply."""
+    return client_socket() if request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1" else None
+
+
+def connect(
+    route: Route, limits: Limits, seconds: float, client: socket.socket | None, idle: IdleConnections | None = None
+) -> ContainerConnection:
+    """Tries each instance there is: nothing was sent, so nothing is done twice.
+
+    :param client: whose hang-up ends the wait.
+    :param idle: connections that may be used again.
+    """
+    while True:
+        try:
+            until = Deadline.after(seconds)
+            return ContainerConnection(route.container, limits.connect_seconds, until, client, idle)
+        except upstream.Unreachable:
+            if not route.elsewhere():
+                raise
+
+
+@contextmanager
+def in_sagemakers_words(endpoint: Endpoint) -> Iterator[None]:
+    try:
+        yield
+    except upstream.Unreachable as error:
+        raise errors.ServiceUnavailable(endpoint, str(error)) from error
+    except upstream.TimedOut as error:
+        raise errors.InvocationTimedOut(endpoint) from error
+    except upstream.Broken as error:
+        raise errors.BrokenReply(endpoint, str(error)) from error
+
+
+def finish(response: Response, route: Route, head: Head, names: tuple[str, ...]) -> Response:
+    for name in names:
+        if (value := head.get(name)) is not None:
+            response.headers[name] = value
+    response.headers[headers.INVOKED_VARIANT] = route.endpoint.variant
+    return response
+
+
+def create_app(settings: GatewaySettings) -> Flask:
+    """The runtime of one container. Only under gunicorn, which reveals the client's socket, does it see a hang-up."""
+    app = Flask(__name__, static_folder=None)
+    routes = FixedRoutes(settings.endpoint, settings.container)
+    mount(app, Gateway(routes, settings.limits, settings.cut))
+    return app
+
+
+def mount(app: Flask, gateway: Gateway) -> None:
+    """The runtime's paths, and its errors for all others."""
+    app.url_map.merge_slashes = False
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.post("/endpoints/<name>/invocations")(gateway.invoke)
+    app.post("/endpoints/<name>/invocations-response-stream")(gateway.invoke_with_response_stream)
+
+    @app.before_request
+    def name_request() -> None:
+        g.request_id = str(uuid.uuid4())
+
+    @app.after_request
+    def return_request_id(response: Response) -> Response:
+        response.headers["x-amzn-RequestId"] = g.request_id
+        return response
+
+    @app.errorhandler(errors.GatewayError)
+    def refuse(error: errors.GatewayError) -> Response:
+        return error.reply()
+
+    @app.errorhandler(HTTPException)
+    def refuse_http(error: HTTPException) -> Response:
+        if error.code in (404, 405):
+            return errors.UnknownOperation(request.method, request.path).reply()
+        return errors.ValidationError(error.description or error.name).reply()
+
+    @app.errorhandler(upstream.ClientGone)
+    def answer_nobody(error: upstream.ClientGone) -> Response:
+        return Response(status=499)
+
+    @app.errorhandler(Exception)
+    def fail(error: Exception) -> Response:
+        log.exception("%s %s failed", request.method, request.path)
+        return errors.InternalFailure().reply()

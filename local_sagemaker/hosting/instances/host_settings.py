@@ -1,0 +1,105 @@
+"""How processes are started and watched on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local_sagemaker.hosting.instances.docker import Docker
+
+# What an image brings in its environment comes from this machine; all else of the caller's stays out, as it would
+# in the cloud.
+OF_THIS_MACHINE = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "HF_HUB_OFFLINE")
+OF_THE_CPU_ENGINE = ("VLLM_CPU_", "OMP_")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """SageMaker's times. ``speed`` makes waits and time limits that are minutes in the cloud shorter here.
+
+    Source: developer guide "Custom inference code with hosting services": pings of 2 s, 8 minutes to the first
+    success unless configured, SIGKILL 30 s after SIGTERM.
+    """
+
+    speed: float = 1.0
+    ping_every: float = 5.0
+    ping_seconds: float = 2.0
+    failed_pings: int = 3
+    startup_seconds: float = 480.0
+    download_seconds: float = 3600.0
+    kill_after: float = 30.0
+    starting_ping_every: float = 0.25
+    target_model_patience: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("speed", "ping_every", "ping_seconds", "failed_pings", "kill_after"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+
+    def scaled(self, seconds: float) -> float:
+        return seconds / self.speed
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Which command stands for which image.
+
+    :ivar commands: by the start of an image's name; the longest that fits counts.
+    """
+
+    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def command(self, image: str) -> tuple[str, ...] | None:
+        """None where none was given."""
+        fitting = [start for start in self.commands if image.startswith(start)]
+        return self.commands[max(fitting, key=len)] if fitting else None
+
+    @classmethod
+    def parse(cls, entries: tuple[str, ...]) -> Images:
+        """``IMAGE=COMMAND`` entries.
+
+        :raises ValueError: an entry of another form.
+        """
+        commands = {}
+        for entry in entries:
+            image, equals, command = entry.partition("=")
+            words = tuple(shlex.split(command))
+            if not equals or not words:
+                raise ValueError(f"{entry!r} is not of the form IMAGE=COMMAND")
+            commands[image] = words
+        return cls(commands)
+
+
+def default_command() -> tuple[str, ...]:
+    """This project's container: the ``serve`` beside the interpreter, or the first on the path."""
+    beside = Path(sys.executable).with_name("serve")
+    return (str(beside) if beside.exists() else shutil.which("serve") or "serve",)
+
+
+def image_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in environ.items() if name in OF_THIS_MACHINE or name.startswith(OF_THE_CPU_ENGINE)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """:ivar environment: what stands for an image's ENV: this machine's.
+    :ivar given: what every container gets, before the model's own.
+    :ivar docker: what runs the images that no command stands for; None is this project's container, as a process.
+    """
+
+    directory: Path
+    s3_url: str
+    region: str = "us-east-1"
+    account: str = "123456789012"
+    images: Images = field(default_factory=Images)
+    timing: Timing = field(default_factory=Timing)
+    environment: Mapping[str, str] = field(default_factory=lambda: image_environment(os.environ))
+    given: Mapping[str, str] = field(default_factory=dict)
+    docker: Docker | None = None

@@ -1,0 +1,122 @@
+"""Multi-model endpoints: a target model is fetched and loaded into an instance when it is first asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from pathlib import Path
+from typing import Any
+
+from local_sagemaker.hosting.instances.instance import Instance
+from local_sagemaker.hosting.instances.model_data import DataError, materialise
+from local_sagemaker.hosting.instances.s3_access import Objects
+
+LOAD_SECONDS = 600.0
+FULL = 507
+LOADED_ALREADY = 409
+
+
+class NotReady(Exception):
+    """It is still being fetched or loaded; who asks again later finds it."""
+
+
+class LoadFailed(Exception):
+    """The container refuses the model; ``status`` and ``said`` are its own."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+        self.said = said
+
+
+class TargetModels:
+    """The target models of one fleet.
+
+    :param prefix: of their archives in S3, the container's ModelDataUrl.
+    :param patience: seconds that a request waits for a model to be loaded.
+    """
+
+    def __init__(self, prefix: str, base: Path, objects: Objects, patience: float) -> None:
+        self._prefix = prefix.rstrip("/") + "/"
+        self._base = base
+        self._objects = objects
+        self._patience = patience
+        self._workers = ThreadPoolExecutor(4, thread_name_prefix="target-model")
+        self._lock = threading.Lock()
+        self._loaded: dict[str, dict[str, Future[None]]] = {}
+
+    def prepare(self, instance: Instance, target: str) -> str:
+        """The name by which the instance has the model.
+
+        :raises DataError: there is no such archive, or it is none.
+        :raises NotReady: it takes longer than a request waits.
+        :raises LoadFailed: the container refuses it.
+        """
+        if target.startswith("/") or any(part in ("", ".", "..") for part in target.split("/")):
+            raise DataError(f"{target!r} is no path of a model below {self._prefix}")
+        name = hashlib.sha256(target.encode()).hexdigest()[:32]
+        with self._lock:
+            loaded = self._loaded.setdefault(instance.id, {})
+            # Asked for last, so unloaded last.
+            future = loaded.pop(name, None) or self._workers.submit(self._load, instance, target, name)
+            loaded[name] = future
+        try:
+            future.result(self._patience)
+        except TimeoutError as error:
+            raise NotReady from error
+        except Exception:
+            self._forget(instance, name)
+            raise
+        return name
+
+    def _load(self, instance: Instance, target: str, name: str) -> None:
+        directory = self._fetch(target, name)
+        while True:
+            status, said = exchange(instance, "POST", "/models", {"model_name": name, "url": str(directory / "model")})
+            if status // 100 == 2 or status == LOADED_ALREADY:
+                return
+            if status != FULL or not self._unload_another(instance, name):
+                raise LoadFailed(status, said)
+
+    def _fetch(self, target: str, name: str) -> Path:
+        directory = self._base / "models" / name
+        if not (directory / "model").exists():
+            unfinished = directory.with_name(f"{name}.{threading.get_ident()}")
+            materialise({"ModelDataUrl": self._prefix + target}, unfinished, self._objects)
+            try:
+                unfinished.rename(directory)
+            except OSError:  # Another instance's load was first.
+                pass
+        return directory
+
+    def _unload_another(self, instance: Instance, name: str) -> bool:
+        """The one that was asked for the longest ago; whether there was one."""
+        with self._lock:
+            loaded = self._loaded[instance.id]
+            oldest = next((each for each, future in loaded.items() if each != name and future.done()), None)
+            if oldest is not None:
+                del loaded[oldest]
+        if oldest is not None:
+            exchange(instance, "DELETE", f"/models/{oldest}", None)
+        return oldest is not None
+
+    def _forget(self, instance: Instance, name: str) -> None:
+        with self._lock:
+            self._loaded[instance.id].pop(name, None)
+
+
+def exchange(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
+    """Status and text; 503 where the container does not answer."""
+    connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
+    try:
+        content = None if body is None else json.dumps(body)
+        connection.request(method, path, content, {"Content-Type": "application/json"} if content else {})
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        return 503, str(error)
+    finally:
+        connection.close()

@@ -1,0 +1,186 @@
+"""Inference components placed on a live endpoint, changed there, and taken away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from local_sagemaker.hosting.alarms import Alarms
+from local_sagemaker.hosting.component import Component
+from local_sagemaker.hosting.endpoint import LiveEndpoint
+from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.instances.host_settings import Timing
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.model_data import DataError, remove
+from local_sagemaker.hosting.rollout import Rollout
+from local_sagemaker.hosting.update import Update
+
+log = logging.getLogger(__name__)
+
+Document = dict[str, Any]
+Report = Callable[[str, str | None], None]
+ENDPOINT_WITHIN = 600.0
+
+
+class Components:
+    """:ivar plan: VariantName, Container, Base (the base component's name, of an adapter), CopyCount, time limits."""
+
+    def __init__(self, fleets: Fleets, timing: Timing, alarms: Alarms) -> None:
+        self._fleets = fleets
+        self._timing = timing
+        self._alarms = alarms
+
+    def create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+        self._run(lambda: self._create(live, name, plan, report), report)
+
+    def update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+        """New copies beside the old ones, then the traffic, then a baking period; the old ones go, or come back.
+
+        :param report: "InService" with a reason says that all is as it was.
+        """
+        self._run(lambda: self._update(live, name, plan, rollout, report), report)
+
+    def scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
+        self._run(lambda: self._scale(live, name, count, report), report)
+
+    def delete(self, live: LiveEndpoint, name: str, then: Callable[[], None]) -> None:
+        def end() -> None:
+            with live.changed:
+                component = live.components.pop(name, None)
+            if component is not None:
+                component.stop()
+            then()
+
+        threading.Thread(target=end, daemon=True).start()
+
+    def _run(self, change: Callable[[], None], report: Report) -> None:
+        def run() -> None:
+            try:
+                change()
+            except (StartFailed, DataError) as error:
+                report("Failed", str(error))
+            except Cancelled:
+                pass
+            except Exception:
+                log.exception("a change of an inference component failed")
+                report("Failed", "The service failed; its own log has the reason.")
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def _create(self, live: LiveEndpoint, name: str, plan: Document, report: Report) -> None:
+        base = self._base(live, plan.get("Base"))
+        component = self._adapter(live, name, plan, base) if base is not None else self._copies(live, name, plan)
+        with live.changed:
+            before = live.components.get(name)
+            live.components[name] = component
+        if before is not None:
+            before.stop()
+        report("InService", None)
+
+    def _update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
+        base = self._base(live, plan.get("Base"))
+        if base is not None:
+            self._create(live, name, plan, report)
+            return
+        before = live.components[name]
+        component: Component | None = None
+        update = Update(rollout, self._timing, self._alarms, live.ended)
+        try:
+            component = self._copies(live, name, plan, update.cancelled)
+            put(live, name, component)
+            update.bake(component, rollout.wait)
+        except (StartFailed, DataError) as error:
+            put(live, name, before)
+            if component is not None:
+                component.stop()
+            report("InService", str(error))
+        else:
+            before.stop()
+            report("InService", None)
+
+    def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
+        """Waits for the endpoint, and for the base where there is one: after a restart both are on their way."""
+        with live.changed:
+            ready = live.changed.wait_for(
+                lambda: live.deleted or (live.current is not None and (base is None or base in live.components)),
+                ENDPOINT_WITHIN,
+            )
+            if live.deleted:
+                raise Cancelled
+            if not ready:
+                raise StartFailed("Its endpoint, or its base inference component, did not come into service.")
+            return live.components[base] if base is not None else None
+
+    def _copies(
+        self, live: LiveEndpoint, name: str, plan: Document, cancelled: Callable[[], bool] | None = None
+    ) -> Component:
+        container = plan["Container"]
+        directory = self._fleets.base_directory(live.name, name)
+        pool: Pool | None = None
+        try:
+            self._fleets.fetch(container, directory, name, self._fleets.download_seconds(plan))
+            launch = self._fleets.launch(live.name, name, container, directory, plan)
+            with live.changed:
+                if live.deleted:
+                    raise Cancelled
+                pool = Pool(launch, plan["CopyCount"], live.changed, least_outstanding=True)
+                live.starting.append(pool)
+            pool.wait_ready(cancelled or (lambda: live.deleted))
+        except BaseException as error:
+            if pool is not None:
+                pool.stop()
+            remove(directory)
+            if isinstance(error, StartFailed):
+                raise StartFailed(
+                    f"A copy of the inference component did not pass the ping health check. ({error})"
+                ) from error
+            raise
+        finally:
+            if pool is not None:
+                with live.changed:
+                    live.starting.remove(pool)
+        return Component(name, plan["VariantName"], directory, pool, None)
+
+    def _adapter(self, live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
+        directory = self._fleets.base_directory(live.name, name)
+        try:
+            self._fleets.fetch(plan["Container"], directory, name, self._fleets.download_seconds(plan))
+            with live.changed:
+                before = live.components.pop(name, None)
+            if before is not None:
+                before.stop()
+            component = Component(name, base.variant, directory, None, base)
+            with live.changed:
+                instances = base.copies().healthy()
+            for instance in instances:
+                component.prepare(instance)
+        except BaseException:
+            remove(directory)
+            raise
+        return component
+
+    def _scale(self, live: LiveEndpoint, name: str, count: int, report: Report) -> None:
+        with live.changed:
+            component = live.components[name]
+        pool = component.copies()
+        before = pool.desired
+        pool.scale(count)
+        try:
+            pool.wait_ready(lambda: live.deleted)
+        except StartFailed as error:
+            pool.scale(before)
+            report("InService", f"The copies could not be scaled to {count}. ({error})")
+        else:
+            report("InService", None)
+
+
+def put(live: LiveEndpoint, name: str, component: Component) -> None:
+    """In place of what has the name; its adapters are then of the new one, and loaded again as they are asked for."""
+    with live.changed:
+        before = live.components.get(name)
+        live.components[name] = component
+        for each in live.components.values():
+            if each.base is not None and each.base is before:
+                each.base = component

@@ -1,0 +1,246 @@
+"""InvokeEndpointAsync: accepted at once, carried out from a queue, its input, output and failure objects in S3."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from botocore.model import StructureShape
+from botocore.session import get_session
+from flask import request
+from werkzeug.datastructures import Headers
+from werkzeug.wrappers import Response
+
+from local_sagemaker.control import shapes
+from local_sagemaker.control.control_errors import ControlError
+from local_sagemaker.gateway import gateway_errors as errors
+from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.container_connection import UpstreamError
+from local_sagemaker.gateway.gateway_settings import Limits
+from local_sagemaker.gateway.runtime_gateway import connect, in_sagemakers_words
+from local_sagemaker.hosting.host import Host
+from local_sagemaker.hosting.instances.s3_access import Location, ObjectError
+from local_sagemaker.runtime.hosted_routes import HostedRoutes
+from local_sagemaker.runtime.notifications import ERROR, SUCCESS, Outcome, Publisher, Topics, message
+
+log = logging.getLogger(__name__)
+
+INPUT_BYTES = 1024**3
+INLINE_BYTES = 128_000
+TTL_SECONDS = 21_600
+INVOCATION_SECONDS = 900
+CONCURRENT_PER_INSTANCE = 4
+TRY_AGAIN_AFTER = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One request of the queue; as JSON on disk until it is done, so that a restart loses none.
+
+    :ivar topics: the configuration's OutputConfig, which names them.
+    """
+
+    id: str
+    endpoint: str
+    input: str
+    inline: str
+    headers: tuple[tuple[str, str], ...]
+    output: str
+    failure: str
+    expires: float
+    timeout: float
+    inference_id: str = ""
+    received: float = 0.0
+    topics: dict[str, Any] = field(default_factory=dict)
+
+
+class Expired(Exception):
+    """It stood in the queue for longer than RequestTTLSeconds."""
+
+
+class Asynchronous:
+    def __init__(self, host: Host, routes: HostedRoutes, limits: Limits, directory: Path) -> None:
+        self._host = host
+        self._routes = routes
+        self._limits = limits
+        self._directory = directory
+        self._queues: dict[str, ThreadPoolExecutor] = {}
+        self._lock = threading.Lock()
+        self._publisher = Publisher(host.settings.s3_url, host.settings.region)
+        model = get_session().get_service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync")
+        assert model.input_shape is not None
+        self._shape: StructureShape = model.input_shape
+        directory.mkdir(exist_ok=True)
+
+    def invoke(self, name: str) -> Response:
+        """:raises GatewayError: the endpoint is none, or not an asynchronous one, or a header breaks a constraint."""
+        body = read_body(self._limits.body_bytes)
+        asked = self._asked(name)
+        plan = self._plan(name)
+        config = plan["AsyncInferenceConfig"]
+        passed = tuple(headers.for_container(request.headers, headers.ASYNCHRONOUS))
+        if ("InputLocation" in asked) == bool(body):
+            raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
+        if len(body) > INLINE_BYTES:
+            raise errors.OversizeBody("of InvokeEndpointAsync", INLINE_BYTES)
+        at = time.time()
+        name_of_output = str(uuid.uuid4())
+        output = config["OutputConfig"]
+        folder = asked.get("S3OutputPathExtension", "")
+        accepted = Accepted(
+            id=name_of_output,
+            endpoint=name,
+            input=asked.get("InputLocation", ""),
+            inline=base64.b64encode(body).decode(),
+            headers=passed,
+            output=join(output.get("S3OutputPath"), folder, asked.get("Filename", f"{name_of_output}.out")),
+            failure=join(output.get("S3FailurePath"), folder, f"{name_of_output}-error.out"),
+            expires=at + self._host.settings.timing.scaled(asked.get("RequestTTLSeconds", TTL_SECONDS)),
+            timeout=asked.get("InvocationTimeoutSeconds", INVOCATION_SECONDS),
+            inference_id=asked.get("InferenceId", name_of_output),
+            received=at,
+            topics=output,
+        )
+        self._keep(accepted)
+        self._enqueue(accepted, config, sum(each["Count"] for each in plan["Variants"]))
+        reply = Response(json.dumps({"InferenceId": accepted.inference_id}), 202, content_type="application/json")
+        for header, location in (("OutputLocation", accepted.output), ("FailureLocation", accepted.failure)):
+            if location:
+                reply.headers[headers.AMZN + header] = location
+        return reply
+
+    def restore(self) -> None:
+        """What the last run has accepted and not carried out."""
+        for file in self._directory.glob("*.json"):
+            kept = json.loads(file.read_text(encoding="utf-8"))
+            accepted = Accepted(**{**kept, "headers": tuple((name, value) for name, value in kept["headers"])})
+            self._enqueue(accepted, {})
+
+    def _asked(self, name: str) -> dict[str, Any]:
+        """The members that are headers, held against the service model."""
+        asked: dict[str, Any] = {"EndpointName": name}
+        for member, shape in self._shape.members.items():
+            value = request.headers.get(shape.serialization.get("name", ""))
+            if shape.serialization.get("location") != "header" or value is None:
+                continue
+            try:
+                asked[member] = int(value) if shape.type_name == "integer" else value
+            except ValueError as error:
+                raise errors.InvalidMember(member, "Member must be an integer") from error
+        try:
+            return shapes.parse(self._shape, asked)
+        except ControlError as error:
+            raise errors.ValidationError(error.message) from error
+
+    def _plan(self, name: str) -> Mapping[str, Any]:
+        live = self._host.find(name)
+        current = live.current if live else None
+        if live is None or current is None:
+            raise errors.EndpointNotFound(name, self._host.settings.account)
+        if "AsyncInferenceConfig" not in current.plan:
+            raise errors.NotAsynchronous(name)
+        return current.plan
+
+    def _enqueue(self, accepted: Accepted, config: Mapping[str, Any], instances: int = 1) -> None:
+        with self._lock:
+            queue = self._queues.get(accepted.endpoint)
+            if queue is None:
+                per_instance = config.get("ClientConfig", {}).get("MaxConcurrentInvocationsPerInstance")
+                count = int(per_instance or CONCURRENT_PER_INSTANCE) * instances
+                queue = ThreadPoolExecutor(count, thread_name_prefix=f"async-{accepted.endpoint}")
+                self._queues[accepted.endpoint] = queue
+        queue.submit(self._carry_out, accepted)
+
+    def _carry_out(self, accepted: Accepted) -> None:
+        try:
+            body, content_type = self._answer(accepted)
+            if accepted.output:
+                self._host.objects.write(Location.parse(accepted.output), body, content_type)
+        except (errors.GatewayError, ObjectError, Expired, UpstreamError) as error:
+            self._fail(accepted, str(error), error.original.encode() if isinstance(error, errors.ModelError) else b"")
+        except Exception:
+            log.exception("the asynchronous request %s failed", accepted.id)
+            self._fail(accepted, "The service failed; its own log has the reason.", b"")
+        else:
+            self._notify(accepted, Outcome(None, accepted.output, content_type, body))
+        self._file(accepted).unlink(missing_ok=True)
+
+    def _notify(self, accepted: Accepted, outcome: Outcome) -> None:
+        topics = Topics.of(accepted.topics)
+        topic, kind = (topics.success, SUCCESS) if outcome.reason is None else (topics.error, ERROR)
+        if topic is None:
+            return
+        passed = dict(accepted.headers)
+        asked = {
+            "accept": passed.get("Accept", ""),
+            "contentType": passed.get("Content-Type", ""),
+            "endpointName": accepted.endpoint,
+            "inputLocation": accepted.input,
+        }
+        asked = {name: value for name, value in asked.items() if value}
+        region = self._host.settings.region
+        told = message(asked, accepted.inference_id, accepted.received, region, outcome, kind in topics.include)
+        self._publisher.publish(topic, told)
+
+    def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:
+        if accepted.input:
+            body = self._host.objects.read(Location.parse(accepted.input), INPUT_BYTES)
+        else:
+            body = base64.b64decode(accepted.inline)
+        while True:
+            if time.time() > accepted.expires:
+                raise Expired("The request expired: it was not processed within RequestTTLSeconds.")
+            try:
+                return self._invoke(accepted, body)
+            except (errors.ServiceUnavailable, errors.Throttled):
+                time.sleep(TRY_AGAIN_AFTER)  # An instance is on its way; a queue is there to wait for it.
+
+    def _invoke(self, accepted: Accepted, body: bytes) -> tuple[bytes, str | None]:
+        route = self._routes.route(accepted.endpoint, Headers(accepted.headers), asynchronous=True)
+        try:
+            with (
+                in_sagemakers_words(route.endpoint),
+                connect(route, self._limits, accepted.timeout, None) as connection,
+            ):
+                head = connection.post(route.path, accepted.headers, body)
+                if head.status >= 400:
+                    raise errors.ModelError(route.endpoint, head.status, connection.text())
+                return b"".join(connection.parts()), head.get("Content-Type")
+        finally:
+            route.release()
+
+    def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:
+        """:param said: by the container."""
+        if not accepted.failure:
+            log.warning("the asynchronous request %s failed, and there is no S3FailurePath: %s", accepted.id, reason)
+        else:
+            try:
+                self._host.objects.write(Location.parse(accepted.failure), reason.encode(), "text/plain")
+            except ObjectError as error:
+                log.warning("the failure of the asynchronous request %s can't be written: %s", accepted.id, error)
+        self._notify(accepted, Outcome(reason, accepted.failure, "text/plain", said))
+
+    def _file(self, accepted: Accepted) -> Path:
+        return self._directory / f"{accepted.id}.json"
+
+    def _keep(self, accepted: Accepted) -> None:
+        unfinished = self._file(accepted).with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(asdict(accepted)), encoding="utf-8")
+        unfinished.replace(self._file(accepted))
+
+
+def join(path: str | None, folder: str, name: str) -> str:
+    """An object's URI below a configured path; nothing where none is configured."""
+    if not path:
+        return ""
+    return "/".join((path.rstrip("/"), *(part.strip("/") for part in (folder, name) if part)))

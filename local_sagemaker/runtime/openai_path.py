@@ -1,0 +1,60 @@
+"""``/endpoints/{name}/openai/v1/...``: an OpenAI client speaks to the container, past the runtime's own protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from flask import request
+from werkzeug.wrappers import Response
+
+from local_sagemaker.gateway import container_connection as upstream
+from local_sagemaker.gateway import gateway_errors as errors
+from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.container_connection import ContainerConnection
+from local_sagemaker.gateway.gateway_settings import Limits
+from local_sagemaker.gateway.invocation_routes import Routes
+from local_sagemaker.gateway.runtime_gateway import client_socket, connect, in_sagemakers_words
+
+PASSED = ("Content-Type", "Accept")
+RETURNED = ("Content-Type", "Retry-After")
+
+
+class OpenAIPath:
+    def __init__(self, routes: Routes, limits: Limits) -> None:
+        self._routes = routes
+        self._limits = limits
+
+    def forward(self, name: str, path: str) -> Response:
+        """The container's own status, type and body, errors among them: OpenAI's clients know its error object."""
+        body = read_body(self._limits.body_bytes)
+        if ".." in path.split("/"):
+            raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
+        passed = [(key, request.headers[key]) for key in PASSED if key in request.headers]
+        passed += list(headers.for_container(request.headers, headers.COMMON[1:]))
+        with ExitStack() as stack:
+            route = self._routes.route(name, request.headers)
+            stack.callback(route.release)
+            with in_sagemakers_words(route.endpoint):
+                connection = stack.enter_context(
+                    connect(route, self._limits, self._limits.stream_seconds, client_socket())
+                )
+                target = f"/v1/{path}"
+                head = connection.send(request.method, target, [*passed, *route.more_headers], body)
+            response = Response(whole_or_cut(connection), head.status)
+            response.call_on_close(stack.pop_all().close)
+        del response.headers["Content-Type"]
+        for key in RETURNED:
+            if (value := head.get(key)) is not None:
+                response.headers[key] = value
+        return response
+
+
+def whole_or_cut(connection: ContainerConnection) -> Iterator[bytes]:
+    """What arrives, as it arrives. If it breaks off, so does the reply: nothing marks it as whole."""
+    yield b""
+    try:
+        yield from connection.parts()
+    except upstream.ClientGone:
+        return

@@ -1,0 +1,147 @@
+"""Errors on request: the next calls of an operation fail as its documentation says they may."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import botocore.session
+from botocore.model import ServiceModel, Shape
+from flask import Flask, g, request
+
+from local_sagemaker.control.control_errors import ControlError
+from local_sagemaker.gateway import gateway_errors as errors
+from local_sagemaker.gateway import stream_faults as faults
+from local_sagemaker.gateway.body_reader import read_body
+from local_sagemaker.gateway.gateway_settings import Endpoint
+
+RUNTIME = "sagemaker-runtime"
+INVOCATIONS = {
+    "invoke": "InvokeEndpoint",
+    "invoke_with_response_stream": "InvokeEndpointWithResponseStream",
+    "asynchronous": "InvokeEndpointAsync",
+}
+# What every operation may answer. Source: API reference of SageMaker, "Common Errors".
+COMMON: Mapping[str, int] = {
+    "AccessDeniedException": 400,
+    "InternalFailure": 500,
+    "RequestExpired": 400,
+    "ServiceUnavailable": 503,
+    "ThrottlingException": 400,
+}
+STREAM_FAULTS: Mapping[str, type[faults.PlannedFault]] = {
+    "ModelStreamError": faults.PlannedModelStreamError,
+    "InternalStreamFailure": faults.PlannedInternalStreamFailure,
+}
+STREAM_FAULT = "stream_fault"
+# botocore's model of Application Auto Scaling has no statuses; its API reference has: all others are 400.
+FAULTS = {"InternalServiceException": 500}
+MESSAGE = "As it was rehearsed: `neuron-endpoint local chaos error` asked for it."
+
+
+@dataclass(slots=True)
+class Planned:
+    """:ivar operations: any of them, the first that is called.
+    :ivar endpoint: of the invocations that fail; None is any.
+    """
+
+    code: str
+    operations: frozenset[str]
+    endpoint: str | None
+    left: int
+
+
+class PlannedErrors:
+    """:param operations: what there is, by botocore's name of the service."""
+
+    def __init__(self, operations: Mapping[str, Iterable[str]]) -> None:
+        documented = {**operations, RUNTIME: INVOCATIONS.values()}
+        self._documented = {
+            operation: {**COMMON, **documented_errors(service, operation)}
+            for service, names in documented.items()
+            for operation in names
+        }
+        self._planned: list[Planned] = []
+        self._lock = threading.Lock()
+
+    def plan(self, code: str, operation: str | None, endpoint: str | None, times: int) -> list[str]:
+        """The operations of which the next ``times`` calls fail; none any more, if that is 0.
+
+        Without an operation: the invocations that may fail so, or, if none may, whatever may.
+
+        :raises ValueError: no such operation may fail so.
+        """
+        fitting = [name for name, codes in self._documented.items() if code in codes and operation in (None, name)]
+        invocations = [name for name in fitting if name in INVOCATIONS.values()]
+        chosen = invocations or fitting
+        if operation is not None and operation not in self._documented:
+            raise ValueError(f"There is no operation {operation} here.")
+        if not chosen:
+            known = (
+                self._documented[operation] if operation else {c for each in self._documented.values() for c in each}
+            )
+            raise ValueError(
+                f"{operation or 'The service'} documents no {code}; what it has: {', '.join(sorted(known))}."
+            )
+        with self._lock:
+            same = (code, frozenset(chosen), endpoint)
+            self._planned = [each for each in self._planned if (each.code, each.operations, each.endpoint) != same]
+            if times:
+                self._planned.append(Planned(*same, times))
+        return chosen
+
+    def take(self, operation: str, endpoint: str | None = None) -> tuple[str, int] | None:
+        """The error that this call meets, and its status."""
+        with self._lock:
+            for planned in self._planned:
+                if operation in planned.operations and planned.endpoint in (None, endpoint):
+                    planned.left -= 1
+                    self._planned = [each for each in self._planned if each.left]
+                    return planned.code, self._documented[operation][planned.code]
+        return None
+
+    def check(self, operation: str) -> None:
+        """:raises ControlError: this call of the control plane is to fail."""
+        if taken := self.take(operation):
+            error = ControlError(MESSAGE)
+            error.code, error.status = taken
+            raise error
+
+    def mount(self, app: Flask, region: str, account: str, body_limit: int) -> None:
+        """In front of every invocation."""
+
+        @app.before_request
+        def check_invocation() -> None:
+            operation = INVOCATIONS.get(request.endpoint or "")
+            name = (request.view_args or {}).get("name", "")
+            taken = self.take(operation, name) if operation else None
+            if taken is None:
+                return
+            code, status = taken
+            if code in STREAM_FAULTS:
+                setattr(g, STREAM_FAULT, STREAM_FAULTS[code](MESSAGE))
+                return
+            read_body(body_limit)
+            if code == "ModelError":
+                raise errors.ModelError(Endpoint(name, "", region, account), 500, MESSAGE)
+            error = errors.GatewayError(MESSAGE)
+            error.code, error.status = code, status
+            raise error
+
+
+def documented_errors(service: str, operation: str) -> dict[str, int]:
+    """The statuses of an operation's errors, by code; of those of a stream, the 200 that came before."""
+    shapes = _model(service).operation_model(operation).error_shapes
+    return {shape.name: 200 if shape.name in STREAM_FAULTS else _status(shape) for shape in shapes}
+
+
+def _status(shape: Shape) -> int:
+    own: int | None = shape.metadata.get("error", {}).get("httpStatusCode")
+    return own or FAULTS.get(shape.name, 400)
+
+
+@cache
+def _model(service: str) -> ServiceModel:
+    return botocore.session.get_session().get_service_model(service)

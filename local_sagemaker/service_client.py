@@ -1,0 +1,98 @@
+"""The service that runs on a state directory, as a command of another process finds and asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from local_sagemaker.state_directory import COMMANDS, ENVIRONMENT, TOKEN, Running, Settings, StateDirectory
+
+OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
+
+state_option = click.option(
+    "--state",
+    "directory",
+    envvar=ENVIRONMENT,
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"The state directory; else ${ENVIRONMENT}, else one under ~/.local/state.",
+)
+
+
+def state_directory(given: Path | None) -> StateDirectory:
+    if given is None:
+        home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        given = home / "neuron-endpoint" / "local-sagemaker"
+    return StateDirectory(given.absolute())
+
+
+def answers(running: Running) -> bool:
+    try:
+        call(running, "status", {})
+    except OSError:
+        return False
+    return True
+
+
+def alive(state: StateDirectory) -> Running | None:
+    running = state.running()
+    return running if running is not None and exists(running.pid) else None
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    # A child of ours that has ended stays until it is waited for.
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, Any]:
+    """:raises click.ClickException: nothing is up, or it refuses."""
+    from urllib.error import HTTPError
+
+    running = alive(state)
+    if running is None:
+        raise click.ClickException(f"nothing is up on {state.path}")
+    try:
+        return call(running, command, arguments)
+    except HTTPError as error:
+        raise click.ClickException(json.loads(error.read())["message"]) from None
+    except OSError as error:
+        raise click.ClickException(f"{running.url} does not answer ({error})") from error
+
+
+def call(running: Running, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+    import urllib.request
+
+    request = urllib.request.Request(
+        f"{running.url}{COMMANDS}{command}", json.dumps(arguments).encode(), {TOKEN: running.token}, method="POST"
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=10) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+def exports(state: StateDirectory, settings: Settings, running: Running) -> str:
+    """Lines for a shell; boto3 needs nothing else."""
+    lines = {
+        "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,
+        "AWS_ENDPOINT_URL_APPLICATION_AUTO_SCALING": running.url,
+        **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
+        "AWS_ACCESS_KEY_ID": settings.access_key or "local",
+        "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
+        "AWS_DEFAULT_REGION": settings.region,
+        ENVIRONMENT: str(state.path),
+    }
+    return "\n".join(f"export {name}={value}" for name, value in lines.items())

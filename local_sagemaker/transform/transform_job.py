@@ -1,0 +1,208 @@
+"""One transform job: starts its container, carries every payload through it, writes one object for each input."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from local_sagemaker.hosting.component import call
+from local_sagemaker.hosting.deployment import Deployment
+from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.instances.instance import Instance
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.s3_access import Location, ObjectError, Objects
+from local_sagemaker.transform.records import MEGABYTE, RecordTooLong, assemble, payloads
+
+log = logging.getLogger(__name__)
+
+Document = dict[str, Any]
+VARIANT = "transform"
+LARGEST_OBJECT = 1024**3
+MAX_PAYLOAD_MB = 6
+TIMEOUT_SECONDS = 600.0
+MAX_RETRIES = 3
+LONGEST_REASON = 300
+ENDED_WITHIN = 60.0
+
+
+class JobFailed(Exception):
+    """Why, as the job's FailureReason says it."""
+
+
+class TransformJob:
+    """:param finish: told the last status and its reason, once."""
+
+    def __init__(
+        self, asked: Document, container: Document, fleets: Fleets, objects: Objects, finish: Callable[..., None]
+    ) -> None:
+        self._asked = asked
+        self._container = container
+        self._fleets = fleets
+        self._objects = objects
+        self._finish = finish
+        self._stopped = threading.Event()
+        self._changed = threading.Condition(threading.RLock())
+        self._thread = threading.Thread(target=self._run, daemon=True, name=asked["TransformJobName"])
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        deployment: Deployment | None = None
+        status, reason = "Completed", None
+        try:
+            deployment = self._start()
+            self._transform(deployment)
+        except Cancelled:
+            status = "Stopped"
+        except (JobFailed, StartFailed, ObjectError, RecordTooLong) as error:
+            status, reason = "Failed", str(error)
+        except Exception:
+            log.exception("the transform job %s failed", self._asked["TransformJobName"])
+            status, reason = "Failed", "The service failed; its own log has the reason."
+        finally:
+            if deployment is not None:
+                deployment.stop()
+            self._finish(status, reason)
+            if deployment is not None:
+                deployment.wait_ended(ENDED_WITHIN)
+
+    def _start(self) -> Deployment:
+        resources = self._asked["TransformResources"]
+        container = {**self._container, "Environment": {**self._container.get("Environment", {}), **self._batch()}}
+        planned = {
+            "VariantName": VARIANT,
+            "Weight": 1.0,
+            "Count": resources["InstanceCount"],
+            "Container": container,
+        }
+        name = f"transform-{self._asked['TransformJobName']}"
+        deployment = Deployment({"Variants": [planned]})
+        self._fleets.start(name, deployment, self._changed, self._stopped.is_set)
+        return deployment
+
+    def _batch(self) -> dict[str, str]:
+        """What a container is told of the job, beside the job's own environment."""
+        told = {"SAGEMAKER_BATCH": "true", **self._asked.get("Environment", {})}
+        if (most := self._asked.get("MaxPayloadInMB")) is not None:
+            told["SAGEMAKER_MAX_PAYLOAD_IN_MB"] = str(most)
+        if (strategy := self._asked.get("BatchStrategy")) is not None:
+            told["SAGEMAKER_BATCH_STRATEGY"] = "SINGLE_RECORD" if strategy == "SingleRecord" else "MULTI_RECORD"
+        if (concurrent := self._asked.get("MaxConcurrentTransforms")) is not None:
+            told["SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"] = str(concurrent)
+        return told
+
+    def _transform(self, deployment: Deployment) -> None:
+        pool = deployment.variants[VARIANT].pool
+        assert pool is not None
+        parameters = execution_parameters(pool.instances()[0])
+        concurrent = int(self._asked.get("MaxConcurrentTransforms") or parameters.get("MaxConcurrentTransforms") or 1)
+        most = int(self._asked.get("MaxPayloadInMB") or parameters.get("MaxPayloadInMB") or MAX_PAYLOAD_MB)
+        strategy = self._asked.get("BatchStrategy") or STRATEGIES.get(str(parameters.get("BatchStrategy")))
+        with ThreadPoolExecutor(concurrent * self._asked["TransformResources"]["InstanceCount"]) as workers:
+            for location in self._inputs():
+                split = self._asked["TransformInput"].get("SplitType", "None")
+                cut = payloads(self._read(location), split, strategy or "MultiRecord", most * MEGABYTE)
+                answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
+                self._write(location, answers)
+
+    def _inputs(self) -> Iterator[Location]:
+        """:raises JobFailed: there is none."""
+        uri = self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
+        prefix = Location.parse(uri)
+        found = [Location(prefix.bucket, key) for key in self._objects.keys(prefix) if not key.endswith("/")]
+        if not found:
+            raise JobFailed(f"No objects were found at {uri}.")
+        yield from found
+
+    def _read(self, location: Location) -> bytes:
+        body = self._objects.read(location, LARGEST_OBJECT)
+        if self._asked["TransformInput"].get("CompressionType") != "Gzip":
+            return body
+        try:
+            return gzip.decompress(body)
+        except (OSError, EOFError, zlib.error) as error:
+            raise JobFailed(f"{location} is no valid gzip object ({error}).") from error
+
+    def _carry(self, pool: Pool, payload: bytes) -> bytes:
+        """One answer, after retries.
+
+        :raises JobFailed: it was refused, or failed on every try.
+        """
+        config = self._asked.get("ModelClientConfig", {})
+        tries = 1 + int(config.get("InvocationsMaxRetries", MAX_RETRIES))
+        said = ""
+        for _ in range(tries):
+            if self._stopped.is_set():
+                raise Cancelled
+            instance = self._pick(pool)
+            try:
+                status, answer = self._post(instance, payload, config)
+            except (OSError, http.client.HTTPException) as error:
+                said = f"the container did not answer ({error})"
+                continue
+            finally:
+                pool.release(instance)
+            if status // 100 == 2:
+                return answer
+            said = f"the container answered {status}: {answer.decode('utf-8', 'replace')[:LONGEST_REASON]}"
+            if status // 100 == 4 and status != 429:
+                break  # The same payload would be refused again.
+        raise JobFailed(f"ClientError: a payload of {len(payload)} bytes failed: {said}")
+
+    def _pick(self, pool: Pool) -> Instance:
+        with self._changed:
+            while (instance := pool.pick()) is None:
+                if self._stopped.is_set():
+                    raise Cancelled
+                self._changed.wait(0.5)
+            return instance
+
+    def _post(self, instance: Instance, payload: bytes, config: Document) -> tuple[int, bytes]:
+        timeout = float(config.get("InvocationsTimeoutInSeconds", TIMEOUT_SECONDS))
+        connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=timeout)
+        headers = {"Content-Type": self._asked["TransformInput"].get("ContentType", "application/json")}
+        if accept := self._asked["TransformOutput"].get("Accept"):
+            headers["Accept"] = accept
+        try:
+            connection.request("POST", "/invocations", payload, headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()
+
+    def _write(self, location: Location, answers: list[bytes]) -> None:
+        """At the input's place below its prefix, with ``.out`` behind its name."""
+        source = Location.parse(self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"])
+        output = self._asked["TransformOutput"]
+        folder = source.key.rpartition("/")[0]
+        relative = location.key.removeprefix(folder).lstrip("/")
+        target = Location.parse(f"{output['S3OutputPath'].rstrip('/')}/{relative}.out")
+        self._objects.write(target, assemble(answers, output.get("AssembleWith", "None")), output.get("Accept"))
+
+
+STRATEGIES = {"SINGLE_RECORD": "SingleRecord", "MULTI_RECORD": "MultiRecord"}
+
+
+def execution_parameters(instance: Instance) -> Document:
+    """What the container would like; a container need not answer, and a job's own members count first."""
+    try:
+        said = json.loads(call(instance, "GET", "/execution-parameters", None))
+    except (StartFailed, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}

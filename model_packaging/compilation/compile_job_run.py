@@ -1,0 +1,80 @@
+"""Starts a compile job, or finds the one that runs already, and follows its log to the end."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from model_packaging.compilation.compilation_errors import CompileEnded
+from model_packaging.compilation.compile_job import CompileJob, members, prefix
+from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.container_log import ContainerLog
+from model_packaging.deployment.deployment_errors import StillGoing
+from model_packaging.deployment.diagnosis import diagnose
+from model_packaging.deployment.watch import Pace, Tell
+
+GROUP = "/aws/sagemaker/TrainingJobs"
+TAIL = 20
+RUNNING = ("InProgress", "Stopping")
+
+
+def run(aws: Aws, wanted: CompileJob, tell: Tell, pace: Pace | None = None, *, again: bool = False) -> dict[str, Any]:
+    """The finished job's description. After an interruption the same call follows the job that goes on meanwhile.
+
+    :param again: starts a job although one has compiled this already.
+    :raises CompileEnded: it failed or was stopped; explained from its log.
+    """
+    pace = pace or Pace()
+    name, status = _newest(aws, wanted)
+    if status == "Completed" and not again:
+        tell(f"job {name} has compiled this already; --again starts another")
+    elif status not in RUNNING:
+        job = members(wanted, datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
+        name = str(job["TrainingJobName"])
+        tell(f"job {name} on {wanted.on} for {wanted.target}: starting")
+        aws.sagemaker.create_training_job(**job)
+    else:
+        tell(f"job {name}: runs already")
+    return _followed(aws, name, tell, pace)
+
+
+def stop(aws: Aws, wanted: CompileJob) -> str | None:
+    """Stops the job that runs; its name, or None when there is none."""
+    name, status = _newest(aws, wanted)
+    if status != "InProgress":
+        return None
+    aws.sagemaker.stop_training_job(TrainingJobName=name)
+    return name
+
+
+def _newest(aws: Aws, wanted: CompileJob) -> tuple[str, str]:
+    """Name and status of the latest job for these very artifacts; two empty texts when there was none."""
+    jobs = aws.sagemaker.list_training_jobs(
+        NameContains=prefix(wanted), SortBy="CreationTime", SortOrder="Descending", MaxResults=1
+    )["TrainingJobSummaries"]
+    return (jobs[0]["TrainingJobName"], jobs[0]["TrainingJobStatus"]) if jobs else ("", "")
+
+
+def _followed(aws: Aws, name: str, tell: Tell, pace: Pace) -> dict[str, Any]:
+    log = ContainerLog(aws.logs, GROUP, int((time.time() - 86_400) * 1000), prefix=f"{name}/")
+    began, last = pace.clock(), ""
+    lines: list[str] = []
+    while True:
+        about: dict[str, Any] = aws.sagemaker.describe_training_job(TrainingJobName=name)
+        status = about["TrainingJobStatus"]
+        new = [line.text for line in log.new()]
+        lines = [*lines, *new][-1000:]
+        for text in new:
+            tell(text)
+        if (now := f"job {name}: {status}, {about['SecondaryStatus']}") != last:
+            tell(now)
+            last = now
+        if status == "Completed":
+            return about
+        if status in ("Failed", "Stopped"):
+            reason = str(about.get("FailureReason") or f"the job was {status.lower()}")
+            raise CompileEnded(reason, diagnose(reason, lines), tuple(lines[-TAIL:]))
+        if pace.clock() - began > max(pace.longest, 86_400):
+            raise StillGoing(f"job {name}", status, pace.clock() - began)
+        pace.sleep(pace.poll)

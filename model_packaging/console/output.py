@@ -1,0 +1,41 @@
+"""What commands print: JSON for machines, findings that end a command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from handler.errors import SettingError
+    from handler.json_value import Json
+
+
+def print_json(value: Mapping[str, Json]) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def refuse(error: SettingError, as_json: bool) -> NoReturn:
+    """Every problem, as findings, and exit status 1."""
+    from model_packaging.examination_report import refused
+
+    found = refused(error)
+    if as_json:
+        print_json(found.document())
+    else:
+        from model_packaging.console.tables import findings_table, show
+
+        show(findings_table(found.findings))
+    sys.exit(1)
+
+
+def size_text(size: float) -> str:
+    """Bytes as people read them: powers of ten, as S3 bills them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -1,0 +1,66 @@
+"""What `pack` and `push` have in common: the parts of a package as options, and the reading of them all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from handler.json_value import Json
+    from model_packaging.package.assembly import Assembly, Ingredients
+    from model_packaging.package.package_manifest import PackageManifest
+
+Command = Callable[..., Any]
+
+
+def part_options(command: Command) -> Command:
+    for option in (
+        click.option("--revision", help="Of the hub's repository: a branch, tag or commit."),
+        click.option("--code", metavar="FOLDER", help="inference.py and what it imports."),
+        click.option("--config", metavar="FILE", help="The endpoint's settings: YAML, TOML or JSON."),
+        click.option(
+            "--artifacts", metavar="PLACE", help="Compiled graphs: NEURON_COMPILED_ARTIFACTS, or an artifact store."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def ingredients(
+    model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None
+) -> Ingredients:
+    from model_packaging.package.assembly import Ingredients
+
+    return Ingredients(model, artifacts, config, code, revision)
+
+
+def read_all(assembly: Assembly) -> PackageManifest:
+    """The manifest, with a bar while everything is read."""
+    from model_packaging.package.digesting import digest_all
+    from model_packaging.package.secret_scan import known_secrets
+
+    with shown("read") as listener:
+        return digest_all(assembly.items, known_secrets(os.environ), listener)
+
+
+@contextmanager
+def shown(description: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, if that is a terminal."""
+    from handler.artifacts.restore.transfer_progress import Progress, bar
+
+    with bar(description) as listener:
+        yield lambda done, total: listener(Progress(done, total))
+
+
+def document(assembly: Assembly, **more: Json) -> dict[str, Json]:
+    files: list[Json] = [{"path": item.path, "size": item.size} for item in assembly.items]
+    return {**more, "files": files, "size": assembly.size, "left_out": dict(assembly.left)}
+
+
+def tell_left_out(assembly: Assembly) -> None:
+    for path, reason in assembly.left.items():
+        click.echo(f"left out: {path} ({reason})", err=True)

@@ -1,0 +1,89 @@
+"""Tables for a terminal. Imported only when one is printed: rich takes longer to load than a check takes to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from handler.config.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from handler.config.config_rows import Row
+    from handler.json_value import Json
+    from handler.neuron.engine_plan import EnginePlan
+
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "dim"}
+
+
+def settings_table(rows: Iterable[Row]) -> Table:
+    """Field, value, source and meaning; what was overridden stands under the value that won."""
+    table = Table()
+    for title in ("setting", "value", "from"):
+        table.add_column(title, overflow="fold")
+    table.add_column("what it is")
+    for row in rows:
+        value = Text(_shown(row.value))
+        for weaker in row.overridden:
+            value.append(f"\ninstead of {weaker}", style="dim")
+        table.add_row(Text(row.field), value, Text(row.source), Text(row.doc, style="dim"))
+    return table
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """One finding a row: what and where on the left, the sentences on the right, so that it reads at 80 columns."""
+    table = Table(show_lines=True, expand=True)
+    table.add_column("setting", ratio=2, overflow="fold")
+    table.add_column("why, and what to do", ratio=5, overflow="fold")
+    for finding in findings:
+        what = Text(finding.severity.value, style=STYLES[finding.severity]).append(f" {finding.code}", style="dim")
+        table.add_row(
+            what.append(f"\n{finding.setting}", style="default"),
+            Text(f"{finding.why}\n").append(finding.mend, style="bold"),
+        )
+    return table
+
+
+def plan_table(plan: EnginePlan) -> Table:
+    """The engine's arguments and the environment that it is started in."""
+    table = Table("argument or variable", "value", title=f"line {plan.line}", title_justify="left")
+    for name, value in plan.engine_args.items():
+        table.add_row(Text(name), Text(_shown(value)))
+    for name, text in plan.env.items():
+        table.add_row(Text(name), Text(text))
+    return table
+
+
+def plain_table(titles: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:
+    """Rows of text as they are."""
+    table = Table(*titles, title=title or None, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))
+    return table
+
+
+def memory_line(memory: dict[str, Json]) -> str:
+    """The estimate in a sentence."""
+    core, host = memory["core"], memory["host"]
+    assert isinstance(core, dict)
+    assert isinstance(host, dict)
+    return (
+        f"Memory of a logical core on {memory['instance']}: {core['total_gib']} of {core['available_gib']} GiB "
+        f"({memory['verdict']}); host: {host['needed_gib']} of {host['available_gib']} GiB."
+    )
+
+
+def show(*parts: Table | str) -> None:
+    console = Console(soft_wrap=False)
+    for part in parts:
+        console.print(part, markup=False, highlight=False)
+
+
+def _shown(value: Json) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,53 @@
+"""Alarms on what a user of the endpoint would notice: errors, and slow answers' cause, a full queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model_packaging.deployment.definition.request import Deployment
+
+Members = dict[str, Any]
+
+
+def alarms(wanted: Deployment, variant: str) -> list[Members]:
+    """`<name>-errors`: the endpoint answers with 5xx. `<name>-disk`: an instance's disk fills, which ends it."""
+    by_endpoint = _dimensions(wanted, variant)
+    action = {"AlarmActions": [wanted.alarm_topic]} if wanted.alarm_topic else {}
+    errors: Members = {
+        "AlarmName": f"{wanted.name}-errors",
+        "AlarmDescription": "More than 5 answers with 5xx in a minute, three times in five minutes.",
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "Invocation5XXErrors",
+        "Dimensions": by_endpoint,
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 5,
+        "DatapointsToAlarm": 3,
+        "Threshold": 5.0,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "TreatMissingData": "notBreaching",
+    }
+    disk: Members = {
+        "AlarmName": f"{wanted.name}-disk",
+        "AlarmDescription": "An instance's disk is more than 90% full.",
+        "Namespace": "/aws/sagemaker/Endpoints",
+        "MetricName": "DiskUtilization",
+        "Dimensions": _variant(wanted, variant),
+        "Statistic": "Maximum",
+        "Period": 60,
+        "EvaluationPeriods": 3,
+        "Threshold": 90.0,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "TreatMissingData": "notBreaching",
+    }
+    return [{**errors, **action}, {**disk, **action}]
+
+
+def _dimensions(wanted: Deployment, variant: str) -> list[dict[str, str]]:
+    if wanted.component:
+        return [{"Name": "InferenceComponentName", "Value": wanted.name}]
+    return _variant(wanted, variant)
+
+
+def _variant(wanted: Deployment, variant: str) -> list[dict[str, str]]:
+    return [{"Name": "EndpointName", "Value": wanted.name}, {"Name": "VariantName", "Value": variant}]

@@ -1,0 +1,57 @@
+"""The container's environment, from what was typed; and a copy of it that may be shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from handler.config.problems import MASK
+from handler.errors import SettingError
+from model_packaging.deployment.definition.request import LONGEST_VALUE
+
+CONFIG = "ENDPOINT_CONFIG"
+# Of variables. MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are none.
+SECRET = re.compile(r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
+
+
+def environment(given: Mapping[str, str], document: str | None, instance: str | None) -> dict[str, str]:
+    """:param given: variables. :param document: settings: s3://, or a file that is small enough to be sent inline.
+    :param instance: told to the container, which else asks the machine what it is.
+    :raises SettingError: the file cannot be sent.
+    """
+    result = dict(given)
+    if document:
+        result[CONFIG] = document if document.startswith("s3://") else _inline(document)
+    if instance:
+        result.setdefault("ENDPOINT_INSTANCE", instance)
+    return result
+
+
+def _inline(path: str) -> str:
+    from handler.config.loading.document_text import parse
+    from handler.config.problems import BadValue
+
+    try:
+        settings = parse(Path(path).read_bytes(), path)
+    except OSError as error:
+        raise SettingError("--config", f"{path} cannot be read ({error.strerror})", "Give a readable file.") from None
+    except BadValue as bad:
+        raise bad.named("--config") from None
+    text = json.dumps(settings, separators=(",", ":"))
+    if len(text.encode()) > LONGEST_VALUE:
+        problem = f"{path} has {len(text.encode())} bytes as JSON, and SageMaker takes {LONGEST_VALUE} in a variable"
+        raise SettingError("--config", problem, "Put it into the package (`push --config`), or give s3://...")
+    return text
+
+
+def shown(value: Any) -> Any:
+    """The members of a call without the values of secret variables."""
+    if isinstance(value, dict):
+        return {
+            key: MASK if isinstance(item, str) and SECRET.search(str(key).upper()) else shown(item)
+            for key, item in value.items()
+        }
+    return [shown(item) for item in value] if isinstance(value, (list, tuple)) else value

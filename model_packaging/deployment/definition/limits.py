@@ -1,0 +1,128 @@
+"""How long SageMaker must wait, and how much disk it must give: from sizes and rates.
+
+A limit that is too short ends a start that was going well, an hour's cost for nothing; one that is too long hides a
+start that hangs. So each is twice what the slowest known rate takes, within what the service allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from handler.errors import SettingError
+from handler.json_value import Json
+from handler.neuron.hardware.instance_type import Instance
+
+LEAST, MOST = 60, 3600  # seconds; ProductionVariant in the API reference
+SAFETY = 2.0
+# Bytes a second. SageMaker's disk on Inf2 is an EBS volume, whose slowest kind (gp2) writes 250 MiB/s (EBS user guide).
+DISK_RATE = 250e6
+# One core unpacks gzip: 190 MB/s of weights (docs/packaging.md, measured here on one core).
+UNPACK_RATE = 150e6
+# Weights from disk onto the devices: 810 GB in 187 s, sharded while loading (the guide to Llama 3.1 405B on Trn2).
+LOAD_RATE = 2e9
+# Starting Python, the engine and the warm-up; and of a restore the connection to S3.
+FIXED = 240
+# About 15 minutes for a model of 15 GB (the vLLM guide of NxD Inference): 1 minute a GB.
+COMPILE_RATE = 1e9 / 60
+LARGEST_VOLUME = 512  # GB; ProductionVariant in the API reference
+# The image's own layers are elsewhere; logs and the compile's work need some.
+SPARE_GB = 20
+# These bring NVMe disks, and CreateEndpointConfig refuses a volume size for instances that do.
+WITH_NVME = ("trn1", "trn2")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """:param download, startup: seconds. :param volume: GB of EBS; None where the instance has disks of its own.
+    :param reasons: what each was computed from, for people."""
+
+    download: int
+    startup: int
+    volume: int | None
+    reasons: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Json]:
+        return {"download": self.download, "startup": self.startup, "volume": self.volume, "why": list(self.reasons)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes. `packed` is what SageMaker brings before the container starts; `weights` what the engine loads; `fetched`
+    what the container itself brings from S3, model or graphs."""
+
+    packed: int = 0
+    weights: int = 0
+    fetched: int = 0
+    archive: bool = False
+    compiles: bool = False
+
+
+def compute(
+    sizes: Sizes,
+    instance: Instance,
+    *,
+    download: int | None = None,
+    startup: int | None = None,
+    volume: int | None = None,
+) -> Limits:
+    """The limits for what is to be started there.
+
+    :param download, startup: seconds that the user gives instead. :param volume: GB likewise.
+    :raises SettingError: it cannot be done within an hour, or the package does not fit on the volume.
+    """
+    if volume and instance.platform in WITH_NVME:
+        problem = f"{instance.name} has NVMe disks of its own, and SageMaker takes no size for it"
+        raise SettingError("--volume", problem, "Leave --volume out.")
+    rate = UNPACK_RATE if sizes.archive else DISK_RATE
+    needed = LEAST + SAFETY * sizes.packed / rate
+    if download is None and needed > MOST:
+        mend = "Leave the weights in S3 (ENDPOINT_MODEL=s3://...): the container fetches them in parallel."
+        if sizes.archive:
+            mend = "Push a prefix instead of an archive: it needs no unpacking."
+        raise SettingError("MODEL", f"{sizes.packed / 1e9:.0f} GB may take SageMaker longer than an hour", mend)
+    compiling = _compile_seconds(sizes)
+    start = start_seconds(sizes) - SAFETY * compiling
+    if startup is None and start + compiling > MOST:
+        what = "to compile and start" if compiling else "to start"
+        mend = (
+            "Compile first (`neuron-endpoint compile`), and give the store with --artifacts or ENDPOINT_ARTIFACT_STORE."
+        )
+        minutes = (start + compiling) / 60
+        raise SettingError(
+            "--startup-seconds", f"it takes about {minutes:.0f} minutes {what}, SageMaker waits 60", mend
+        )
+    why = (
+        f"download: {sizes.packed / 1e9:.1f} GB at {rate / 1e6:.0f} MB/s, twice, and {LEAST} s",
+        f"startup: {FIXED} s, {sizes.weights / 1e9:.1f} GB of weights at {LOAD_RATE / 1e9:.0f} GB/s and "
+        f"{sizes.fetched / 1e9:.1f} GB from S3 at {DISK_RATE / 1e6:.0f} MB/s, twice"
+        + (f"; {compiling / 60:.0f} minutes to compile, twice" if compiling else ""),
+    )
+    return Limits(
+        download=_within(download if download is not None else needed),
+        startup=_within(startup if startup is not None else start_seconds(sizes)),
+        volume=None if instance.platform in WITH_NVME else volume or _volume(sizes),
+        reasons=why,
+    )
+
+
+def start_seconds(sizes: Sizes) -> float:
+    """How long a start may take, whoever waits for it: twice what the slowest known rates make of it."""
+    loading = sizes.weights / LOAD_RATE + sizes.fetched / DISK_RATE
+    return FIXED + SAFETY * (loading + _compile_seconds(sizes))
+
+
+def _compile_seconds(sizes: Sizes) -> float:
+    return sizes.weights / COMPILE_RATE if sizes.compiles else 0.0
+
+
+def _volume(sizes: Sizes) -> int:
+    # An archive lies on the disk together with what is unpacked from it.
+    needed = SPARE_GB + -(-(sizes.packed * (2 if sizes.archive else 1) + sizes.fetched) // 10**9)
+    if needed > LARGEST_VOLUME:
+        problem = f"{needed} GB are needed, and SageMaker's volumes have at most {LARGEST_VOLUME}"
+        raise SettingError("MODEL", problem, "Use an instance with disks of its own (ml.trn1, ml.trn2).")
+    return max(needed, 64)
+
+
+def _within(seconds: float) -> int:
+    return min(MOST, max(LEAST, -(-int(seconds) // 60) * 60))

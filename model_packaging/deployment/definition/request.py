@@ -1,0 +1,113 @@
+"""What is to be deployed: checked when it is made, plain afterwards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from handler.errors import SettingError
+from model_packaging.deployment.definition.limits import Limits
+from model_packaging.deployment.definition.routing import Routing
+
+# CreateEndpoint's pattern is 63 letters, digits and hyphens; the resources' own names add a digest to it.
+NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,47}")
+# The container's environment, as CreateModel takes it (API reference, ContainerDefinition).
+MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How many copies there are.
+
+    :param minimum: 0 only with an inference component.
+    :param concurrency: requests in flight for each copy that the number of copies is led by.
+    """
+
+    minimum: int
+    maximum: int
+    concurrency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Subnets and security groups of a VPC; without the first, SageMaker's own network."""
+
+    subnets: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+    isolation: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One endpoint.
+
+    :param model: the package: `s3://bucket/prefix/`, or a `.tar.gz` there; None when the environment names the model.
+    :param instance: `ml.trn2.48xlarge` for one.
+    :param instances: to begin with.
+    :param ami: SageMaker's name of the host image, which decides the Neuron driver; None: SageMaker's choice.
+    :param component: the model is an inference component of its own: copies are placed and scaled apart.
+    :param async_output: makes it an asynchronous endpoint, with its answers below this S3 URI.
+    :param kms_key: encrypts the instances' volumes.
+    :param alarm_topic: an SNS topic that alarms are sent to; alarms exist without one, too.
+    """
+
+    name: str
+    image: str
+    role: str
+    instance: str
+    limits: Limits
+    model: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    instances: int = 1
+    ami: str | None = None
+    component: bool = False
+    scaling: Scaling | None = None
+    routing: Routing = field(default_factory=Routing)
+    network: Network = field(default_factory=Network)
+    async_output: str | None = None
+    kms_key: str | None = None
+    alarm_topic: str | None = None
+    alarms: bool = True
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise SettingError("NAME", f"'{self.name[:80]}' is no name", "Use up to 48 letters, digits and hyphens.")
+        _check_environment(self.environment)
+        if self.network.isolation and (self.model is None or _reads_elsewhere(self.environment)):
+            problem = "an isolated network reaches no S3, and the settings name something there"
+            raise SettingError("--isolated", problem, "Put model and graphs into the package.")
+        if bool(self.network.subnets) != bool(self.network.security_groups):
+            raise SettingError("--subnet", "subnets and security groups go together", "Give both, or neither.")
+        if self.scaling is not None:
+            _check_scaling(self.scaling, self.component or bool(self.async_output))
+        if self.component and self.async_output:
+            raise SettingError("--async-output", "no inference component is asynchronous", "Leave one of them out.")
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    mend = "Put the settings into a document: `push --config`, or ENDPOINT_CONFIG=s3://..."
+    if len(environment) > MOST_VARIABLES:
+        raise SettingError("--env-file", f"SageMaker takes {MOST_VARIABLES} variables, not {len(environment)}", mend)
+    for name, value in environment.items():
+        if len(value.encode()) > LONGEST_VALUE:
+            raise SettingError(name, f"SageMaker takes {LONGEST_VALUE} bytes a value, not {len(value.encode())}", mend)
+    whole = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())
+    if whole > LARGEST_ENVIRONMENT:
+        raise SettingError("--env-file", f"SageMaker takes {LARGEST_ENVIRONMENT} bytes in all, not {whole}", mend)
+
+
+def _reads_elsewhere(environment: Mapping[str, str]) -> bool:
+    return any(value.startswith("s3://") for value in environment.values())
+
+
+def _check_scaling(scaling: Scaling, to_zero: bool) -> None:
+    if not 0 <= scaling.minimum <= scaling.maximum or scaling.maximum < 1:
+        problem = f"{scaling.minimum} to {scaling.maximum} is no range"
+        raise SettingError("--min", problem, "Give 0 <= --min <= --max, with --max at least 1.")
+    if scaling.minimum == 0 and not to_zero:
+        problem = "an endpoint without inference components has at least one instance"
+        raise SettingError("--min", problem, "Give --component, or --min 1.")
+    if scaling.concurrency <= 0:
+        raise SettingError("--concurrency", "it must be above 0", "Half of max_num_seqs is a good start.")

@@ -1,0 +1,171 @@
+"""The members of every AWS call of a deployment: pure, so that they can be read, compared and validated.
+
+A model and an endpoint configuration cannot be changed once they are there, so their names end in a digest of their
+content: the same request finds what is there, another makes new ones beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from handler.neuron.hardware.instance_catalogue import find
+from model_packaging.deployment.definition.autoscaling import ScalingCalls, scaling_calls
+from model_packaging.deployment.definition.request import Deployment
+
+VARIANT = "AllTraffic"
+TAG = "neuron-endpoint:deployment"
+Members = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The calls' members; `component` and `scaling` where there are such."""
+
+    name: str
+    model: Members
+    config: Members
+    endpoint: Members
+    update: Members
+    component: Members | None
+    scaling: ScalingCalls | None
+    alarms: tuple[Members, ...]
+
+
+def resources(wanted: Deployment) -> Resources:
+    tags = tag_list({**wanted.tags, TAG: wanted.name})
+    model = _named("ModelName", wanted.name, {**_model(wanted), "Tags": tags})
+    config = _named("EndpointConfigName", wanted.name, {**_config(wanted, model["ModelName"]), "Tags": tags})
+    chosen = {"EndpointName": wanted.name, "EndpointConfigName": config["EndpointConfigName"]}
+    component = {**_component(wanted, model["ModelName"]), "Tags": tags} if wanted.component else None
+    from model_packaging.deployment.definition.alarm_definitions import alarms
+
+    return Resources(
+        name=wanted.name,
+        model=model,
+        config=config,
+        endpoint={**chosen, "Tags": tags},
+        update={**chosen, **_rolling(wanted)},
+        component=component,
+        scaling=scaling_calls(wanted, VARIANT, TAG) if wanted.scaling else None,
+        alarms=tuple({**alarm, "Tags": tags} for alarm in alarms(wanted, VARIANT)) if wanted.alarms else (),
+    )
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+def _model(wanted: Deployment) -> Members:
+    container: Members = {"Image": wanted.image}
+    if wanted.environment:
+        container["Environment"] = dict(sorted(wanted.environment.items()))
+    if wanted.model:
+        archive = wanted.model.endswith((".tar.gz", ".tgz"))
+        container["ModelDataSource"] = {
+            "S3DataSource": {
+                "S3Uri": wanted.model if archive else f"{wanted.model.rstrip('/')}/",
+                "S3DataType": "S3Object" if archive else "S3Prefix",
+                "CompressionType": "Gzip" if archive else "None",
+            }
+        }
+    members: Members = {"PrimaryContainer": container, "ExecutionRoleArn": wanted.role}
+    return {**members, **_network(wanted)}
+
+
+def _network(wanted: Deployment) -> Members:
+    members: Members = {}
+    if wanted.network.subnets:
+        members["VpcConfig"] = {
+            "Subnets": list(wanted.network.subnets),
+            "SecurityGroupIds": list(wanted.network.security_groups),
+        }
+    if wanted.network.isolation:
+        members["EnableNetworkIsolation"] = True
+    return members
+
+
+def _config(wanted: Deployment, model: str) -> Members:
+    """Data capture is off: it would keep every prompt. Nothing here turns it on."""
+    variant: Members = {
+        "VariantName": VARIANT,
+        "InstanceType": wanted.instance,
+        "InitialInstanceCount": wanted.instances,
+        "RoutingConfig": wanted.routing.members(),
+    }
+    if wanted.ami:
+        variant["InferenceAmiVersion"] = wanted.ami
+    if wanted.limits.volume:
+        variant["VolumeSizeInGB"] = wanted.limits.volume
+    members: Members = {"ProductionVariants": [variant]}
+    if wanted.component:
+        if wanted.scaling:
+            variant["ManagedInstanceScaling"] = {
+                "Status": "ENABLED",
+                "MinInstanceCount": wanted.scaling.minimum,
+                "MaxInstanceCount": wanted.scaling.maximum,
+            }
+        members |= {"ExecutionRoleArn": wanted.role, **_network(wanted)}
+    else:
+        variant |= {"ModelName": model, "InitialVariantWeight": 1.0, **_timeouts(wanted)}
+    if wanted.kms_key:
+        members["KmsKeyId"] = wanted.kms_key
+    if wanted.async_output:
+        # Without a place for failures, nobody who waits for an answer would learn that there is none.
+        output = {"S3OutputPath": wanted.async_output, "S3FailurePath": wanted.async_output}
+        members["AsyncInferenceConfig"] = {"OutputConfig": output}
+    return members
+
+
+def _timeouts(wanted: Deployment) -> Members:
+    return {
+        "ModelDataDownloadTimeoutInSeconds": wanted.limits.download,
+        "ContainerStartupHealthCheckTimeoutInSeconds": wanted.limits.startup,
+    }
+
+
+def _component(wanted: Deployment, model: str) -> Members:
+    """One copy takes all chips of an instance; of its memory a half is reserved, the copy may use the rest as well."""
+    instance = find(wanted.instance)
+    return {
+        "InferenceComponentName": wanted.name,
+        "EndpointName": wanted.name,
+        "VariantName": VARIANT,
+        "Specification": {
+            "ModelName": model,
+            "StartupParameters": _timeouts(wanted),
+            "ComputeResourceRequirements": {
+                "NumberOfAcceleratorDevicesRequired": float(instance.chips),
+                "MinMemoryRequiredInMb": instance.host_gib * 1024 // 2,
+            },
+        },
+        "RuntimeConfig": {"CopyCount": wanted.instances},
+    }
+
+
+def _rolling(wanted: Deployment) -> Members:
+    """From two instances on one after the other, and back when an alarm rings: a second fleet is seldom to be had.
+    With one, SageMaker's default: a new one beside it, then the old one goes."""
+    # With auto scaling the number of instances is no longer the configuration's to say.
+    kept: Members = {"RetainAllVariantProperties": True} if wanted.scaling and not wanted.component else {}
+    if wanted.component or wanted.instances < 2:
+        return kept
+    policy: Members = {
+        "RollingUpdatePolicy": {
+            "MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1},
+            "WaitIntervalInSeconds": 60,
+        }
+    }
+    if wanted.alarms:
+        policy["AutoRollbackConfiguration"] = {"Alarms": [{"AlarmName": f"{wanted.name}-errors"}]}
+    return {**kept, "DeploymentConfig": policy}
+
+
+def _named(member: str, name: str, members: Members) -> Members:
+    """The digest leaves the tags out: they are no part of what a resource is."""
+    content = {key: value for key, value in members.items() if key != "Tags"}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+    return {member: f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", **members}

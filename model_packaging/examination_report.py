@@ -1,0 +1,52 @@
+"""From settings to what `check` and `plan` print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from handler.config.config_rows import secrets, without_secrets
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.config.loading.file_reader import Fetch
+from handler.config.loading.file_reader import fetch as fetch_small_file
+from handler.config.problems import mask
+from handler.config.value_source import Origin, Source
+from handler.errors import SettingError
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.planning.examination import Examination, examine_config, refused
+
+__all__ = ["Examination", "examine", "refused"]
+
+
+def examine(
+    environ: Mapping[str, str], model: str, *, instance: str | None, line: str | None, fetch: Fetch = fetch_small_file
+) -> Examination:
+    """Reads, plans and estimates; every problem is a finding. The plan is fit to be printed: its secrets are masked.
+
+    :param environ: the settings; the process's own environment is not looked at.
+    :param model: a directory, s3://bucket/prefix or hub id; beats the settings.
+    :param instance, line: as named on the command line.
+    """
+    try:
+        config = _named(load(environ, fetch=fetch, model=model), instance, line)
+    except SettingError as error:
+        return refused(error)
+    found = examine_config(config)
+    return replace(found, plan=_masked_plan(found.plan, secrets(config)))
+
+
+def _named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
+    """What the command line names beats the settings."""
+    sources = dict(config.sources)
+    for field, value in (("instance", instance), ("line", line)):
+        if value:
+            sources[field] = Source(Origin.ARGUMENT, f"--{field}")
+    return replace(config, instance=instance or config.instance, line=line or config.line, sources=sources)
+
+
+def _masked_plan(plan: EnginePlan | None, known: tuple[str, ...]) -> EnginePlan | None:
+    if plan is None:
+        return None
+    args = {name: without_secrets(value, known) for name, value in plan.engine_args.items()}
+    return EnginePlan(plan.line, args, {name: mask(value, known) for name, value in plan.env.items()})

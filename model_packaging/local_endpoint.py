@@ -1,0 +1,89 @@
+"""`--local`: SageMaker and S3 on this machine, as `neuron-endpoint local up` started them.
+
+Only addresses and credentials are set, for boto3 to find; the code that talks to SageMaker is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from model_packaging.deployment.container_log import Line
+
+if TYPE_CHECKING:
+    from local_sagemaker.state_directory import StateDirectory
+
+
+class NothingUp(click.ClickException):
+    exit_code = 3
+
+    def __init__(self) -> None:
+        super().__init__("no SageMaker is up on this machine. Start it: neuron-endpoint local up")
+
+
+def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Points this process's AWS clients at this machine; those of services that are not here, at nothing.
+
+    :raises NothingUp: there is none.
+    """
+    from local_sagemaker.service_client import OF_MOTO, alive
+
+    state = _state()
+    running = alive(state)
+    if running is None:
+        raise NothingUp
+    settings = state.settings()
+    for name in [name for name in environ if name.startswith(("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"))]:
+        del environ[name]
+    environ.update(
+        {
+            "AWS_ENDPOINT_URL": running.url,
+            **{f"AWS_ENDPOINT_URL_{name}": running.s3_url for name in OF_MOTO},
+            "AWS_ACCESS_KEY_ID": settings.access_key or "local",
+            "AWS_SECRET_ACCESS_KEY": settings.secret_key or "local",
+            "AWS_DEFAULT_REGION": settings.region,
+            "AWS_REGION": settings.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    )
+
+
+class LocalLog:
+    """The logs of an endpoint's containers on this machine: files, where AWS has CloudWatch. See `ContainerLog`.
+
+    :param directory: of all logs; by default that of the SageMaker that is up. Each instance has a file of its own.
+    """
+
+    def __init__(self, endpoint: str, directory: Path | None = None) -> None:
+        self._directory = (directory or _state().path / "logs") / endpoint
+        self._start = 0
+        self._read: dict[Path, int] = {}
+
+    def since(self, moment: int) -> None:
+        self._start = moment
+
+    def new(self) -> list[Line]:
+        lines = []
+        for path in self._directory.glob("*/*.log"):
+            with path.open("rb") as file:
+                changed = int(os.fstat(file.fileno()).st_mtime * 1000)
+                if changed < self._start:
+                    continue
+                file.seek(self._read.get(path, 0))
+                whole = file.read().rpartition(b"\n")[0]
+            self._read[path] = self._read.get(path, 0) + (len(whole) + 1 if whole else 0)
+            stream = f"{path.parent.name}/{path.stem}"
+            lines += [Line(changed, stream, line) for line in whole.decode(errors="replace").splitlines()]
+        return sorted(lines, key=lambda line: line.time)
+
+
+def _state() -> StateDirectory:
+    from local_sagemaker.service_client import state_directory
+    from local_sagemaker.state_directory import ENVIRONMENT
+
+    given = os.environ.get(ENVIRONMENT)
+    return state_directory(Path(given) if given else None)

@@ -1,0 +1,81 @@
+"""Writes a package as `model.tar.gz`: plain files only, and the same bytes for the same content.
+
+SageMaker unpacks such an archive on one core before the container starts, and packing takes one core too: a model's
+weights hardly shrink (docs/packaging.md has what was measured). So the default is the fastest level, and no archive.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from io import RawIOBase
+from pathlib import Path
+from typing import IO, cast
+
+from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.directory import require_absent
+from model_packaging.package.package_item import Item, Made
+from model_packaging.package.package_manifest import NAME, PackageManifest, written
+
+FAST = 1
+
+
+def write(
+    items: Iterable[Item],
+    manifest: PackageManifest,
+    target: Path,
+    listener: Listener = unheard,
+    level: int = FAST,
+) -> None:
+    """The archive appears whole or not at all. Its first member is the manifest, so that it can be inspected quickly.
+
+    :param level: of gzip, 0 to 9; 0 stores. Bytes are the same for one zlib; another's may compress otherwise.
+    """
+    require_absent(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
+    counter = Counter(manifest.size, listener)
+    body = written(manifest)
+    first = Item(NAME, len(body), Made(body))
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as file,
+            gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=file, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for item in (first, *sorted(items, key=lambda item: item.path)):
+                tar.addfile(_member(item), cast("IO[bytes]", _Reader(item.origin.chunks(), counter)))
+        Path(name).chmod(0o644)
+        Path(name).rename(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _member(item: Item) -> tarfile.TarInfo:
+    """No time, owner or mode of this machine."""
+    member = tarfile.TarInfo(item.path)
+    member.size, member.mode, member.mtime = item.size, 0o644, 0
+    return member
+
+
+class _Reader(RawIOBase):
+    """Chunks as a file, which is what tarfile reads from."""
+
+    def __init__(self, chunks: Iterator[bytes], counter: Counter) -> None:
+        self._chunks, self._rest, self._counter = chunks, memoryview(b""), counter
+
+    def read(self, size: int = -1) -> bytes:
+        taken = bytearray()
+        while len(taken) < size:
+            if not self._rest:
+                self._rest = memoryview(next(self._chunks, b""))
+                if not self._rest:
+                    break
+            piece = self._rest[: size - len(taken)]
+            taken += piece
+            self._rest = self._rest[len(piece) :]
+        self._counter.add(len(taken))
+        return bytes(taken)

@@ -1,0 +1,73 @@
+"""One file of a package that is being put together, wherever its bytes are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+CHUNK = 4 * 1024 * 1024
+
+
+class Origin(Protocol):
+    """Where bytes are."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of them, in order, some MB at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    path: Path
+
+    def chunks(self) -> Iterator[bytes]:
+        with open(self.path, "rb", buffering=0) as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class S3File:
+    """An object; of the version that was listed, so that one that is replaced meanwhile is noticed."""
+
+    client: S3Client
+    bucket: str
+    key: str
+    etag: str
+
+    def chunks(self) -> Iterator[bytes]:
+        from handler.storage.s3_errors import translated
+
+        with translated(f"s3://{self.bucket}/{self.key}", "s3:GetObject"):
+            reply = self.client.get_object(Bucket=self.bucket, Key=self.key, IfMatch=self.etag)
+            with closing(reply["Body"]) as stream:
+                yield from stream.iter_chunks(CHUNK)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Bytes that are in no file: a document that was put together."""
+
+    body: bytes
+
+    def chunks(self) -> Iterator[bytes]:
+        yield self.body
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One file of a package.
+
+    :param path: relative to the package, `/`-separated.
+    :param size: bytes.
+    """
+
+    path: str
+    size: int
+    origin: Origin

@@ -1,0 +1,133 @@
+"""A package that exists: a folder, an S3 prefix, or a `model.tar.gz` here or in S3; its manifest and its files."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader, RawIOBase
+from typing import IO, Any, cast
+
+from handler.storage.storage_errors import NotFound, UnsafeArchive
+from model_packaging.package import package_manifest as manifests
+from model_packaging.package.package_item import CHUNK, Item
+from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
+from model_packaging.package.sources import items
+
+Contents = Iterator[tuple[str, int, Iterator[bytes]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """:param contents: path, size and bytes of every file, in the order in which they lie; the manifest left out.
+    Bytes must be taken before the next file."""
+
+    uri: str
+    manifest: PackageManifest
+    contents: Callable[[], Contents]
+
+
+def open_package(place: str) -> Package:
+    """A folder, s3://bucket/prefix, or a tar.gz of either kind.
+
+    :raises InvalidPackage: it has no manifest, or one that cannot be used.
+    :raises SettingError: nothing is there.
+    """
+    if place.endswith((".tar.gz", ".tgz")):
+        return _archive(place)
+    found = {item.path: item for item in items(place, "PACKAGE")}
+    if NAME not in found:
+        raise InvalidPackage(place, f"it has no {NAME}")
+    manifest = manifests.read(_whole(found.pop(NAME)), f"{place.rstrip('/')}/{NAME}")
+
+    def contents() -> Contents:
+        for path, item in found.items():
+            yield path, item.size, item.origin.chunks()
+
+    return Package(place, manifest, contents)
+
+
+def _whole(item: Item) -> bytes:
+    if item.size > manifests.MOST_BYTES:
+        raise InvalidPackage(item.path, f"its manifest has {item.size:,} bytes")
+    return b"".join(item.origin.chunks())
+
+
+def _archive(place: str) -> Package:
+    def contents() -> Contents:
+        with _stream(place) as stream, _tar(stream, place) as tar:
+            while (member := _next(tar, place)) is not None:
+                if not member.isreg():
+                    raise UnsafeArchive(place, f"its member {member.name[:120]!r} is no plain file")
+                if member.name != NAME:
+                    yield member.name, member.size, _chunks(tar, member, place)
+
+    with _stream(place) as stream, _tar(stream, place) as tar:
+        first = _next(tar, place)
+        if first is None or not first.isreg() or first.name != NAME or first.size > manifests.MOST_BYTES:
+            raise InvalidPackage(place, f"its first member is not {NAME}")
+        manifest = manifests.read(b"".join(_chunks(tar, first, place)), place)
+    return Package(place, manifest, contents)
+
+
+def _tar(stream: IO[bytes], place: str) -> tarfile.TarFile:
+    try:
+        return tarfile.open(fileobj=stream, mode="r|gz", bufsize=CHUNK)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise InvalidPackage(place, f"it is no tar.gz ({type(error).__name__})") from error
+
+
+def _stream(place: str) -> IO[bytes]:
+    if not place.startswith("s3://"):
+        try:
+            return open(place, "rb")
+        except OSError as error:
+            raise NotFound(place) from error
+    from handler.storage.s3_errors import translated
+    from handler.storage.s3_objects import make_client
+
+    bucket, _, key = place.removeprefix("s3://").partition("/")
+    with translated(place, "s3:GetObject"):
+        body: Any = make_client().get_object(Bucket=bucket, Key=key)["Body"]
+    return cast("IO[bytes]", BufferedReader(cast("RawIOBase", _Body(body)), CHUNK))
+
+
+class _Body(RawIOBase):
+    """An S3 body as a raw file, without urllib3's habit of closing itself at the end."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._body.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+def _next(tar: tarfile.TarFile, place: str) -> tarfile.TarInfo | None:
+    with _told(place):
+        return tar.next()
+
+
+def _chunks(tar: tarfile.TarFile, member: tarfile.TarInfo, place: str) -> Iterator[bytes]:
+    content = tar.extractfile(member)
+    assert content is not None
+    while True:
+        with _told(place):
+            chunk = content.read(CHUNK)
+        if not chunk:
+            return
+        yield chunk
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise UnsafeArchive(place, f"it is cut off or damaged ({type(error).__name__})") from error

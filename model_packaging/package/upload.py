@@ -1,0 +1,203 @@
+"""Uploads a package to an S3 prefix, each file under its own name: what SageMaker mounts at `/opt/ml/model`.
+
+What is there already, by size and digest, is not sent again; the manifest is written last, so that a prefix without one
+is no package. Nothing is sent before every file was read and found to hold no token.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from handler.artifacts.store.manifest import FileEntry
+from handler.errors import SettingError
+from handler.storage.s3_errors import translated
+from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
+from model_packaging.package import multipart
+from model_packaging.package import package_manifest as manifests
+from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.package_item import Item, LocalFile, Made, S3File
+from model_packaging.package.package_manifest import NAME, PackageManifest
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+FILES_AT_ONCE = 4
+DIGEST = "blake3"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a package goes.
+
+    :param kms_key: a key of KMS for every object; None: as the bucket encrypts by itself.
+    :param replace: another package's files may be overwritten, and files that are not of this one deleted.
+    """
+
+    client: S3Client
+    bucket: str
+    prefix: str
+    kms_key: str | None = None
+    replace: bool = False
+
+    @property
+    def uri(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}"
+
+    def destination(self, path: str, digest: str = "") -> multipart.Destination:
+        more: dict[str, Any] = {"Metadata": {DIGEST: digest}} if digest else {}
+        if self.kms_key:
+            more |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": self.kms_key}
+        return multipart.Destination(self.client, self.bucket, f"{self.prefix}{path}", more)
+
+
+@dataclass(slots=True)
+class Pushed:
+    """What an upload did. Sizes in bytes; `kept` was in S3 already."""
+
+    files: int = 0
+    sent: int = 0
+    kept: int = 0
+    deleted: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+
+def push(items: Sequence[Item], manifest: PackageManifest, target: Target, listener: Listener = unheard) -> Pushed:
+    """Uploads what is missing.
+
+    :raises SettingError: the prefix holds other files, and may not be replaced.
+    :raises ArtifactError: S3 refused or broke off. The same call again goes on from there.
+    """
+    there = listed(target)
+    before = _manifest(target)
+    strangers = sorted(set(there) - {item.path for item in items} - {NAME})
+    _require_ours(target, manifest, before, strangers)
+    known = {file.path: file.digest for file in before.files} if before else {}
+    entries = {file.path: file for file in manifest.files}
+    result, lock = Pushed(files=len(items)), threading.Lock()
+    counter = Counter(manifest.size, listener)
+    if before is not None and before != manifest:
+        _delete(target, [NAME])  # until all of it is there, the prefix is no package
+
+    def send(item: Item) -> None:
+        entry = entries[item.path]
+        if _is_there(target, entry, there, known):
+            with lock:
+                result.kept += entry.size
+                result.skipped.append(item.path)
+            counter.add(entry.size)
+            return
+        sent = _send(item, entry, target, counter)
+        with lock:
+            result.sent += sent.sent
+            result.kept += sent.kept
+
+    pool = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push")
+    try:
+        list(pool.map(send, items))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    _delete(target, strangers)
+    result.deleted = len(strangers)
+    _put(target.destination(NAME), manifests.written(manifest))
+    return result
+
+
+def preview(items: Sequence[Item], manifest: PackageManifest, target: Target) -> list[Item]:
+    """What `push` would send; it raises what `push` would raise, and sends nothing."""
+    there, before = listed(target), _manifest(target)
+    _require_ours(target, manifest, before, sorted(set(there) - {item.path for item in items} - {NAME}))
+    known = {file.path: file.digest for file in before.files} if before else {}
+    entries = {file.path: file for file in manifest.files}
+    return [item for item in items if not _is_there(target, entries[item.path], there, known)]
+
+
+def listed(target: Target) -> dict[str, int]:
+    """Sizes of the objects below the prefix, by path."""
+    with translated(target.uri, "s3:ListBucket"):
+        pages = target.client.get_paginator("list_objects_v2").paginate(Bucket=target.bucket, Prefix=target.prefix)
+        return {
+            entry["Key"].removeprefix(target.prefix): entry["Size"]
+            for page in pages
+            for entry in page.get("Contents", [])
+        }
+
+
+def _require_ours(
+    target: Target, manifest: PackageManifest, before: PackageManifest | None, strangers: Sequence[str]
+) -> None:
+    if target.replace:
+        return
+    mend = "Push to another prefix (an endpoint that scales out would load a mixture), or give --replace."
+    if before is not None and before != manifest:
+        raise SettingError("DESTINATION", f"{target.uri} holds another package", mend)
+    if strangers:
+        names = ", ".join(strangers[:4])
+        problem = f"{target.uri} holds {len(strangers)} other files ({names}), which SageMaker would load as well"
+        raise SettingError("DESTINATION", problem, mend)
+
+
+def _manifest(target: Target) -> PackageManifest | None:
+    place = target.destination(NAME)
+    try:
+        with translated(place.uri, "s3:GetObject"):
+            body = target.client.get_object(Bucket=place.bucket, Key=place.key)["Body"].read(manifests.MOST_BYTES)
+        return manifests.read(body, place.uri)
+    except (NotFound, manifests.InvalidPackage):
+        return None
+
+
+def _is_there(target: Target, entry: FileEntry, there: Mapping[str, int], known: Mapping[str, str]) -> bool:
+    return there.get(entry.path) == entry.size and _digest_there(target, entry.path, known) == entry.digest
+
+
+def _digest_there(target: Target, path: str, known: Mapping[str, str]) -> str:
+    if path in known:
+        return known[path]
+    place = target.destination(path)
+    with translated(place.uri, "s3:GetObject"):
+        found = target.client.head_object(Bucket=place.bucket, Key=place.key)
+    return found.get("Metadata", {}).get(DIGEST, "")
+
+
+def _send(item: Item, entry: FileEntry, target: Target, counter: Counter) -> multipart.Uploaded:
+    place = target.destination(item.path, entry.digest)
+    if isinstance(item.origin, S3File):
+        _copy(item.origin, place)
+    elif isinstance(item.origin, LocalFile) and item.size > multipart.PART:
+        sent = multipart.upload(item.origin.path, place, counter.add)
+        if item.origin.path.stat().st_size != entry.size:
+            raise ChangedFile(item.path)
+        return sent
+    else:
+        body = item.origin.body if isinstance(item.origin, Made) else b"".join(item.origin.chunks())
+        if len(body) != entry.size:
+            raise ChangedFile(item.path)
+        _put(place, body)
+    counter.add(item.size)
+    return multipart.Uploaded(sent=item.size)
+
+
+def _copy(origin: S3File, place: multipart.Destination) -> None:
+    """Within S3: no byte comes here."""
+    extra = {**place.more, "MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
+    with translated(place.uri, "s3:PutObject"):
+        try:
+            place.client.copy({"Bucket": origin.bucket, "Key": origin.key}, place.bucket, place.key, ExtraArgs=extra)
+        except Conflict as error:
+            raise ChangedFile(origin.key) from error
+
+
+def _put(place: multipart.Destination, body: bytes) -> None:
+    with translated(place.uri, "s3:PutObject"):
+        place.client.put_object(Bucket=place.bucket, Key=place.key, Body=body, **place.more)
+
+
+def _delete(target: Target, paths: Sequence[str]) -> None:
+    for path in paths:
+        place = target.destination(path)
+        with translated(place.uri, "s3:DeleteObject"):
+            target.client.delete_object(Bucket=place.bucket, Key=place.key)
