@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from container.openapi.bodies import ref
-from container.server.unparsed_requests import STATUSES
+from container.requests.unparsed_requests import STATUSES
 from handler import errors
 from handler.custom_code import code_errors as custom
 from handler.engine.adapters import adapter_errors as adapters

@@ -25,10 +25,10 @@ from container.fast_path.dispatcher import Elsewhere, Lane, serves
 from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import Ground
 from container.requests import request_body as body
+from container.requests.unparsed_requests import refusal
 from container.server import malloc_arenas as arenas
 from container.server import memory_return as reclaim
 from container.server.engine_watchdog import watch
-from container.server.unparsed_requests import refusal
 from container.service import Service
 from container.telemetry.neuron_monitor import watched_devices
 from handler.errors import Draining

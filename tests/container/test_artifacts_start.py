@@ -37,7 +37,7 @@ from handler.model.companions import Companions, bring_companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup import artifact_search as artifacts
 from handler.startup.artifact_search import engine_by_artifacts
-from handler.storage.object_store import open_objects
+from handler.storage.open_store import open_objects
 
 GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
 ENGINE = cast(Engine, object())

@@ -11,7 +11,7 @@ from gunicorn.http import errors as http
 from raw_http import Connection, request
 from scripted_process import Server
 
-from container.server.unparsed_requests import error_of
+from container.requests.unparsed_requests import error_of
 
 POST = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 from handler.errors import SettingError
 from handler.storage.archive import unpack
-from handler.storage.object_store import open_objects
+from handler.storage.open_store import open_objects
 from handler.storage.s3_download import download_prefix
 from handler.storage.storage_errors import NotFound
 

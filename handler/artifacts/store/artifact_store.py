@@ -19,7 +19,8 @@ from handler.artifacts.store.gc_marks import GRACE
 from handler.artifacts.store.manifest import FileEntry, Manifest
 from handler.artifacts.store.manifest_signature import Signer
 from handler.artifacts.store.publication import Ingredients, Progress, publish, unheard
-from handler.storage.object_store import Location, ObjectStore, open_objects
+from handler.storage.object_store import Location, ObjectStore
+from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import ArtifactError, InvalidManifest, NotFound, SignatureRefused, TooLarge
 
 AT_ONCE = 8

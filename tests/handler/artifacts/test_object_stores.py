@@ -12,7 +12,8 @@ import pytest
 
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
-from handler.storage.object_store import ObjectStore, open_objects
+from handler.storage.object_store import ObjectStore
+from handler.storage.open_store import open_objects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge, UnsafePath
 
