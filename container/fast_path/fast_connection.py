@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gunicorn.workers.gthread import TConn
 
 from container.connection.socket_io import receive
-from container.fast_path.request_handler import Exchange
+from container.fast_path.request_handler import Exchange, Ground
 from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, Head, NotDirect, head_of
-
-if TYPE_CHECKING:
-    from container.fast_path.dispatcher import Lane
 
 # A request that has begun to come is all here by then, or becomes a thread's, which has patience with slow senders.
 PATIENCE = 0.5
@@ -21,6 +18,31 @@ READ = 64 * 1024
 # Of requests that are sent early, while an earlier one is answered.
 AHEAD = LONGEST_HEAD + LONGEST_BODY
 LEFT = "the client closed the connection"
+
+
+class ConnectionOwner(Protocol):
+    """The dispatcher, as one of its connections uses it."""
+
+    loop: asyncio.AbstractEventLoop
+    ground: Ground
+    stopping: bool
+
+    @property
+    def patience(self) -> float:
+        """Seconds that an idle connection is kept."""
+        ...
+
+    def queue(self, client: Client) -> None:
+        """A whole request has been read."""
+        ...
+
+    def hand_over(self, client: Client, received: bytes) -> None:
+        """The request is not eligible for the fast path."""
+        ...
+
+    def closed(self, client: Client, graceful: bool) -> None:
+        """The connection is to be closed."""
+        ...
 
 
 class Client:
@@ -34,7 +56,7 @@ class Client:
         "_exchange",
         "_fd",
         "_head",
-        "_lane",
+        "_dispatcher",
         "_partly",
         "_reading",
         "_received",
@@ -44,8 +66,8 @@ class Client:
         "queued",
     )
 
-    def __init__(self, lane: Lane, conn: TConn, received: bytes) -> None:
-        self._lane = lane
+    def __init__(self, dispatcher: ConnectionOwner, conn: TConn, received: bytes) -> None:
+        self._dispatcher = dispatcher
         self.conn = conn
         self._socket: socket.socket = conn.sock
         self._fd = conn.sock.fileno()
@@ -69,12 +91,12 @@ class Client:
     def _read_on(self) -> None:
         if not self._reading and not self._ended:
             self._reading = True
-            self._lane.loop.add_reader(self._fd, self._readable)
+            self._dispatcher.loop.add_reader(self._fd, self._readable)
 
     def _read_no_more(self) -> None:
         if self._reading:
             self._reading = False
-            self._lane.loop.remove_reader(self._fd)
+            self._dispatcher.loop.remove_reader(self._fd)
 
     def _readable(self) -> None:
         data = receive(self._socket, READ)
@@ -109,10 +131,10 @@ class Client:
             self._hand_over()
             return
         if head is None or len(self._received) < head.size + head.length:
-            if self._lane.stopping and self._received:
+            if self._dispatcher.stopping and self._received:
                 self._hand_over()
             elif not self._received:
-                self._wait(self._lane.patience, self.close)
+                self._wait(self._dispatcher.patience, self.close)
             elif not self._partly:
                 self._partly = True
                 self._wait(PATIENCE, self._hand_over)
@@ -120,7 +142,7 @@ class Client:
         self._partly = False
         self._wait(None)
         self.queued = True
-        self._lane.queue(self)
+        self._dispatcher.queue(self)
 
     def turn(self) -> None:
         """The request is begun, or is another's after all."""
@@ -128,7 +150,7 @@ class Client:
         head, received = self._head, bytes(self._received)
         assert head is not None, "only whole requests wait for a turn"
         end = head.size + head.length
-        exchange = Exchange(self._lane.ground, self._socket, head, self._exchange_ended)
+        exchange = Exchange(self._dispatcher.ground, self._socket, head, self._exchange_ended)
         self._exchange, self._head, self._received = exchange, None, bytearray(received[end:])
         try:
             exchange.begin(received[head.size : end])
@@ -141,11 +163,11 @@ class Client:
 
     def _exchange_ended(self, exchange: Exchange, goes_on: bool) -> None:
         self._exchange = None
-        self._lane.ground.notes.ended(exchange.record)
+        self._dispatcher.ground.notes.ended(exchange.record)
         if not goes_on or self._ended:
             self.close(graceful=not goes_on and not self._ended)
         elif self._received:
-            self._lane.loop.call_soon(self._next)
+            self._dispatcher.loop.call_soon(self._next)
         else:
             self._next()
 
@@ -158,19 +180,19 @@ class Client:
             self._timer.cancel()
             self._timer = None
         if seconds is not None:
-            self._timer = self._lane.loop.call_later(seconds, then)  # type: ignore[arg-type]
+            self._timer = self._dispatcher.loop.call_later(seconds, then)  # type: ignore[arg-type]
 
     def hurry(self) -> None:
         """The process is ending: an idle connection is closed sooner."""
         if self.idle:
-            self._wait(self._lane.patience, self.close)
+            self._wait(self._dispatcher.patience, self.close)
 
     def _hand_over(self) -> None:
         self._wait(None)
         self._read_no_more()
-        self._lane.hand_over(self, bytes(self._received))
+        self._dispatcher.hand_over(self, bytes(self._received))
 
     def close(self, graceful: bool = False) -> None:
         self._wait(None)
         self._read_no_more()
-        self._lane.closed(self, graceful)
+        self._dispatcher.closed(self, graceful)

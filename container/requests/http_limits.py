@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import DeadlineExceeded, InvalidField
+from handler.startup.admission import places
 
 REPLY = 58.0
 HOUR = 3590.0
@@ -63,13 +64,6 @@ def reply_seconds(config: EndpointConfig) -> float:
 def whole_only(config: EndpointConfig) -> bool:
     """Replies must have a Content-Length: what would be streamed is collected first."""
     return config.asynchronous or config.batch_transform
-
-
-def places(config: EndpointConfig, slots: int) -> int:
-    """Requests that may be in flight: those in the engine's slots and those in the queue for them."""
-    if config.max_queue is None:
-        return config.max_concurrent
-    return min(config.max_concurrent, slots + config.max_queue)
 
 
 def max_body(config: EndpointConfig) -> int:

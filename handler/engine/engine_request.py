@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from handler.engine.adapters.adapter_table import Adapter
+from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sink
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
-if TYPE_CHECKING:
-    from handler.engine.engine import Engine
+
+class RequestQueue(Protocol):
+    """The engine, as one of its requests uses it."""
+
+    loop: LoopThread
+    adapters: AdapterTable | None
+    failure: EndpointError | None
+
+    async def add(self, generation: Generation, params: object, ticket: Ticket) -> None:
+        """Queues a request."""
+        ...
+
+    def abort(self, internal_id: str) -> None:
+        """Frees a request's slot."""
+        ...
 
 
 class Ticket:
@@ -23,7 +37,7 @@ class Ticket:
 
     __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
 
-    def __init__(self, engine: Engine, generation: Generation, params: object, sink: Sink) -> None:
+    def __init__(self, engine: RequestQueue, generation: Generation, params: object, sink: Sink) -> None:
         self._engine = engine
         self._generation = generation
         self._params = params

@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 if TYPE_CHECKING:
-    from handler.engine.adapters.adapter_table import Adapter
-    from handler.engine.engine import Engine
     from handler.engine.vllm_api.serving.serving_classes import Prepared, Serving, Whole
 
 logger = logging.getLogger(__name__)
+
+
+class ServingQueue(Protocol):
+    """The engine, as a request in vLLM's serving classes uses it."""
+
+    loop: LoopThread
+    base_names: tuple[str, ...]
+    adapters: AdapterTable | None
+    failure: EndpointError | None
+    serving_tickets: set[ServingTicket]
 
 
 class ServingTicket:
@@ -29,7 +39,7 @@ class ServingTicket:
     __slots__ = ("_adapter", "_engine", "_keep", "_prepared", "_serving", "_sink", "_task", "_timer", "ended")
 
     def __init__(
-        self, engine: Engine, serving: Serving, prepared: Prepared, sink: Sink, keep: Callable[[Whole], None]
+        self, engine: ServingQueue, serving: Serving, prepared: Prepared, sink: Sink, keep: Callable[[Whole], None]
     ) -> None:
         self._engine = engine
         self._serving = serving

@@ -7,6 +7,7 @@ import threading
 import time
 from types import TracebackType
 
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import TooManyRequests
 
 # A refused client is asked to come back when this share of the places should be free.
@@ -76,3 +77,10 @@ class Admission:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.leave()
+
+
+def places(config: EndpointConfig, slots: int) -> int:
+    """Requests that may be in flight: those in the engine's slots and those in the queue for them."""
+    if config.max_queue is None:
+        return config.max_concurrent
+    return min(config.max_concurrent, slots + config.max_queue)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from container.service import Service
 from handler.artifacts.compile_caches.neff_cache import NeffCache, environment
 from handler.artifacts.compile_caches.neff_layout import NATIVE
 from handler.artifacts.compile_caches.neff_store import NeffStore
@@ -19,6 +18,7 @@ from handler.artifacts.identity.checkpoint_identity import identify
 from handler.artifacts.identity.companion_identity import identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.store.artifact_store import Store
+from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan
@@ -62,24 +62,24 @@ class Ground(Protocol):
         ...
 
 
-def ground_of(service: Service, plan: EnginePlan, model: Path, companions: Companions) -> Ground:
+def ground_of(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> Ground:
     if plan.line == "cpu":
-        return CpuGround(service, model, companions)
+        return CpuGround(config, model, companions)
     if plan.line.startswith("native"):
-        return NativeGround(service, model, companions)
-    return NeuronGround(service, model, companions)
+        return NativeGround(config, model, companions)
+    return NeuronGround(config, model, companions)
 
 
 @dataclass(frozen=True, slots=True)
 class NeuronGround:
     """NxD Inference: a directory that NEURON_COMPILED_ARTIFACTS names, filled by the plugin where it is empty."""
 
-    service: Service
+    config: EndpointConfig
     model: Path
     companions: Companions
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
-        return _neuron_inputs(self.service, plan, self.model, self.companions)
+        return _neuron_inputs(self.config, plan, self.model, self.companions)
 
     def keys(self, inputs: KeyInputs) -> Sequence[Key]:
         graph = graph_key(inputs)
@@ -89,7 +89,7 @@ class NeuronGround:
         given = _variable(plan, CACHE_URL)
         if given and "://" in given:
             return None  # the compiler keeps its cache in S3 by itself
-        root = Path(given) if given else self.service.config.scratch / "neff-cache"
+        root = Path(given) if given else self.config.scratch / "neff-cache"
         return NeffCache(root, NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
 
     def prepare(self) -> None:
@@ -101,7 +101,7 @@ class NeuronGround:
 
     def cached(self, plan: EnginePlan) -> EnginePlan:
         """With the compiler's cache and work directory where they are on every machine, unless they were given."""
-        ours = environment(self.service.config.scratch / "neff-cache")
+        ours = environment(self.config.scratch / "neff-cache")
         return replace(plan, env={**{name: os.environ.get(name) or ours[name] for name in ours}, **plan.env})
 
     def collect(self, directory: Path) -> None:
@@ -115,20 +115,20 @@ class NeuronGround:
 class NativeGround:
     """The native plugin: a directory a graph below VLLM_CACHE_ROOT, at a fixed path below the scratch directory."""
 
-    service: Service
+    config: EndpointConfig
     model: Path
     companions: Companions
 
     @property
     def root(self) -> Path:
-        return self.service.config.scratch / "native-cache"
+        return self.config.scratch / "native-cache"
 
     @property
     def cache(self) -> Path:
         return NATIVE.directory(self.root, "")
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
-        return _neuron_inputs(self.service, plan, self.model, self.companions)
+        return _neuron_inputs(self.config, plan, self.model, self.companions)
 
     def keys(self, inputs: KeyInputs) -> Sequence[Key]:
         return (graph_key(inputs),)
@@ -163,24 +163,24 @@ class NativeGround:
         shutil.copytree(directory, self.cache)
         found = self.to_compile(plan, directory)
         # Where a miss must fail, a graph that the entry lacks must not be compiled in silence either.
-        return replace(found, env={**found.env, FORBID: "1"}) if self.service.config.on_miss == "fail" else found
+        return replace(found, env={**found.env, FORBID: "1"}) if self.config.on_miss == "fail" else found
 
 
 @dataclass(frozen=True, slots=True)
 class CpuGround:
     """vLLM on a CPU: torch.compile's caches, at fixed paths below the scratch directory."""
 
-    service: Service
+    config: EndpointConfig
     model: Path
     companions: Companions
 
     @property
     def cache(self) -> TorchCompileCache:
-        return TorchCompileCache(self.service.config.scratch / "torch-compile")
+        return TorchCompileCache(self.config.scratch / "torch-compile")
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         checkpoint = identify(DirectoryObjects(self.model), content=False)
-        found = identify_companions(self.companions, self.service.config.scratch, content=False)
+        found = identify_companions(self.companions, self.config.scratch, content=False)
         target = Target("cpu", None, tuple(cpu_features()))
         return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, found.adapters, found.draft)
 
@@ -207,8 +207,7 @@ class CpuGround:
         return replace(plan, env={**plan.env, **self.cache.environment()})
 
 
-def _neuron_inputs(service: Service, plan: EnginePlan, model: Path, companions: Companions) -> KeyInputs:
-    config = service.config
+def _neuron_inputs(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> KeyInputs:
     instance = this_machine(config)
     target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
     if not target:

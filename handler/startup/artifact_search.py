@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from container.service import Service
 from handler.artifacts.lease.acquisition import Acquisition
 from handler.artifacts.lease.acquisition_options import Compilation, OnMiss, Options
 from handler.artifacts.lease.clock import RealTime
@@ -37,6 +36,7 @@ from handler.startup.artifact_backends import Ground, ground_of
 from handler.startup.neff_cache_tier import neff_tier
 from handler.startup.output_tail import output_tail
 from handler.startup.progress_display import shown
+from handler.startup.serving_state import ServingState
 from handler.startup.start_errors import StartEngine, told
 
 logger = logging.getLogger(__name__)
@@ -46,26 +46,26 @@ POLLS = 4
 
 
 def engine_by_artifacts(
-    service: Service, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
+    state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
     """A warm engine, by way of the configured store.
 
     :param start: starts an engine with a plan and warms it up.
     :raises EndpointError: a store, a restore or a compile that failed, each saying why and what mends it.
     """
-    config = service.config
-    ground = ground_of(service, plan, model, companions)
-    service.lifecycle.stage("find artifacts")
+    config = state.config
+    ground = ground_of(state.config, plan, model, companions)
+    state.lifecycle.stage("find artifacts")
     keys = ground.keys(ground.key_inputs(plan))
-    store = open_store(service)
+    store = open_store(state)
     target = config.scratch / "artifacts" / keys[0].digest[:32]
     paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config), companions.adapters)
     with ExitStack() as after:
         deadline = time.monotonic() + config.artifact_deadline
-        making = _Making(service, ground, plan, store, paths, start, after, deadline)
+        making = _Making(state, ground, plan, store, paths, start, after, deadline)
         after.callback(making.wait_ended)
         poll = min(POLL, config.artifact_lease / POLLS)
-        options = Options(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(service))
+        options = Options(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(state))
         failures = NegativeEntries(store.objects, RealTime(), environ=os.environ)
         search = Acquisition(
             store,
@@ -94,20 +94,20 @@ def engine_by_artifacts(
 
 
 def engine_over_tier(
-    service: Service, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
+    state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
     """An engine of a model that has no key, a hub id's: single graphs are brought and saved all the same."""
-    ground = ground_of(service, plan, model, companions)
-    cache = ground.tier(plan, open_store(service), None)
-    with neff_tier(cache, service.lifecycle):
+    ground = ground_of(state.config, plan, model, companions)
+    cache = ground.tier(plan, open_store(state), None)
+    with neff_tier(cache, state.lifecycle):
         return told(start)(ground.cached(plan))
 
 
-def open_store(service: Service) -> Store:
+def open_store(state: ServingState) -> Store:
     """:raises SettingError: the store or the key for signatures cannot be what is configured."""
-    config = service.config
+    config = state.config
     assert config.artifact_store is not None, "called without a store"
-    return Store.open(config.artifact_store, _signer(service))
+    return Store.open(config.artifact_store, _signer(state))
 
 
 class _Making:
@@ -119,7 +119,7 @@ class _Making:
 
     def __init__(
         self,
-        service: Service,
+        state: ServingState,
         ground: Ground,
         plan: EnginePlan,
         store: Store,
@@ -128,37 +128,37 @@ class _Making:
         after: ExitStack,
         deadline: float,
     ) -> None:
-        self._service, self._ground, self._plan, self._store = service, ground, plan, store
+        self._state, self._ground, self._plan, self._store = state, ground, plan, store
         self._paths, self._start, self._after, self._deadline = paths, start, after, deadline
         self._waits: float | None = None
         self.engine: Engine | None = None
 
     def hear(self, event: Mapping[str, Json]) -> None:
-        self._service.artifacts.hear(event)
+        self._state.artifacts.hear(event)
         if event.get("event") == "artifact_wait":
             if self._waits is None:
                 self._waits = time.monotonic()
-                self._service.lifecycle.stage("wait for another instance's artifacts")
+                self._state.lifecycle.stage("wait for another instance's artifacts")
             machine = event.get("machine")
             holder = f"{machine} compiles them" if machine else "another instance is to publish them"
-            self._service.lifecycle.progress(0, 0, waiting=holder)
+            self._state.lifecycle.progress(0, 0, waiting=holder)
 
     def wait_ended(self) -> None:
         if self._waits is not None:
-            self._service.artifacts.waited(time.monotonic() - self._waits)
+            self._state.artifacts.waited(time.monotonic() - self._waits)
             self._waits = None
 
     def bring(self, manifests: Sequence[Manifest], directory: Path) -> None:
         self.wait_ended()
-        self._service.lifecycle.stage("restore artifacts")
-        with shown(self._service.lifecycle, "restore artifacts") as progress:
+        self._state.lifecycle.stage("restore artifacts")
+        with shown(self._state.lifecycle, "restore artifacts") as progress:
             source, paths = source_of(self._store), self._paths
             done = restore(manifests, source, directory, paths=paths, progress=progress, deadline=self._deadline)
-        self._service.artifacts.restored(done)
+        self._state.artifacts.restored(done)
 
     def compile(self, wanted: Compilation) -> None:
         self.wait_ended()
-        lifecycle, ground = self._service.lifecycle, self._ground
+        lifecycle, ground = self._state.lifecycle, self._ground
         ground.prepare()
         self._after.enter_context(neff_tier(ground.tier(self._plan, self._store, wanted.missing[0]), lifecycle))
         began = time.monotonic()
@@ -172,16 +172,16 @@ class _Making:
             raise compile_failure(error, core_exits(error), output.text()) from error
         finally:
             lifecycle.label("")
-            self._service.artifacts.compiled(time.monotonic() - began)
+            self._state.artifacts.compiled(time.monotonic() - began)
         ground.collect(wanted.directory)
         lifecycle.stage("publish artifacts")
 
 
-def _signer(service: Service) -> Signer | None:
-    value = service.config.artifact_signing_key
+def _signer(state: ServingState) -> Signer | None:
+    value = state.config.artifact_signing_key
     return signer(value, os.environ, "ENDPOINT_ARTIFACT_SIGNING_KEY") if value else None
 
 
-def _machine(service: Service) -> dict[str, str]:
-    instance = this_machine(service.config)
+def _machine(state: ServingState) -> dict[str, str]:
+    instance = this_machine(state.config)
     return {"instance": instance.name if instance else platform.machine(), "host": platform.node()}

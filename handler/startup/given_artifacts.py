@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from container.service import Service
 from handler.artifacts.external.cross_check import cross_check
 from handler.artifacts.external.external_artifacts import describe
 from handler.artifacts.external.external_source import bring
@@ -21,23 +20,24 @@ from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.startup.progress_display import of_bytes, shown
+from handler.startup.serving_state import ServingState
 from handler.storage.directory_objects import DirectoryObjects
 
 logger = logging.getLogger(__name__)
 
 
-def with_given_artifacts(service: Service, plan: EnginePlan) -> EnginePlan:
+def with_given_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
     """The plan, led to the artifacts that the configuration names.
 
     :raises SettingErrors: they cannot be loaded, or were compiled for something else: each field with both values.
     """
-    config = service.config
+    config = state.config
     if not config.compiled_artifacts or plan.line == "cpu":
         return plan
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
-    service.lifecycle.stage("fetch artifacts")
+    state.lifecycle.stage("fetch artifacts")
     target = config.scratch / "given-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
-    with shown(service.lifecycle, "fetch artifacts") as progress:
+    with shown(state.lifecycle, "fetch artifacts") as progress:
         directory = bring(config.compiled_artifacts, target, setting, of_bytes(progress))
     found = describe(DirectoryObjects(directory))
     logger.info("artifacts at %s: nobody vouches for %s", found.where, "; ".join(found.not_vouched))

@@ -13,7 +13,6 @@ from scripted_engine import ScriptedEngine
 from waiting import eventually
 
 from container.application import create_app
-from container.pipeline.custom_code_reply import prepared_code
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeRequest, Outcome
@@ -21,6 +20,7 @@ from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
 from handler.custom_code.request_deadline import UNTIL
 from handler.errors import SettingError
 from handler.model.model_source import Model
+from handler.startup.custom_code_loading import prepared_code
 
 
 class ScriptedCode:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from container.requests.http_limits import deadline, max_body, places, transform
+from container.requests.http_limits import deadline, max_body, transform
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import InvalidField
+from handler.startup.admission import places
 
 
 @pytest.mark.parametrize(

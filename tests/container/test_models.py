@@ -70,7 +70,9 @@ def starts() -> Iterator[Starts]:
 @pytest.fixture
 def models(service: Service, starts: Starts) -> Models:
     service.config = replace(service.config, multi_model=True, max_models=2, drain=WITHIN)
-    service.models = Models(service, None, starts.prepare, starts.start)
+    service.models = Models(
+        service.config, service.lifecycle, service.admission, lambda: service.engine, None, starts.prepare, starts.start
+    )
     return service.models
 
 

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from container.pipeline.custom_code_reply import load_custom_code
 from container.process_group.peers import POLL, Peers
 from container.process_group.process_context import Handover
 from container.process_group.shared_state import Leader, Member
@@ -16,8 +15,9 @@ from handler.custom_code.code_source import find_code
 from handler.engine import launch
 from handler.errors import EngineFailed
 from handler.start_failure import in_one_line
+from handler.startup.checked_plan import use_environment
+from handler.startup.custom_code_loading import load_custom_code
 from handler.startup.lifecycle import State
-from handler.startup.start import use_environment
 
 logger = logging.getLogger(__name__)
 INTERVAL = 0.1

@@ -11,14 +11,15 @@ import gc
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from container.requests.http_limits import places
-from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
 from handler.engine.adapters.adapters import NAME
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField
-from handler.startup.admission import Admission
+from handler.startup.admission import Admission, places
+from handler.startup.lifecycle import Lifecycle
 from handler.startup.multi_model import model_start as starting
 from handler.startup.multi_model.loaded_model import LoadedModel, ModelPlaces, ModelState
 from handler.startup.multi_model.memory_budget import Need, gib, room
@@ -34,19 +35,26 @@ LINGER = 2.0
 class Models:
     """Thread-safe. Loading and unloading wait in the caller's thread; requests never do.
 
-    :param first: what the engine of the start was promised; None where there is none.
+    :param first: gives the engine of the start; None where there is none.
+    :param first_need: what the engine of the start was promised.
     :param prepare, start: from a directory to an engine.
     """
 
     def __init__(
         self,
-        service: Service,
-        first: Need | None = None,
+        config: EndpointConfig,
+        lifecycle: Lifecycle,
+        admission: Admission,
+        first: Callable[[], Engine | None],
+        first_need: Need | None = None,
         prepare: starting.Prepare = starting.prepare,
         start: starting.Start = starting.start,
     ) -> None:
-        self._service = service
+        self._config = config
+        self._lifecycle = lifecycle
+        self._admission = admission
         self._first = first
+        self._first_need = first_need
         self._prepare = prepare
         self._start = start
         self._by_name: dict[str, LoadedModel] = {}
@@ -103,9 +111,9 @@ class Models:
             raise InvalidField("model_name", problem)
         model = self._reserved(name, source)
         try:
-            prepared = self._prepare(self._service.config, name, path)
+            prepared = self._prepare(self._config, name, path)
             with self._starting:
-                self._service.lifecycle.require_ready()
+                self._lifecycle.require_ready()
                 self._make_room(prepared)
                 logger.info("loading the model %s from %s, which needs %s", name, path, prepared.need)
                 began = time.monotonic()
@@ -131,7 +139,7 @@ class Models:
         ended = 0
         try:
             if model.engine is not None:
-                drain = 0.0 if failed else self._service.config.drain
+                drain = 0.0 if failed else self._config.drain
                 if not model.places.wait_empty(drain):
                     ended = model.places.count
                 self._end(model, ModelUnloaded(name, drain))
@@ -149,7 +157,7 @@ class Models:
                 continue
             if engine.dead():
                 self._fail(model, "its process ended")
-            elif engine.stalled_for() > self._service.config.stall * PATIENCE:
+            elif engine.stalled_for() > self._config.stall * PATIENCE:
                 self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
 
     def fail_requests(self) -> None:
@@ -172,11 +180,11 @@ class Models:
         """The name's entry, which keeps others from it. A model that leaves is waited for."""
         with self._changed:
             self._changed.wait_for(lambda: not self._leaving(name))
-            first, old = self._service.engine, self._by_name.get(name)
+            first, old = self._first(), self._by_name.get(name)
             taken = old is not None and old.state is not ModelState.FAILED
             if taken or (first is not None and name in first.served_names):
                 raise ModelExists(name)
-            model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._service.admission))
+            model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._admission))
             return model
 
     def _leaving(self, name: str) -> bool:
@@ -188,7 +196,7 @@ class Models:
         while (problem := self._lacks(prepared)) is not None:
             idle = [model for model in self.all() if model.state is ModelState.SERVING]
             oldest = min(idle, key=lambda model: model.used, default=None)
-            if oldest is None or not self._service.config.unload_least_used:
+            if oldest is None or not self._config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             self.unload(oldest.name)
 
@@ -196,12 +204,13 @@ class Models:
         """What there is too little of for another engine."""
         with self._changed:
             models = [model for model in self._by_name.values() if model.engine is not None]
-        most = self._service.config.max_models
+        most = self._config.max_models
         if most is not None and len(models) >= most:
             return f"{len(models)} are loaded, as many as ENDPOINT_MAX_MODELS allows"
         promised = [(model.engine, model.need) for model in models if model.engine is not None and model.need]
-        if self._service.engine is not None and self._first is not None:
-            promised.append((self._service.engine, self._first))
+        first = self._first()
+        if first is not None and self._first_need is not None:
+            promised.append((first, self._first_need))
         left = room(promised)
         if prepared.need.bytes > left:
             return f"it needs {prepared.need}, and {gib(left)} of the host's memory are free"
@@ -240,6 +249,6 @@ class Models:
 
     def _set_limit(self) -> None:
         """A queue is behind all engines' slots together."""
-        first = self._service.engine
+        first = self._first()
         slots = sum(engine.slots for engine in self.engines()) + (0 if first is None else first.slots)
-        self._service.admission.limit = places(self._service.config, slots)
+        self._admission.limit = places(self._config, slots)

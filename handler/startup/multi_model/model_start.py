@@ -22,6 +22,7 @@ from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.start_failure import OTHERWISE, mend
 from handler.startup.adapter_loading import bring
+from handler.startup.checked_plan import checked_plan, use_environment, with_model
 from handler.startup.multi_model.memory_budget import Need, need_of
 from handler.startup.multi_model.model_errors import (
     InvalidModel,
@@ -31,7 +32,6 @@ from handler.startup.multi_model.model_errors import (
     ModelsUnsupported,
 )
 from handler.startup.output_tail import output_tail
-from handler.startup.start import checked_plan, use_environment, with_model
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 # What belongs to the model of the start and to no other.

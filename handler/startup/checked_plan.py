@@ -1,0 +1,49 @@
+"""The plan of a configuration that can work, and what it sets before the engine is imported."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Severity
+from handler.config.problems import SettingErrors
+from handler.errors import SettingError
+from handler.json_value import Json
+from handler.model.model_source import Model
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.planning.examination import examine_config
+
+logger = logging.getLogger(__name__)
+LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Severity.INFO: logging.INFO}
+
+
+def use_environment(plan: EnginePlan) -> None:
+    """Sets what vLLM and the Neuron software read when they are imported."""
+    os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host may not send it elsewhere
+    os.environ.update(plan.env)
+
+
+def checked_plan(config: EndpointConfig) -> EnginePlan:
+    """The plan of a configuration that can work; what was found on the way is logged.
+
+    :raises SettingErrors: every finding that would end in a failure, an hour from now.
+    """
+    examination = examine_config(config)
+    if examination.vllm is not None:
+        logger.info("%s", examination.vllm)
+    for finding in examination.findings:
+        logger.log(
+            LEVELS[finding.severity], "[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.mend
+        )
+    if examination.plan is None or examination.failed:
+        errors = [finding for finding in examination.findings if finding.severity is Severity.ERROR]
+        raise SettingErrors([SettingError(error.setting, error.why, error.mend) for error in errors])
+    return examination.plan
+
+
+def with_model(plan: EnginePlan, model: Model) -> EnginePlan:
+    """The plan for a model that is on this machine now; it is served by the name it was configured by."""
+    arguments: dict[str, Json] = {"served_model_name": [model.name], **plan.engine_args, "model": model.path}
+    return replace(plan, engine_args=arguments)
