@@ -27,6 +27,7 @@ class Client:
     """All of it happens on the loop.
 
     :param received: bytes that were read of the next request before the loop got the connection.
+    :ivar idle_since: the loop's time when it began to wait for a request.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class Client:
         "_socket",
         "_timer",
         "conn",
+        "idle_since",
         "queued",
     )
 
@@ -57,6 +59,7 @@ class Client:
         self._partly = False
         self._ended = False
         self.queued = False
+        self.idle_since = lane.loop.time()
 
     @property
     def idle(self) -> bool:
@@ -112,6 +115,7 @@ class Client:
             if self._lane.stopping and self._received:
                 self._hand_over()
             elif not self._received:
+                self.idle_since = self._lane.loop.time()
                 self._wait(self._lane.patience, self.close)
             elif not self._partly:
                 self._partly = True
