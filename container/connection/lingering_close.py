@@ -43,12 +43,20 @@ class _Closing:
 
 
 class Lingering:
-    """The connections that are being closed. Its thread starts with the first of them."""
+    """The connections that are being closed. Its thread starts with the first of them.
+
+    Its own file descriptors are opened at once: the first connection may come when no more are left.
+    """
 
     def __init__(self) -> None:
         self._new: SimpleQueue[tuple[socket.socket, Callable[[], None]]] = SimpleQueue()
         self._lock = threading.Lock()
-        self._wake: socket.socket | None = None
+        self._started = False
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._held: set[_Closing] = set()
         self._last = float("inf")
 
@@ -56,11 +64,9 @@ class Lingering:
         """Never waits. :param closed: called once it is closed, in another thread."""
         self._new.put((connection, closed))
         with self._lock:
-            if self._wake is None:
-                self._wake, woken = socket.socketpair()
-                self._wake.setblocking(False)
-                woken.setblocking(False)
-                threading.Thread(target=self._run, args=(woken,), name="lingering", daemon=True).start()
+            if not self._started:
+                self._started = True
+                threading.Thread(target=self._run, name="lingering", daemon=True).start()
         try:
             self._wake.send(b"\0")
         except BlockingIOError:
@@ -70,9 +76,8 @@ class Lingering:
         """The process is about to end: from now on nobody has longer than `SILENCE`."""
         self._last = time.monotonic() + SILENCE
 
-    def _run(self, woken: socket.socket) -> None:
-        selector = selectors.DefaultSelector()
-        selector.register(woken, selectors.EVENT_READ)
+    def _run(self) -> None:
+        selector, woken = self._selector, self._woken
         buffer = bytearray(READ)
         looked = 0.0
         while True:

@@ -14,6 +14,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nsmallest
+from operator import attrgetter
 
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, TConn
 
@@ -76,6 +78,16 @@ class Lane:
         self.stopping = True
         for client in tuple(self._clients):
             client.hurry()
+
+    def close_idle(self, count: int, seconds: float) -> None:
+        """From any thread: closes up to `count` connections that have been idle for `seconds`, the longest first."""
+        self.loop.call_soon_threadsafe(self._close_idle, count, seconds)
+
+    def _close_idle(self, count: int, seconds: float) -> None:
+        latest = self.loop.time() - seconds
+        idle = [client for client in self._clients if client.idle and client.idle_since <= latest]
+        for client in nsmallest(count, idle, key=attrgetter("idle_since")):
+            client.close()
 
     def queue(self, client: Client) -> None:
         """A client's request is all there."""

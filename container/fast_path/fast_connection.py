@@ -49,6 +49,7 @@ class Client:
     """All of it happens on the loop.
 
     :param received: bytes that were read of the next request before the loop got the connection.
+    :ivar idle_since: the loop's time when it began to wait for a request.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Client:
         "_socket",
         "_timer",
         "conn",
+        "idle_since",
         "queued",
     )
 
@@ -79,6 +81,7 @@ class Client:
         self._partly = False
         self._ended = False
         self.queued = False
+        self.idle_since = lane.loop.time()
 
     @property
     def idle(self) -> bool:
@@ -134,6 +137,7 @@ class Client:
             if self._dispatcher.stopping and self._received:
                 self._hand_over()
             elif not self._received:
+                self.idle_since = self._dispatcher.loop.time()
                 self._wait(self._dispatcher.patience, self.close)
             elif not self._partly:
                 self._partly = True

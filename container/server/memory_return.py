@@ -8,12 +8,14 @@ pages back: it took 17 ms for 129 MiB, and 0.3 ms where there was nothing to giv
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+logger = logging.getLogger(__name__)
 STATM = Path("/proc/self/statm")
 INTERVAL = 1.0
 # Bytes that count as growth, and as something given back.
@@ -33,9 +35,19 @@ class Reclaim:
     def __init__(self, own: Callable[[], int], trim: Callable[[], object]) -> None:
         self._own, self._trim = own, trim
         self._left = 0
+        self._failed = False
         self.least = own()
 
     def look(self) -> None:
+        """Tries again at the next look if the memory cannot be read, as when no file descriptor is left."""
+        try:
+            self._look()
+        except OSError as error:
+            if not self._failed:
+                self._failed = True
+                logger.warning("Freed memory is not returned to the OS until this ends: %s", error)
+
+    def _look(self) -> None:
         own = self._own()
         if own > self.least + STEP:
             self._left = PATIENCE

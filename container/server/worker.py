@@ -13,8 +13,10 @@ import socket
 import struct
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from functools import partial
+from itertools import islice
 from types import FrameType
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
@@ -29,6 +31,7 @@ from container.requests.unparsed_requests import refusal
 from container.server import malloc_arenas as arenas
 from container.server import memory_return as reclaim
 from container.server.engine_watchdog import watch
+from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
 from container.service import Service
 from container.telemetry.neuron_monitor import watched_devices
 from handler.errors import Draining
@@ -44,6 +47,9 @@ EXIT_ENGINE_FAILED = 70
 SWITCH_INTERVAL = 0.0005
 # A client that takes nothing of a whole reply for so long is cut off; the engine's loop has its own limit for streams.
 SEND_SECONDS = 60.0
+# Out of file descriptors: so many connections are closed at a time, each of which has been idle for so many seconds.
+CLOSED_AT_A_TIME = 32
+IDLE_SECONDS = 1.0
 
 
 class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
@@ -55,6 +61,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     service: Service
     lingering: Lingering
+    accept_pause: AcceptPause
     _lane: Lane | None = None
 
     def init_process(self) -> None:
@@ -110,18 +117,44 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         return ()
 
     def accept(self, listener: socket.socket) -> None:
-        lane = self.lane
-        if lane is None:
-            super().accept(listener)
-            return
         try:
             client, address = listener.accept()
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+            if error.errno in FIXES:
+                self.accept_pause.begin(listener, error.errno)
+            elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
                 raise
             return
+        if reserve_is_reached(client.fileno()):
+            self.accept_pause.begin(listener, errno.EMFILE)
         self.nr_conns += 1
-        lane.take(TConn(self.cfg, client, address, listener.getsockname()))
+        conn = TConn(self.cfg, client, address, listener.getsockname())
+        lane = self.lane
+        if lane is None:
+            self.enqueue_req(conn)
+        else:
+            lane.take(conn)
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """One turn of the main loop."""
+        super().wait_for_and_dispatch_events(self.accept_pause.timeout(timeout))
+        error = self.accept_pause.take_error()
+        if error is not None:  # handled here: an event of this turn may have been that of a connection now closed
+            self.accept_pause.log(error, self.nr_conns)
+            self._close_idle()
+        self.accept_pause.end()
+
+    def _close_idle(self) -> None:
+        """Closes the connections that have waited longest for a request, gunicorn's and the lane's."""
+        latest = time.monotonic() - IDLE_SECONDS + self.cfg.keepalive
+        for waiting in (self.keepalived_conns, self.pending_conns):
+            for conn in islice(waiting, CLOSED_AT_A_TIME):  # in the order in which they began to wait
+                if conn.timeout <= latest:
+                    conn.timeout = 0.0
+        self.murder_keepalived()
+        self.murder_pending()
+        if self._lane is not None:
+            self._lane.close_idle(CLOSED_AT_A_TIME, IDLE_SECONDS)
 
     def _closed(self, conn: TConn, graceful: bool) -> None:
         """From the engine's loop: a connection that it had is to be closed."""
@@ -150,6 +183,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         self.lingering.close(conn.sock, partial(self.method_queue.defer, self._left))
 
     def run(self) -> None:
+        self.accept_pause = AcceptPause(self.poller, self.accept)
         self.begin()
         try:
             super().run()

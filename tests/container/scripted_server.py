@@ -1,11 +1,12 @@
 """A real gunicorn with our own worker around the application, and a scripted engine in it. Prints its port.
 
-Started by tests as a process, with `--threads` for one whose loop answers nothing by itself. `GET /scripted` tells what
-the engine has seen; `POST /scripted/NAME` opens a gate.
+Started by tests as a process, with `--threads` for one whose loop answers nothing by itself, and `--nofile=N` for a
+limit of N file descriptors. `GET /scripted` tells what the engine has seen; `POST /scripted/NAME` opens a gate.
 """
 
 from __future__ import annotations
 
+import resource
 import sys
 from typing import Any
 
@@ -91,6 +92,8 @@ def start(service: Service) -> None:
 
 
 if __name__ == "__main__":
+    for limit in (int(given.removeprefix("--nofile=")) for given in sys.argv if given.startswith("--nofile=")):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     worker.SEND_SECONDS = SEND_SECONDS

@@ -76,6 +76,12 @@ def models(service: Service, starts: Starts) -> Models:
     return service.models
 
 
+def configure(service: Service, **changes: Any) -> None:
+    """Changes settings after the registry was made."""
+    assert service.models is not None
+    service.config = service.models._config = replace(service.config, **changes)
+
+
 @pytest.fixture
 def client(service: Service, models: Models) -> FlaskClient:
     return create_app(service).test_client()
@@ -209,7 +215,7 @@ def test_what_an_engine_was_promised_is_no_room_for_the_next(
 def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
     service: Service, client: FlaskClient, load: Any, starts: Starts
 ) -> None:
-    service.config = replace(service.config, unload_least_used=True)
+    configure(service, unload_least_used=True)
     load("one")
     load("two")
     said(client, model="one")
@@ -219,7 +225,7 @@ def test_by_itself_it_unloads_the_one_that_was_not_used_for_longest(
 
 
 def test_the_queue_is_behind_the_slots_of_all(service: Service, client: FlaskClient, load: Any) -> None:
-    service.config = replace(service.config, max_queue=1, max_concurrent=100)
+    configure(service, max_queue=1, max_concurrent=100)
     load("one")
     assert service.admission.limit == 2 * SLOTS + 1
     client.delete("/models/one")
@@ -286,7 +292,7 @@ def test_an_unload_waits_for_what_runs_and_takes_nothing_new(client: FlaskClient
 def test_an_unload_ends_what_does_not_end_in_time_and_says_so(
     service: Service, client: FlaskClient, load: Any, starts: Starts
 ) -> None:
-    service.config = replace(service.config, drain=0.0)
+    configure(service, drain=0.0)
     load("one")
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(said, client, model="one", prompt="<hold>")

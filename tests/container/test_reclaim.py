@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+
+import pytest
 
 from container.server.memory_return import PATIENCE, STEP, Reclaim
 
@@ -32,7 +36,13 @@ class Process:
     def __init__(self) -> None:
         self.own = self.free = 0
         self.trims = 0
-        self.reclaim = Reclaim(lambda: self.own, self.trim)
+        self.readable = True
+        self.reclaim = Reclaim(self.read, self.trim)
+
+    def read(self) -> int:
+        if not self.readable:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self.own
 
     def trim(self) -> None:
         self.own -= self.free
@@ -76,3 +86,14 @@ def test_growth_that_is_in_use_is_not_asked_about_for_ever() -> None:
     process.own, process.free = 4 * STEP, 2 * STEP
     process.look(100)
     assert (process.trims, process.own) == (2 * PATIENCE + 1, 2 * STEP)
+
+
+def test_memory_that_cannot_be_read_for_a_while_is_given_back_later(caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+    process.own = process.free = 2 * STEP
+    process.readable = False
+    process.look(3)
+    process.readable = True
+    process.look()
+    assert process.own == 0
+    assert [os.strerror(errno.EMFILE) in line for line in caplog.messages] == [True]

@@ -1,0 +1,101 @@
+"""What the worker does when it runs out of file descriptors: it pauses `accept` and logs the limit and the fix.
+
+A listener stays readable while a client waits in its backlog. Without a pause the main loop would call `accept` again
+and again, and fail each time.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import resource
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+logger = logging.getLogger(__name__)
+# Errors of accept(2) that end once something else is closed or freed, each with the fix.
+FIXES = {
+    errno.EMFILE: "Raise it: `ulimit -n 65536`, or `docker run --ulimit nofile=65536:65536`.",
+    errno.ENFILE: "The limit of the whole machine is reached: raise `sysctl fs.file-max`.",
+    errno.ENOBUFS: "The kernel has no memory for sockets: use a larger instance.",
+    errno.ENOMEM: "The kernel has no memory for sockets: use a larger instance.",
+}
+PAUSE = 0.1
+LOG_INTERVAL = 60.0
+# Descriptors that new connections leave free: requests open files and sockets, too. At most an eighth of the limit.
+RESERVE = 32
+
+
+class AcceptPause:
+    """The listeners that are paused. Used by the main thread only.
+
+    :param poller: the main loop's, which has the listeners.
+    :param accept: what it calls when a listener is readable.
+    """
+
+    def __init__(self, poller: selectors.BaseSelector, accept: Callable[[socket.socket], None]) -> None:
+        self._poller, self._accept = poller, accept
+        self._paused: set[socket.socket] = set()
+        self._until = 0.0
+        self._logged = float("-inf")
+        self._error: int | None = None
+
+    def begin(self, listener: socket.socket, error: int) -> None:
+        """Pauses a listener for `PAUSE` seconds. It stays registered, as gunicorn expects it to be.
+
+        :param error: the errno of `accept`.
+        """
+        with suppress(KeyError):  # it was unregistered since the loop found it readable
+            self._poller.modify(listener, selectors.EVENT_WRITE, self._accept)  # a listener is never writable
+        self._paused.add(listener)
+        self._until = time.monotonic() + PAUSE
+        self._error = error
+
+    def end(self) -> None:
+        """Resumes the listeners if their time is up."""
+        if self._paused and time.monotonic() >= self._until:
+            for listener in self._paused:
+                with suppress(KeyError):
+                    self._poller.modify(listener, selectors.EVENT_READ, self._accept)
+            self._paused.clear()
+
+    def timeout(self, seconds: float) -> float:
+        """How long the main loop may wait for events, if it would wait `seconds` otherwise."""
+        return min(seconds, PAUSE) if self._paused else seconds
+
+    def take_error(self) -> int | None:
+        """The errno of a pause that began since the last call."""
+        error, self._error = self._error, None
+        return error
+
+    def log(self, error: int, connections: int) -> None:
+        """One line in `LOG_INTERVAL` seconds."""
+        now = time.monotonic()
+        if now - self._logged >= LOG_INTERVAL:
+            self._logged = now
+            logger.warning(
+                "Connections wait to be accepted (%s): ulimit -n is %d, and %d connections are open. "
+                "The connections that have been idle longest are closed. %s",
+                os.strerror(error),
+                limit(),
+                connections,
+                FIXES[error],
+            )
+
+
+def limit() -> int:
+    """How many descriptors this process may have: `ulimit -n`."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def reserve_is_reached(descriptor: int) -> bool:
+    """Whether only the reserve is left.
+
+    :param descriptor: one just opened. The kernel gives the lowest free number, so all below it are in use.
+    """
+    most = limit()
+    return most != resource.RLIM_INFINITY and descriptor >= most - min(RESERVE, most // 8)

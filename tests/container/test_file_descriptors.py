@@ -1,0 +1,85 @@
+"""A worker that runs out of file descriptors closes idle connections and goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+from raw_http import request
+from scripted_process import PING, WAYS, Server
+from waiting import WITHIN, eventually
+
+from container.connection.lingering_close import Lingering
+
+LIMIT = 256
+CONNECTIONS = 300
+SAID = f"ulimit -n is {LIMIT}"
+
+
+@pytest.fixture(params=WAYS, ids=["loop", "threads"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "errors.log", f"--nofile={LIMIT}", *request.param)
+    yield server
+    server.stop()
+
+
+def workers(server: Server) -> list[int]:
+    return [child.pid for child in psutil.Process(server.process.pid).children()]
+
+
+def test_clients_that_keep_their_connections(server: Server) -> None:
+    before = workers(server)
+    with ExitStack() as held:
+        stream = held.enter_context(server.connect())
+        stream.send(request("/v1/completions", {"prompt": "a|<gate:descriptors>|b", "stream": True}))
+        assert stream.head().status == 200
+        for _ in range(CONNECTIONS):  # far more than there are descriptors: each is answered
+            assert held.enter_context(server.connect()).exchange(PING)[0].status == 200
+        assert server.ready()
+        server.open("descriptors")
+        assert stream.chunks()[1]  # only idle connections were closed
+    assert server.ready()
+    assert workers(server) == before
+    log = server.log.read_text()
+    assert log.count(SAID) == 1
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("server", WAYS[:1], ids=["loop"], indirect=True)
+def test_clients_that_connect_and_send_nothing(server: Server) -> None:
+    before = workers(server)
+    with ExitStack() as held:
+        for _ in range(CONNECTIONS):
+            held.enter_context(server.connect())
+        assert server.ready()
+        eventually(lambda: SAID in server.log.read_text())
+    assert server.ready()
+    assert workers(server) == before
+    assert "Traceback" not in server.log.read_text()
+
+
+def test_the_first_connection_that_is_closed_after_its_reply_when_no_descriptor_is_left() -> None:
+    lingering = Lingering()
+    client, connection = socket.socketpair()
+    closed = threading.Event()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(client.fileno())
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+            socket.socket()
+        lingering.close(connection, closed.set)
+        assert client.recv(1) == b""
+        client.close()
+        assert closed.wait(WITHIN)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
