@@ -81,7 +81,7 @@ class Client:
         self._partly = False
         self._ended = False
         self.queued = False
-        self.idle_since = lane.loop.time()
+        self.idle_since = dispatcher.loop.time()
 
     @property
     def idle(self) -> bool:
