@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.neuron.lines.base import Keys, Line
-from handler.neuron.lines.common import leave_out_legacy, spell_environment, spell_vllm
+from handler.neuron.lines.common import leave_out_legacy, pin_grammar_backend, spell_environment, spell_vllm
 from handler.neuron.lines.draft import Draft
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.lora import spell_lora_vllm
@@ -43,6 +43,7 @@ def spell(draft: Draft) -> None:
     """vLLM's own arguments; whatever nobody gave is vLLM's to choose."""
     spell_vllm(draft)
     leave_out_legacy(draft)
+    pin_grammar_backend(draft)
     spell_environment(draft)
     draft.env.pop("NEURON_COMPILED_ARTIFACTS", None)
     config = draft.config
