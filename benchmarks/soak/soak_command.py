@@ -27,7 +27,7 @@ PARTS = 10
 OURS_SETTINGS = {
     "ENDPOINT_ENABLE_SESSIONS": "true",
     "ENDPOINT_SESSION_EXPIRATION": "60",
-    "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
+    "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
 }
 COLUMNS = (
     "in_flight",

@@ -34,7 +34,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]
             # The model's.
             "SM_VLLM_TOOL_CALL_PARSER": "hermes",
             "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
-            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
+            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
         },
     )
     try:

@@ -63,7 +63,7 @@ def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPath
             "SM_VLLM_TOOL_CALL_PARSER": "hermes",
             "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
             # Else a grammar for JSON allows white space anywhere, and so small a model likes it.
-            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"backend": "xgrammar", "disable_any_whitespace": true}',
+            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
         },
     )
     try:

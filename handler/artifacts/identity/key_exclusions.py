@@ -10,6 +10,7 @@ _SERVING = "belongs to the HTTP side"
 _TEXT = "turns text into tokens or back, outside of the graph"
 _LOGS = "only says what is logged or measured"
 _SAMPLING = "a default of requests, given to the graph as input"
+_GRAMMARS = "says how grammars are read; what they forbid is a mask over the logits, outside of the graph"
 _LOADING = "says how the checkpoint is read, not what is in it"
 
 # vLLM's engine arguments, by their Python names.
@@ -43,6 +44,8 @@ ENGINE_ARGS: dict[str, str] = {
     "otlp_traces_endpoint": _LOGS,
     "collect_detailed_traces": _LOGS,
     "show_hidden_metrics_for_version": _LOGS,
+    "structured_outputs_config": _GRAMMARS,
+    "guided_decoding_backend": _GRAMMARS,
     "seed": _SAMPLING,
     "generation_config": _SAMPLING,
     "override_generation_config": _SAMPLING,

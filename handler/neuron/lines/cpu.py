@@ -8,7 +8,7 @@ from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import Keys, Line
 from handler.neuron.lines.lora import spell_lora_vllm
 from handler.neuron.lines.plan_draft import Draft
-from handler.neuron.lines.shared_spelling import leave_out_legacy, spell_environment, spell_vllm
+from handler.neuron.lines.shared_spelling import leave_out_legacy, pin_grammar_backend, spell_environment, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
 FEATURES: Final = frozenset(
@@ -43,6 +43,7 @@ def spell(draft: Draft) -> None:
     """vLLM's own arguments; whatever nobody gave is vLLM's to choose."""
     spell_vllm(draft)
     leave_out_legacy(draft)
+    pin_grammar_backend(draft)
     spell_environment(draft)
     draft.env.pop("NEURON_COMPILED_ARTIFACTS", None)
     config = draft.config

@@ -18,6 +18,7 @@ from handler.neuron.lines.shared_spelling import (
     complete_length,
     complete_sequences,
     leave_out_legacy,
+    pin_grammar_backend,
     spell_environment,
     spell_vllm,
 )
@@ -57,6 +58,7 @@ def spell(draft: Draft) -> None:
     """Engine arguments of the native plugin."""
     spell_vllm(draft)
     leave_out_legacy(draft)
+    pin_grammar_backend(draft)
     spell_environment(draft)
     complete_length(draft)
     complete_sequences(draft)

@@ -22,6 +22,7 @@ from handler.neuron.lines.shared_spelling import (
     complete_length,
     complete_sequences,
     leave_out_legacy,
+    pin_grammar_backend,
     spell_environment,
     spell_vllm,
 )
@@ -48,6 +49,7 @@ def spell(draft: Draft) -> None:
     """Everything that vLLM 0.13 and 0.16 with the NxDI plugin are started with."""
     spell_vllm(draft)
     leave_out_legacy(draft)
+    pin_grammar_backend(draft)
     spell_environment(draft)
     _translate_sampling_variable(draft)
     agree(draft, "max_model_len", "seq_len")

@@ -14,6 +14,8 @@ from handler.neuron.plan_request import conflict
 DEFAULT_LENGTH: Final = 4096
 # The plugin's own default (vllm-project/vllm-neuron, vllm_neuron/platform.py).
 DEFAULT_SEQUENCES: Final = 32
+# Reads JSON schemas, regular expressions and EBNF. vLLM 0.13, 0.16 and 0.24 require it (requirements/).
+GRAMMAR_BACKEND: Final = "xgrammar"
 COPIED: Final = ("dtype", "max_num_seqs", "max_model_len", "tensor_parallel_size")
 # vLLM 0.7.2 and 0.9.1 have them, 0.11 does not.
 LEGACY_ARGUMENTS: Final = ("device", "use_v2_block_manager", "speculative_max_model_len")
@@ -40,6 +42,28 @@ def spell_vllm(draft: Draft) -> None:
             args[name] = value
     args.update(draft.request.extra)
     draft.additional.update(draft.request.additional)
+
+
+def pin_grammar_backend(draft: Draft) -> None:
+    """`structured_outputs_config.backend`, unless it is given; the other keys of the argument are kept.
+
+    With vLLM's own default, `auto`, each request is checked for a backend of its own, but the core keeps the backend of
+    its first grammar: a request that was checked for another one ends the core. With one backend named, what that
+    backend cannot read is a 400. It does not matter where the plan samples: compiled artifacts may sample elsewhere.
+
+    Not on the fork's lines: its vLLM has `guided_decoding_backend` and makes a logits processor for each request, of
+    that request's own backend. Not on optimum's: which vLLM it has is not known, and 0.9 has no such argument.
+    """
+    name = "structured_outputs_config"
+    given: Json = draft.args.get(name)
+    if given is None:
+        draft.args[name] = {"backend": GRAMMAR_BACKEND}
+    elif isinstance(given, dict):
+        draft.args[name] = {"backend": GRAMMAR_BACKEND, **given}
+        if given.get("backend") == "auto":
+            why = "auto checks each request for a backend of its own, and the engine keeps one: a request can end it"
+            mend = f"Leave backend out ({GRAMMAR_BACKEND} is the default), or name one backend."
+            draft.warn("grammar-backend-auto", f"{draft.request.setting(name)}.backend", why, mend)
 
 
 def leave_out_additional(draft: Draft) -> None:

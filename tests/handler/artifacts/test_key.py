@@ -80,6 +80,9 @@ SAME: list[tuple[tuple[str, ...], Any]] = [
     (("plan", "engine_args", "speculative_config", "model"), "/another"),
     (("plan", "engine_args", "tensor_parallel_size"), 2.0),
     (("plan", "engine_args", "quantization"), None),
+    # Which the plan itself chooses: artifacts that were compiled before it did are found.
+    (("plan", "engine_args", "structured_outputs_config"), {"backend": "xgrammar"}),
+    (("plan", "engine_args", "guided_decoding_backend"), "xgrammar"),
     ((*OVERRIDE_AT, "tp_degree"), 2),
     ((*OVERRIDE_AT, "world_size"), 2),
     ((*OVERRIDE_AT, "logical_nc_config"), 1),

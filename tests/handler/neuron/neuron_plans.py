@@ -13,6 +13,8 @@ from handler.neuron.planning.planner import make_plan
 
 TRN1 = Instance("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
 TRN2 = Instance("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True)
+# What every plan says, of a line whose vLLM has the argument.
+GRAMMARS: dict[str, Any] = {"structured_outputs_config": {"backend": "xgrammar"}}
 INF2 = Instance("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True)
 
 

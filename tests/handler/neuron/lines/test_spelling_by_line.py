@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import TRN2, found, outcome, planned
+from neuron_plans import GRAMMARS, TRN2, found, outcome, planned
 
 SHAPE: dict[str, Any] = {
     "model": "/models/llama",
@@ -22,7 +22,7 @@ DRAFT = {"speculative_model": "/models/draft", "num_speculative_tokens": 4}
 
 
 def nxdi(override: dict[str, Any], **args: Any) -> dict[str, Any]:
-    return {**SHAPE, **OFF, "additional_config": {"override_neuron_config": override}, **args}
+    return {**SHAPE, **OFF, **GRAMMARS, "additional_config": {"override_neuron_config": override}, **args}
 
 
 def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
 
 def native(keys: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
     given = {} if keys is None else {"additional_config": {"neuron_config": keys}}
-    return {**SHAPE, **given, **args}
+    return {**SHAPE, **GRAMMARS, **given, **args}
 
 
 Spelled = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
@@ -86,7 +86,7 @@ SPELLINGS: dict[str, Spelled] = {
     "nxdi prefix caching": (
         "nxdi-0.16",
         {"enable_prefix_caching": True},
-        {**SHAPE, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
+        {**SHAPE, **GRAMMARS, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
         {},
     ),
     "nxdi prefix caching, the plugin's own example": (
@@ -107,6 +107,7 @@ SPELLINGS: dict[str, Spelled] = {
         },
         {
             **SHAPE,
+            **GRAMMARS,
             "enable_prefix_caching": True,
             "block_size": 32,
             "num_gpu_blocks_override": 4096,
@@ -129,6 +130,7 @@ SPELLINGS: dict[str, Spelled] = {
         DRAFT,
         {
             **SHAPE,
+            **GRAMMARS,
             **OFF,
             "speculative_config": {"method": "draft_model", "model": "/models/draft", "num_speculative_tokens": 4},
         },
@@ -161,10 +163,15 @@ SPELLINGS: dict[str, Spelled] = {
     "nxdi LNC and artifacts": (
         "nxdi-0.13",
         {"logical_nc_config": 2, "compiled_artifacts": "/artifacts"},
-        {**SHAPE, **OFF},
+        {**SHAPE, **GRAMMARS, **OFF},
         {"NEURON_LOGICAL_NC_CONFIG": "2", "NEURON_COMPILED_ARTIFACTS": "/artifacts"},
     ),
-    "nxdi artifacts that are yet in S3": ("nxdi-0.16", {"compiled_artifacts": "s3://b/k"}, {**SHAPE, **OFF}, {}),
+    "nxdi artifacts that are yet in S3": (
+        "nxdi-0.16",
+        {"compiled_artifacts": "s3://b/k"},
+        {**SHAPE, **GRAMMARS, **OFF},
+        {},
+    ),
     "fork 0.9.1 EAGLE": (
         "fork-0.9.1",
         EAGLE,
@@ -313,6 +320,7 @@ SPELLINGS: dict[str, Spelled] = {
         },
         {
             **SHAPE,
+            **GRAMMARS,
             "additional_config": {
                 "mm_language_model_only": True,
                 "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
@@ -337,13 +345,13 @@ SPELLINGS: dict[str, Spelled] = {
     "cpu": (
         "cpu",
         {"enable_prefix_caching": True, "engine_args": {"seed": 1}, "served_model_name": ("a", "b")},
-        {**SHAPE, "enable_prefix_caching": True, "seed": 1, "served_model_name": ["a", "b"]},
+        {**SHAPE, **GRAMMARS, "enable_prefix_caching": True, "seed": 1, "served_model_name": ["a", "b"]},
         {},
     ),
     "cpu speculation of vLLM's own": (
         "cpu",
         {"engine_args": {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}},
-        {**SHAPE, "speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
+        {**SHAPE, **GRAMMARS, "speculative_config": {"method": "ngram", "num_speculative_tokens": 3}},
         {},
     ),
 }
