@@ -116,7 +116,10 @@ class EndpointConfig:
     # Shape and batching.
     tensor_parallel_size: int | None = field(default=None, metadata=doc("tensor parallel degree, in logical cores"))
     logical_nc_config: int | None = field(default=None, metadata=doc("LNC: physical cores to a logical one, 1 or 2"))
-    dtype: str | None = field(default=None, metadata=doc("bfloat16, float16 or float32"))
+    dtype: str | None = field(
+        default=None,
+        metadata=doc("data type; default: the checkpoint's, float32 on a CPU that has no arithmetic for it"),
+    )
     max_model_len: int | None = field(default=None, metadata=doc("context: prompt and answer together"))
     max_num_seqs: int | None = field(default=None, metadata=doc("sequences decoded at once (continuous batching)"))
     ctx_batch_size: int | None = field(default=None, metadata=doc("prompts prefilled at once"))

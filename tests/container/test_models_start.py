@@ -37,7 +37,11 @@ def test_a_whole_model_is_told_from_an_adapter(model: Path) -> None:
     assert whole_model(config, "/nowhere") is None
 
 
-def test_the_plan_is_the_models_own_under_the_endpoints_settings(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("arithmetic", "growth"), [({"avx512_bf16"}, 1), (set(), 2)])
+def test_the_plan_is_the_models_own_under_the_endpoints_settings(
+    model: Path, monkeypatch: pytest.MonkeyPatch, arithmetic: set[str], growth: int
+) -> None:
+    monkeypatch.setattr("handler.neuron.hardware.host_cpu.cpu_flags", lambda: frozenset({"avx2", *arithmetic}))
     monkeypatch.setenv("SM_VLLM_MAX_NUM_SEQS", "3")
     monkeypatch.setenv("ENDPOINT_ENABLE_LORA", "true")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "2")
@@ -48,7 +52,7 @@ def test_the_plan_is_the_models_own_under_the_endpoints_settings(model: Path, mo
     assert (arguments["max_num_seqs"], arguments["max_model_len"]) == (3, 512)
     assert "enable_lora" not in arguments
     weights = sum(file.stat().st_size for file in model.glob("*.safetensors"))
-    assert found.need.bytes == weights + 2 * GIB + CORE
+    assert found.need.bytes == growth * weights + 2 * GIB + CORE, "float32 takes twice the files"
     assert "VLLM_CPU_KVCACHE_SPACE=2" in str(found.need)
 
 

@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
 
+from handler.neuron.hardware.host_cpu import CPUINFO, cpu_flags
+
 # What each goes by in a key, and the distributions that may bring it: the first that is installed counts.
 NEURON = {
     "neuronx-cc": ("neuronx-cc",),
@@ -57,19 +59,9 @@ def cpu_versions(version: Callable[[str], str] = installed) -> dict[str, str]:
     return {**_versions(CPU, version), "python": ".".join(platform.python_version_tuple()[:2])}
 
 
-def cpu_features(cpuinfo: Path = Path("/proc/cpuinfo")) -> list[str]:
+def cpu_features(cpuinfo: Path = CPUINFO) -> list[str]:
     """This machine's instruction sets, as far as compiled code depends on them; its architecture comes first."""
-    try:
-        lines = cpuinfo.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    flags: set[str] = set()
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name.strip() in {"flags", "Features"}:
-            flags = set(value.split())
-            break
-    return [platform.machine(), *sorted(flags.intersection(CPU_FEATURES))]
+    return [platform.machine(), *sorted(cpu_flags(cpuinfo).intersection(CPU_FEATURES))]
 
 
 def _versions(names: Mapping[str, tuple[str, ...]], version: Callable[[str], str]) -> dict[str, str]:

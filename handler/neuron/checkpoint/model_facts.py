@@ -44,3 +44,9 @@ class ModelFacts:
     experts: int = 0
     experts_per_token: int = 0
     expert_intermediate_size: int = 0
+
+    @property
+    def quantized(self) -> bool:
+        """config.json says that the weights are quantized."""
+        parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
+        return any("quantization_config" in part or "compression_config" in part for part in parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.lines.cpu_dtype import choose_dtype
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import Keys, Line
 from handler.neuron.lines.lora import spell_lora_vllm
@@ -40,7 +41,7 @@ COPIED: Final = (
 
 
 def spell(draft: Draft) -> None:
-    """vLLM's own arguments; whatever nobody gave is vLLM's to choose."""
+    """vLLM's own arguments; whatever nobody gave is vLLM's to choose, the data type on some CPUs excepted."""
     spell_vllm(draft)
     leave_out_legacy(draft)
     pin_grammar_backend(draft)
@@ -51,6 +52,7 @@ def spell(draft: Draft) -> None:
         value = getattr(config, name)
         if value is not None:
             draft.args[name] = value
+    choose_dtype(draft)
     if config.async_mode is not None:
         draft.args["async_scheduling"] = config.async_mode
     if draft.request.extra.get("speculative_config") is None:

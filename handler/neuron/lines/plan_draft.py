@@ -10,6 +10,7 @@ from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.host_cpu import HostCpu
 from handler.neuron.hardware.instance_type import Instance
 from handler.neuron.plan_request import Request
 
@@ -18,6 +19,7 @@ from handler.neuron.plan_request import Request
 class Draft:
     """Grows while a line completes and spells a request.
 
+    :param cpu: the CPU it runs on, where the plan is for this machine.
     :param args: vLLM's engine arguments.
     :param override: NeuronConfig keys that the plan sets, in the line's vocabulary.
     :param env: variables that the line reads.
@@ -27,6 +29,7 @@ class Draft:
     facts: ModelFacts | None = None
     instance: Instance | None = None
     line: str = ""
+    cpu: HostCpu | None = None
     args: dict[str, Json] = field(default_factory=dict)
     override: dict[str, Json] = field(default_factory=dict)
     additional: dict[str, Json] = field(default_factory=dict)

@@ -64,6 +64,7 @@ def refused(error: SettingError) -> Examination:
 def _examined(config: EndpointConfig) -> Examination:
     """Facts, instance, plan and estimate. :raises SettingError: an instance, a line or a model that cannot be."""
     from handler.neuron.hardware.current_machine import this_machine
+    from handler.neuron.hardware.host_cpu import host_cpu
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.planner import make_plan
@@ -71,7 +72,8 @@ def _examined(config: EndpointConfig) -> Examination:
     instance = this_machine(config)
     facts, findings = _facts(config.model)
     installed = installed_versions()
-    outcome = make_plan(config, facts, instance, installed=installed)
+    cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
+    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu)
     memory, told = _memory(_completed(config, outcome.plan), facts, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
@@ -103,8 +105,10 @@ def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfi
         value = plan.engine_args.get(name)
         return value if given is None and isinstance(value, int) else given
 
+    dtype = plan.engine_args.get("dtype")
     return replace(
         config,
+        dtype=dtype if config.dtype is None and isinstance(dtype, str) else config.dtype,
         tensor_parallel_size=chosen("tensor_parallel_size", config.tensor_parallel_size),
         max_model_len=chosen("max_model_len", config.max_model_len),
         max_num_seqs=chosen("max_num_seqs", config.max_num_seqs),

@@ -15,6 +15,7 @@ from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.checks.check_context import Case, effective
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import Outcome
+from handler.neuron.hardware.host_cpu import HostCpu
 from handler.neuron.hardware.instance_type import Instance
 from handler.neuron.lines.line import Line
 from handler.neuron.lines.line_registry import NAMES, find_line, installed_line
@@ -37,6 +38,7 @@ def make_plan(
     *,
     line: str | None = None,
     installed: Mapping[str, str] | None = None,
+    cpu: HostCpu | None = None,
     judge: Judge = construct,
 ) -> Outcome:
     """The plan of one endpoint.
@@ -45,6 +47,7 @@ def make_plan(
     :param instance: where it runs; without one, cores are not checked and no degree is chosen.
     :param line: overrides the configuration's own line.
     :param installed: package versions (`installed_versions()`), to choose the line by.
+    :param cpu: the CPU that it runs on; without one, the CPU line leaves the data type to vLLM.
     :param judge: builds NxD Inference's NeuronConfig from its keys and tells what it raised.
     :returns: a plan with what was found on the way, or no plan and at least one error. Never raises.
     """
@@ -57,7 +60,7 @@ def make_plan(
         why = f"'{name[:40]}' is no line of vLLM and Neuron"
         unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, mend)
         return Outcome(None, (*findings, unknown))
-    draft = Draft(request, facts, instance, chosen.name)
+    draft = Draft(request, facts, instance, chosen.name, cpu)
     chosen.spell(draft)
     keys = effective(draft)
     version = version_of(chosen.name, installed or {})

@@ -11,17 +11,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from handler.engine import host_memory
 from handler.engine.engine import Engine
 from handler.errors import SettingError
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware import host_memory
+from handler.neuron.hardware.host_cpu import SPACE
 
 GIB = 1024**3
-SPACE = "VLLM_CPU_KVCACHE_SPACE"
 # vLLM's share of a NUMA node's memory where that is not set (vllm/platforms/cpu.py, get_device_total_memory).
 UNSET_SHARE = 0.5
 # An engine core's own memory beside weights and cache (docs/sagemaker.md has the measurement).
 CORE = GIB
+HALVES = ("bfloat16", "float16")
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 
 
@@ -50,7 +52,7 @@ def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.enviro
 
     :raises SettingError: the cache's size is no number.
     """
-    weights = sum(file.stat().st_size for pattern in WEIGHTS for file in path.glob(pattern))
+    weights = sum(file.stat().st_size for pattern in WEIGHTS for file in path.glob(pattern)) * _growth(path, plan)
     space = plan.env.get(SPACE) or environ.get(SPACE)
     if space:
         if not space.strip().isdecimal():
@@ -58,6 +60,14 @@ def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.enviro
         return Need(weights, int(space) * GIB, f"{SPACE}={space}")
     unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
     return Need(weights, unset, f"{SPACE} is not set, so vLLM takes half")
+
+
+def _growth(path: Path, plan: EnginePlan) -> int:
+    """2 where the files hold 16-bit weights and the plan computes in float32."""
+    if plan.engine_args.get("dtype") != "float32":
+        return 1
+    facts = read_facts(str(path))
+    return 2 if facts is not None and facts.torch_dtype in HALVES and not facts.quantized else 1
 
 
 def room(running: Iterable[tuple[Engine, Need]]) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from neuron_plans import GRAMMARS, found, outcome, planned, warnings
 
-from handler.config.source import Origin, Source
-from handler.neuron.finding import Severity
+from handler.config.finding import Severity
+from handler.config.value_source import Origin, Source
 
 NAME = "structured_outputs_config"
 PINNED = ("cpu", "nxdi-0.16", "nxdi-0.13", "native-0.24", "native-0.21")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.engine import host_memory
+from handler.neuron.hardware import host_memory
 
 MIB = 1024 * 1024
 
@@ -59,3 +59,10 @@ def test_what_processes_hold(root: Path) -> None:
 def test_this_machine_answers() -> None:
     assert 0 < host_memory.available() <= host_memory.total()
     assert host_memory.resident([os.getpid()]) > MIB
+
+
+@pytest.mark.parametrize(("limit", "held"), [("max", 1000), (str(500 * MIB), 500), (str(9000 * MIB), 1000)])
+def test_what_a_container_is_held_to(root: Path, limit: str, held: int) -> None:
+    assert host_memory.limit(root) == 1000 * MIB
+    write(root, {"memory.max": limit})
+    assert host_memory.limit(root) == held * MIB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
@@ -23,6 +24,15 @@ RECLAIMABLE = ("total_inactive_file", "inactive_file")
 def total(root: Path = ROOT) -> int:
     """What the machine has. The container may be held to less."""
     return _meminfo(root)["MemTotal"]
+
+
+def limit(root: Path = ROOT) -> int:
+    """What the machine has, or what the container is held to, whichever is less."""
+    held = [_meminfo(root)["MemTotal"]]
+    for limit_file, _, _ in CGROUPS:
+        with suppress(OSError, ValueError):  # no such group; "max"
+            held.append(int((root / limit_file).read_text()))
+    return min(held)
 
 
 def available(root: Path = ROOT) -> int:

@@ -1,0 +1,58 @@
+"""The data type that the CPU line computes in, where the user leaves it open."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.host_cpu import HostCpu
+from handler.neuron.hardware.instance_catalogue import GIB
+from handler.neuron.lines.plan_draft import Draft
+
+WIDTH: Final = 4  # bytes of a float32
+SETTING: Final = "SM_VLLM_DTYPE"
+
+
+def choose_dtype(draft: Draft) -> None:
+    """float32, where this machine's CPU has no arithmetic for the checkpoint's 16-bit type.
+
+    vLLM would compute in the checkpoint's type, several times slower. Quantized checkpoints keep theirs: most of
+    vLLM's quantized layers refuse float32.
+    """
+    facts, cpu = draft.facts, draft.cpu
+    if facts is None or cpu is None or not cpu.lacks(facts.torch_dtype):
+        return
+    if draft.args.get("dtype") not in (None, "auto") or draft.args.get("quantization") or facts.quantized:
+        return
+    dtype = facts.torch_dtype
+    setting = draft.request.setting("dtype")
+    slow = f"the CPU of this machine has no {dtype} arithmetic, and computes {dtype} several times slower than float32"
+    obstacle = _obstacle(draft, facts, cpu)
+    if obstacle:
+        why = f"{slow}; the plan leaves the checkpoint's {dtype} as it is, because {obstacle}"
+        mend = f"Set {SETTING}=float32 for float32 all the same, or use a CPU that has {dtype} arithmetic."
+        draft.warn("dtype-slow", setting, why, mend)
+        return
+    draft.args["dtype"] = "float32"
+    why = (
+        f"{slow}; the plan sets dtype to float32. The weights take twice the memory of the checkpoint's, and the "
+        "key-value cache holds half as many tokens in the same memory"
+    )
+    draft.inform("dtype-float32", setting, why, f"Set {SETTING}={dtype} to keep the checkpoint's.")
+
+
+def _obstacle(draft: Draft, facts: ModelFacts, cpu: HostCpu) -> str:
+    """Why a start that works in 16 bits might fail in float32; empty where nothing speaks against it."""
+    if not facts.weight_bytes:
+        return "the size of the weights is not known"
+    weights = 2 * facts.weight_bytes
+    if weights > cpu.memory // 2:
+        return f"the weights would take {weights / GIB:.1f} GiB of {cpu.memory / GIB:.1f} GiB of memory"
+    length = draft.number("max_model_len") or facts.max_position_embeddings or 0
+    longest = 2 * WIDTH * facts.layers * facts.kv_heads * facts.head_dim * length
+    if longest > cpu.cache:
+        return (
+            f"a sequence of {length} tokens would take {longest / GIB:.1f} GiB of the key-value cache's "
+            f"{cpu.cache / GIB:.1f} GiB"
+        )
+    return ""

@@ -1,0 +1,148 @@
+"""The data type of the CPU line, on CPUs with and without 16-bit arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from neuron_plans import found, llama
+
+import sample_model
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Severity
+from handler.config.loading.config_loader import load
+from handler.neuron import host_cpu as host_cpu_module
+from handler.neuron.engine_plan import Outcome
+from handler.neuron.hardware.host_cpu import HostCpu, cpu_flags, host_cpu
+from handler.neuron.planning.examination import examine_config
+from handler.neuron.planning.planner import make_plan
+
+GIB = 1024**3
+SKYLAKE = frozenset({"avx2", "avx512f", "avx512_vnni", "f16c"})
+GRAVITON2 = frozenset({"asimd", "asimddp", "fphp", "asimdhp"})
+CAPABLE = (SKYLAKE | {"avx512_bf16"}, SKYLAKE | {"amx_bf16"}, GRAVITON2 | {"bf16"})
+
+
+def made(flags: frozenset[str] | None, facts: dict[str, Any] | None = None, **settings: Any) -> Outcome:
+    settings.setdefault("max_model_len", 4096)
+    cpu = HostCpu(flags, 256 * GIB, 16 * GIB) if flags is not None else None
+    config = EndpointConfig(model="/models/llama", **settings)
+    return make_plan(config, llama(**facts or {}), None, line="cpu", cpu=cpu)
+
+
+def dtype(result: Outcome) -> object:
+    assert result.plan is not None, result.errors
+    return result.plan.engine_args.get("dtype")
+
+
+def codes(result: Outcome) -> set[str]:
+    return {finding.code for finding in result.findings if finding.code.startswith("dtype-")}
+
+
+@pytest.mark.parametrize("flags", [SKYLAKE, GRAVITON2])
+def test_without_bfloat16_arithmetic_a_bfloat16_model_is_float32(flags: frozenset[str]) -> None:
+    result = made(flags)
+    assert dtype(result) == "float32"
+    told = found(result, "dtype-float32")
+    assert told.severity is Severity.INFO
+    assert "this machine" in told.why
+    assert told.mend == "Set SM_VLLM_DTYPE=bfloat16 to keep the checkpoint's."
+
+
+@pytest.mark.parametrize("flags", [*CAPABLE, None])
+def test_with_bfloat16_arithmetic_or_an_unknown_cpu_vllm_chooses(flags: frozenset[str] | None) -> None:
+    result = made(flags)
+    assert (dtype(result), codes(result)) == (None, set())
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen"),
+    [
+        (SKYLAKE, "float32"),
+        (SKYLAKE | {"avx512_bf16"}, "float32"),
+        (SKYLAKE | {"avx512_fp16"}, None),
+        (GRAVITON2, None),
+    ],
+)
+def test_a_float16_model_goes_by_float16_arithmetic(flags: frozenset[str], chosen: str | None) -> None:
+    assert dtype(made(flags, {"torch_dtype": "float16"})) == chosen
+
+
+@pytest.mark.parametrize("stored", ["float32", None])
+def test_other_checkpoints_are_left_to_vllm(stored: str | None) -> None:
+    assert dtype(made(SKYLAKE, {"torch_dtype": stored})) is None
+
+
+@pytest.mark.parametrize("name", ["SM_VLLM_DTYPE", "ENDPOINT_DTYPE", "OPTION_DTYPE"])
+def test_a_dtype_that_is_set_wins_and_auto_is_none(name: str) -> None:
+    cpu = HostCpu(SKYLAKE, 256 * GIB, 256 * GIB)
+    for given, chosen in (("bfloat16", "bfloat16"), ("float16", "float16"), ("auto", "float32")):
+        config = load({"ENDPOINT_MODEL": str(sample_model.path()), name: given})
+        result = make_plan(config, llama(), None, line="cpu", cpu=cpu)
+        assert dtype(result) == chosen
+        assert codes(result) == ({"dtype-float32"} if given == "auto" else set())
+
+
+@pytest.mark.parametrize("place", [{}, {"text_config": {}}])
+def test_a_quantized_model_keeps_its_type(place: dict[str, Any]) -> None:
+    """vLLM's AWQ and FP8 layers refuse float32."""
+    config = {"quantization_config": {"quant_method": "awq"}}
+    assert dtype(made(SKYLAKE, {"config": {"text_config": config} if place else config})) is None
+    assert dtype(made(SKYLAKE, quantization="fp8")) is None
+
+
+@pytest.mark.parametrize(
+    ("cpu", "facts", "said"),
+    [
+        (HostCpu(SKYLAKE, 32 * GIB, 16 * GIB), {}, "29.9 GiB of 32.0 GiB"),
+        (HostCpu(SKYLAKE, 256 * GIB, GIB), {}, "8192 tokens would take 2.0 GiB"),
+        (HostCpu(SKYLAKE, 256 * GIB, 16 * GIB), {"weight_bytes": None}, "not known"),
+    ],
+)
+def test_float32_that_may_not_fit_is_not_chosen_and_said(cpu: HostCpu, facts: dict[str, Any], said: str) -> None:
+    config = EndpointConfig(model="/models/llama", max_model_len=8192)
+    result = make_plan(config, llama(**facts), None, line="cpu", cpu=cpu)
+    assert dtype(result) is None
+    told = found(result, "dtype-slow")
+    assert told.severity is Severity.WARNING
+    assert said in told.why
+    assert "SM_VLLM_DTYPE=float32" in told.mend
+
+
+@pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.24"])
+def test_a_neuron_line_is_not_concerned(line: str) -> None:
+    cpu = HostCpu(SKYLAKE, 256 * GIB, 16 * GIB)
+    result = make_plan(EndpointConfig(model="/m"), llama(), None, line=line, cpu=cpu, judge=lambda keys: None)
+    assert codes(result) == set()
+
+
+def test_check_asks_this_machine_unless_the_plan_is_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_cpu_module, "cpu_flags", lambda: SKYLAKE)
+    here = examine_config(EndpointConfig(model=str(sample_model.path()), line="cpu"))
+    assert here.plan is not None
+    assert here.plan.engine_args["dtype"] == "float32"
+    other = examine_config(EndpointConfig(model=str(sample_model.path()), line="cpu", instance="ml.inf2.xlarge"))
+    assert "dtype-float32" not in {finding.code for finding in other.findings}
+
+
+def test_the_flags_are_linuxs(tmp_path: Path) -> None:
+    (tmp_path / "x86").write_text("processor\t: 0\nflags\t\t: fpu avx512_bf16\n\nflags\t\t: other\n")
+    (tmp_path / "arm").write_text("processor\t: 0\nFeatures\t: asimd bf16\n")
+    (tmp_path / "power").write_text("processor\t: 0\ncpu\t\t: POWER10\n")
+    assert cpu_flags(tmp_path / "x86") == {"fpu", "avx512_bf16"}
+    assert cpu_flags(tmp_path / "arm") == {"asimd", "bf16"}
+    assert cpu_flags(tmp_path / "power") == cpu_flags(tmp_path / "none") == frozenset()
+
+
+def test_a_cpu_that_lists_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_cpu_module, "cpu_flags", frozenset)
+    assert host_cpu({}) is None
+
+
+def test_the_cache_is_the_one_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_cpu_module, "cpu_flags", lambda: SKYLAKE)
+    for space in ("3", " 3 "):
+        cpu = host_cpu({"VLLM_CPU_KVCACHE_SPACE": space})
+        assert cpu is not None
+        assert cpu.cache == 3 * GIB
