@@ -141,9 +141,11 @@ def test_reading_a_directory_and_estimating_pull_in_neither_boto3_nor_an_engine(
     script = f"""
 import json, sys
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron import catalogue, checkpoint, machine, memory, memory_findings
-facts = checkpoint.read_facts({model!r})
-found = memory.estimate(facts, EndpointConfig(), catalogue.find("ml.trn2.48xlarge"))
+from handler.neuron.checkpoint import checkpoint_reader
+from handler.neuron.hardware import current_machine, instance_catalogue
+from handler.neuron.memory import memory_estimate, memory_findings
+facts = checkpoint_reader.read_facts({model!r})
+found = memory_estimate.estimate(facts, EndpointConfig(), instance_catalogue.find("ml.trn2.48xlarge"))
 memory_findings.memory_findings(found, facts)
 print(json.dumps(sorted(sys.modules)))
 """

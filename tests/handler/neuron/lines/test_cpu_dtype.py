@@ -12,7 +12,7 @@ import sample_model
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
-from handler.neuron import host_cpu as host_cpu_module
+from handler.neuron.hardware import host_cpu as host_cpu_module
 from handler.neuron.engine_plan import Outcome
 from handler.neuron.hardware.host_cpu import HostCpu, cpu_flags, host_cpu
 from handler.neuron.planning.examination import examine_config
