@@ -20,7 +20,7 @@ from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
 from benchmarks.lib.contestant_server import ServerFailed
 from benchmarks.lib.cpu_share import can_hold
 from benchmarks.lib.figures import Comparison
-from benchmarks.lib.report import Report
+from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import Api
 from benchmarks.restore.restore_benchmark import RIVALS, measure
 from benchmarks.restore.restore_contestant import ContestantFailed
@@ -122,7 +122,7 @@ def serving(
             STUB,
         ),
     }
-    report = Report(out)
+    report = BenchmarkReport(out)
     measured = Run()
     own: list[Comparison] = []
     began = time.monotonic()
@@ -175,7 +175,7 @@ def restore(pairs: int, rivals: str, threads: int, scale: float, scratch: Path, 
     chosen = tuple(rivals.split(","))
     if unknown := set(chosen) - set(RIVALS):
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--rivals")
-    report = Report(out)
+    report = BenchmarkReport(out)
     if (load := os.getloadavg()[0]) > BUSY:
         report.alarm(f"the machine is busy with something else (load average {load:.1f}): wide spreads ahead")
     try:
@@ -189,7 +189,7 @@ def restore(pairs: int, rivals: str, threads: int, scale: float, scratch: Path, 
     sys.exit(0 if fits else 1)
 
 
-def _condemn(report: Report, invalid: list[Block]) -> None:
+def _condemn(report: BenchmarkReport, invalid: list[Block]) -> None:
     report.alarm(f"{len(invalid)} invalid blocks; their workloads have no figures:")
     for block in invalid:
         report.alarm(f"  pair {block.pair} {block.side} {block.workload.label}: {block.failures}")

@@ -54,7 +54,7 @@ def main() -> None:
     timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
     timeline.bound(listener.getsockname()[1])
 
-    from container.server.gunicorn_server import Server
+    from container.server.gunicorn_server import GunicornServer
     from container.service import Service
     from handler.startup.lifecycle import Lifecycle
 
@@ -66,7 +66,7 @@ def main() -> None:
 
         SharedServer(config, make_service, listener).run()
         return
-    Server(config, make_service, listener).run()
+    GunicornServer(config, make_service, listener).run()
 
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:

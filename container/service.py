@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from container.connection.read_timeouts import ReadDeadlines
+from container.connection.read_timeouts import ReadTimeouts
 from container.process_group.peers import Peers
 from container.telemetry.neuron_monitor import NeuronMonitor
-from container.telemetry.request_observer import Observer
+from container.telemetry.request_observer import RequestObserver
 from container.telemetry.tracing.tracing_settings import wanted
 from handler.config.endpoint_config import EndpointConfig
 from handler.sessions.session_store import Sessions
@@ -41,8 +41,8 @@ class Service(ServingState):
     :ivar monitor: where neuron-monitor is installed.
     """
 
-    deadlines: ReadDeadlines
-    observer: Observer
+    deadlines: ReadTimeouts
+    observer: RequestObserver
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
     peers: Peers | None = None
@@ -51,12 +51,12 @@ class Service(ServingState):
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, shared: Admission | None = None) -> Service:
         """:param shared: counts the requests of several processes."""
         admission = shared or Admission(config.max_concurrent)
-        observer = Observer(config, lambda: admission.total, request_tracer(os.environ))
+        observer = RequestObserver(config, lambda: admission.total, request_tracer(os.environ))
         service = cls(
             config=config,
             lifecycle=lifecycle or Lifecycle(),
             admission=admission,
-            deadlines=ReadDeadlines(),
+            deadlines=ReadTimeouts(),
             observer=observer,
         )
         if config.enable_sessions:

@@ -24,7 +24,7 @@ _PROBLEM: Final = re.compile(r" \[type=.*")
 LONGEST: Final = 300
 
 
-def mend(reason: str) -> str:
+def fix_for(reason: str) -> str:
     """What helps against a failure that says `reason`."""
     return next((text for pattern, text in _MENDS if pattern.search(reason)), OTHERWISE)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, GatewaySettings, Limits
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, GatewaySettings, RuntimeLimits
 from local_sagemaker.gateway.payload_parts import Cut, parse_cut
 from local_sagemaker.gateway.runtime_gateway import create_app
 from local_sagemaker.http_server import GatewayServer
@@ -85,7 +85,9 @@ def main(
 ) -> None:
     """Serve one SageMaker endpoint to boto3, backed by a container's process on this machine."""
     try:
-        limits = Limits(regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes)
+        limits = RuntimeLimits(
+            regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes
+        )
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     identity = Endpoint(endpoint, variant, region, account)

@@ -17,7 +17,7 @@ import click
 
 from local_sagemaker.chaos_commands import chaos
 from local_sagemaker.service_client import alive, answers, ask, exists, exports, state_directory, state_option
-from local_sagemaker.state_directory import DOCKER, PROCESS, Running, Settings, StateDirectory
+from local_sagemaker.state_directory import DOCKER, PROCESS, RunningService, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
@@ -124,7 +124,7 @@ def env(directory: Path | None) -> None:
     click.echo(exports(state, state.settings(), running))
 
 
-def make_buckets(names: tuple[str, ...], running: Running) -> None:
+def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
     if not names:
         return
     import boto3
@@ -172,7 +172,7 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
     return settings
 
 
-def start(state: StateDirectory, with_process: int | None = None) -> Running:
+def start(state: StateDirectory, with_process: int | None = None) -> RunningService:
     """:raises click.ClickException: it ended, or did not say in time that it runs."""
     state.say_ended()
     log = state.path / "service.log"

@@ -31,7 +31,7 @@ class SignatureError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class AccessKeys:
     access: str
     secret: str
     region: str

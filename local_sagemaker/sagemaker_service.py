@@ -23,30 +23,30 @@ from local_sagemaker.administration import Administration
 from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
-from local_sagemaker.control.models import Models
-from local_sagemaker.control.protocol import Protocol, Service, reply
+from local_sagemaker.control.models import ModelDocuments
+from local_sagemaker.control.protocol import ControlService, Protocol, reply
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
 from local_sagemaker.gateway.body_reader import read_body
-from local_sagemaker.gateway.gateway_settings import Limits
+from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.payload_parts import parse_cut
 from local_sagemaker.gateway.runtime_gateway import Gateway, mount
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.docker import Docker
-from local_sagemaker.hosting.instances.host_settings import HostSettings, Images, Timing, image_environment
+from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, Images, image_environment
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker
 from local_sagemaker.parent import when_ended
-from local_sagemaker.request_signature import Keys, SignatureError
+from local_sagemaker.request_signature import AccessKeys, SignatureError
 from local_sagemaker.runtime.asynchronous import Asynchronous
 from local_sagemaker.runtime.hosted_routes import HostedRoutes
 from local_sagemaker.runtime.openai_path import OpenAIPath
 from local_sagemaker.runtime.planned_errors import PlannedErrors
 from local_sagemaker.s3.s3_server import S3Server
-from local_sagemaker.state_directory import COMMANDS, PROCESS, Running, Settings, StateDirectory, StateInUse
+from local_sagemaker.state_directory import COMMANDS, PROCESS, RunningService, Settings, StateDirectory, StateInUse
 
 GRACE_BEYOND_KILL = 10
 THREADS = 256
@@ -58,14 +58,14 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     host = Host(host_settings(state.path, settings, s3_url), objects)
     host.clean_up()
     registry = Registry(state.path / "registry.json", settings.region, settings.account)
-    limits = Limits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
+    limits = RuntimeLimits(regular_seconds=settings.regular_seconds, stream_seconds=settings.stream_seconds)
     routes = HostedRoutes(host)
     quotas = Quotas.parse(settings.quotas)
     endpoints = Endpoints(registry, host, quotas)
     jobs = TransformJobs(registry, host, quotas)
     components = Components(registry, host, quotas)
     resources = (
-        Models(registry, objects, quotas),
+        ModelDocuments(registry, objects, quotas),
         EndpointConfigs(registry, quotas),
         endpoints,
         Tags(registry),
@@ -77,7 +77,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     app = Flask(__name__, static_folder=None)
     mount(app, Gateway(routes, limits, parse_cut(settings.cut_parts)))
     if settings.access_key:
-        keys = Keys(settings.access_key, settings.secret_key, settings.region)
+        keys = AccessKeys(settings.access_key, settings.secret_key, settings.region)
         app.before_request(lambda: check_signature(keys, limits.body_bytes))
     openai = OpenAIPath(routes, limits)
     app.add_url_rule("/endpoints/<name>/openai/v1/<path:path>", view_func=openai.forward, methods=["GET", "POST"])
@@ -87,8 +87,8 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
     planned = PlannedErrors({"sagemaker": operations, "application-autoscaling": scaling})
     planned.mount(app, settings.region, settings.account, limits.body_bytes)
     control = Protocol(
-        Service("sagemaker", operations, planned.check),
-        Service("application-autoscaling", scaling, planned.check),
+        ControlService("sagemaker", operations, planned.check),
+        ControlService("application-autoscaling", scaling, planned.check),
     )
     app.add_url_rule("/", "control", control.answer, methods=["POST"])
     Administration(host, planned, token).mount(app)
@@ -119,7 +119,7 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
         region=settings.region,
         account=settings.account,
         images=Images.parse(settings.images),
-        timing=Timing(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
+        timing=HostTiming(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
         environment=image_environment(os.environ),
         given=more,
         docker=docker_of(settings),
@@ -132,7 +132,7 @@ def docker_of(settings: Settings) -> Docker | None:
     return Docker(tuple(shlex.split(settings.docker)), settings.docker_network, settings.docker_options)
 
 
-def check_signature(keys: Keys, limit: int) -> Response | None:
+def check_signature(keys: AccessKeys, limit: int) -> Response | None:
     if request.path.startswith(COMMANDS):
         return None
     url = f"{request.scheme}://{request.headers.get('Host', '')}{request.environ['RAW_URI']}"
@@ -191,7 +191,7 @@ def main(directory: str, with_process: int | None) -> None:
     GatewayServer(
         lambda: create_app(state, settings, s3.url, token),
         listener,
-        when_ready=lambda: state.say_running(Running(os.getpid(), url, s3.url, token)),
+        when_ready=lambda: state.say_running(RunningService(os.getpid(), url, s3.url, token)),
         worker_class=ServiceWorker,
         threads=THREADS,
         graceful_timeout=int(settings.kill_after) + GRACE_BEYOND_KILL,

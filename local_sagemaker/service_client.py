@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from local_sagemaker.state_directory import COMMANDS, ENVIRONMENT, TOKEN, Running, Settings, StateDirectory
+from local_sagemaker.state_directory import COMMANDS, ENVIRONMENT, TOKEN, RunningService, Settings, StateDirectory
 
 OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
 
@@ -29,7 +29,7 @@ def state_directory(given: Path | None) -> StateDirectory:
     return StateDirectory(given.absolute())
 
 
-def answers(running: Running) -> bool:
+def answers(running: RunningService) -> bool:
     try:
         call(running, "status", {})
     except OSError:
@@ -37,7 +37,7 @@ def answers(running: Running) -> bool:
     return True
 
 
-def alive(state: StateDirectory) -> Running | None:
+def alive(state: StateDirectory) -> RunningService | None:
     running = state.running()
     return running if running is not None and exists(running.pid) else None
 
@@ -71,7 +71,7 @@ def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, A
         raise click.ClickException(f"{running.url} does not answer ({error})") from error
 
 
-def call(running: Running, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+def call(running: RunningService, command: str, arguments: dict[str, object]) -> dict[str, Any]:
     import urllib.request
 
     request = urllib.request.Request(
@@ -83,7 +83,7 @@ def call(running: Running, command: str, arguments: dict[str, object]) -> dict[s
     return answer
 
 
-def exports(state: StateDirectory, settings: Settings, running: Running) -> str:
+def exports(state: StateDirectory, settings: Settings, running: RunningService) -> str:
     """Lines for a shell; boto3 needs nothing else."""
     lines = {
         "AWS_ENDPOINT_URL_SAGEMAKER": running.url,

@@ -55,7 +55,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningService:
     """:ivar token: what the chaos commands show, so that no web page can give them."""
 
     pid: int
@@ -104,14 +104,14 @@ class StateDirectory:
     def keep_settings(self, settings: Settings) -> None:
         _write_private(self.settings_file, asdict(settings))
 
-    def running(self) -> Running | None:
+    def running(self) -> RunningService | None:
         """The service that runs on it, as it said itself; it may have been killed since."""
         try:
-            return Running(**json.loads(self.running_file.read_text(encoding="utf-8")))
+            return RunningService(**json.loads(self.running_file.read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
 
-    def say_running(self, running: Running) -> None:
+    def say_running(self, running: RunningService) -> None:
         _write_private(self.running_file, asdict(running))
 
     def say_ended(self) -> None:

@@ -11,7 +11,7 @@ from handler.config.loading.config_loader import load
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.problems import mask
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, refused
@@ -41,7 +41,7 @@ def _named(config: EndpointConfig, instance: str | None, line: str | None) -> En
     sources = dict(config.sources)
     for field, value in (("instance", instance), ("line", line)):
         if value:
-            sources[field] = Source(Origin.ARGUMENT, f"--{field}")
+            sources[field] = ValueSource(Origin.ARGUMENT, f"--{field}")
     return replace(config, instance=instance or config.instance, line=line or config.line, sources=sources)
 
 

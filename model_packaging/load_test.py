@@ -17,7 +17,7 @@ from model_packaging.client import EndpointClient, InvocationFailed, text_of
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LoadSample:
     """One request. Times in seconds; `first` is None where nothing came. `tokens` as the endpoint counts them."""
 
     first: float | None
@@ -32,12 +32,12 @@ def measure(
     requests: int,
     concurrency: int,
     done: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[list[Sample], float]:
+) -> tuple[list[LoadSample], float]:
     """Sends `requests`, of which `concurrency` are under way at any time; samples and the seconds of it all.
 
     Each prompt begins with a number of its own, so that no prefix cache answers.
     """
-    samples: list[Sample] = []
+    samples: list[LoadSample] = []
     lock = threading.Lock()
     began = time.monotonic()
 
@@ -55,7 +55,7 @@ def measure(
     return samples, time.monotonic() - began
 
 
-def summary(samples: Sequence[Sample], seconds: float) -> dict[str, Json]:
+def summary(samples: Sequence[LoadSample], seconds: float) -> dict[str, Json]:
     """Percentiles of the requests that were answered; times in seconds."""
     good = [sample for sample in samples if not sample.error and sample.first is not None]
     firsts = sorted(sample.first for sample in good if sample.first is not None)
@@ -82,7 +82,7 @@ def summary(samples: Sequence[Sample], seconds: float) -> dict[str, Json]:
     }
 
 
-def _one(client: EndpointClient, body: Mapping[str, Any]) -> Sample:
+def _one(client: EndpointClient, body: Mapping[str, Any]) -> LoadSample:
     began, first, chunks, counted = time.monotonic(), None, 0, 0
     try:
         for event in client.stream(body):
@@ -92,10 +92,10 @@ def _one(client: EndpointClient, body: Mapping[str, Any]) -> Sample:
             usage = event.get("usage")
             counted = usage.get("completion_tokens", 0) if isinstance(usage, Mapping) else counted
     except InvocationFailed as error:
-        return Sample(None, time.monotonic() - began, chunks, error.code or str(error)[:80])
+        return LoadSample(None, time.monotonic() - began, chunks, error.code or str(error)[:80])
     except Exception as error:  # what boto3 raises: a throttle, a time-out
-        return Sample(None, time.monotonic() - began, chunks, f"{type(error).__name__}: {error}"[:300])
-    return Sample(first, time.monotonic() - began, counted or chunks, "" if chunks else "no text")
+        return LoadSample(None, time.monotonic() - began, chunks, f"{type(error).__name__}: {error}"[:300])
+    return LoadSample(first, time.monotonic() - began, counted or chunks, "" if chunks else "no text")
 
 
 def _numbered(body: Mapping[str, Any], number: int) -> dict[str, Any]:

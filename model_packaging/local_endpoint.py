@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.deployment.container_log import Line
+from model_packaging.deployment.container_log import LogLine
 
 if TYPE_CHECKING:
     from local_sagemaker.state_directory import StateDirectory
@@ -66,7 +66,7 @@ class LocalLog:
     def since(self, moment: int) -> None:
         self._start = moment
 
-    def new(self) -> list[Line]:
+    def new(self) -> list[LogLine]:
         lines = []
         for path in self._directory.glob("*/*.log"):
             with path.open("rb") as file:
@@ -77,7 +77,7 @@ class LocalLog:
                 whole = file.read().rpartition(b"\n")[0]
             self._read[path] = self._read.get(path, 0) + (len(whole) + 1 if whole else 0)
             stream = f"{path.parent.name}/{path.stem}"
-            lines += [Line(changed, stream, line) for line in whole.decode(errors="replace").splitlines()]
+            lines += [LogLine(changed, stream, line) for line in whole.decode(errors="replace").splitlines()]
         return sorted(lines, key=lambda line: line.time)
 
 

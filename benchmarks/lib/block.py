@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from benchmarks.lib.contestant_server import Server
+from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import held
 from benchmarks.lib.figures import Measurements, measure
 from benchmarks.lib.load_generator import LoadResult
 from benchmarks.lib.probe import Ping
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.request_mix import RequestMix
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Block:
 
     side: str
     pair: int
-    workload: Workload
+    workload: RequestMix
     measurements: Measurements
     failures: dict[str, int]  # reason -> how often; a block with any is invalid
     began_unix: float
@@ -39,7 +39,7 @@ class Block:
         return not self.failures
 
 
-def run_block(server: Server, workload: Workload, pair: int) -> Block:
+def run_block(server: ContestantServer, workload: RequestMix, pair: int) -> Block:
     """Run the workload; takes at most its deadline and half a minute."""
     began = time.time()
     before = server.usage()
@@ -62,7 +62,7 @@ def run_block(server: Server, workload: Workload, pair: int) -> Block:
     )
 
 
-def _generate(port: int, workload: Workload) -> LoadResult:
+def _generate(port: int, workload: RequestMix) -> LoadResult:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.lib.load_generator", str(port)],
         input=msgspec.json.encode(workload),
@@ -78,7 +78,7 @@ def _generate(port: int, workload: Workload) -> LoadResult:
 
 
 @contextmanager
-def _probing(port: int, workload: Workload) -> Iterator[list[Ping]]:
+def _probing(port: int, workload: RequestMix) -> Iterator[list[Ping]]:
     """A list that holds the pings once the context has been left; empty if the workload does not want any."""
     pings: list[Ping] = []
     if not workload.probed:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.lib.block import Block
 from benchmarks.lib.figures import Comparison, compare
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.request_mix import RequestMix
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ _STARTED = (
 def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comparison]:
     """Every figure that was measured; a workload with an invalid block has none: no failure is averaged."""
     found: list[Comparison | None] = []
-    by_workload: dict[Workload, list[Block]] = defaultdict(list)
+    by_workload: dict[RequestMix, list[Block]] = defaultdict(list)
     for block in blocks:
         by_workload[block.workload].append(block)
     for workload, mine in by_workload.items():
@@ -97,7 +97,7 @@ def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comp
     return [comparison for comparison in found if comparison]
 
 
-def _figures(workload: Workload) -> tuple[_Figure, ...]:
+def _figures(workload: RequestMix) -> tuple[_Figure, ...]:
     if workload.probed:
         return _PROBED  # no others: the questions themselves cost the server something
     if workload.engine == "stub":
@@ -105,7 +105,7 @@ def _figures(workload: Workload) -> tuple[_Figure, ...]:
     return _STREAMED if workload.streamed else _WHOLE
 
 
-def _name(figure: _Figure, workload: Workload) -> str:
+def _name(figure: _Figure, workload: RequestMix) -> str:
     if figure in _CEILING:
         c = "" if workload.concurrency == 256 else f"_c{workload.concurrency}"
         tokens = "" if workload.tokens == 256 else f"_{workload.tokens}"
@@ -116,7 +116,9 @@ def _name(figure: _Figure, workload: Workload) -> str:
     return figure.name.format(api=api, c=workload.concurrency)
 
 
-def _compare(figure: _Figure, places: Mapping[tuple[str, int], object], workload: Workload | None) -> Comparison | None:
+def _compare(
+    figure: _Figure, places: Mapping[tuple[str, int], object], workload: RequestMix | None
+) -> Comparison | None:
     name = _name(figure, workload) if workload else figure.name
     pairs = []
     for (side, pair), ours in places.items():

@@ -33,7 +33,7 @@ class ServerFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartTimes:
     """Seconds since the process was started, to a resolution of `POLL_S`."""
 
     port_s: float  # to the first accepted connection
@@ -41,14 +41,14 @@ class Start:
     ready_s: float  # to the first 200 of /ping
 
 
-class Server:
-    """`with Server(...) as server`: ready inside, ended outside, whatever happens in between."""
+class ContestantServer:
+    """`with ContestantServer(...) as server`: ready inside, ended outside, whatever happens in between."""
 
     def __init__(self, contestant: Contestant, log: Path) -> None:
         self.contestant = contestant
         self.log = log
         self.began = 0.0
-        self.start = Start(0.0, 0.0, 0.0)
+        self.start = StartTimes(0.0, 0.0, 0.0)
         self._process: subprocess.Popen[bytes] | None = None
         self._http: list[Process] = []
 
@@ -105,7 +105,7 @@ class Server:
         self._process.wait(timeout=10)
         self._process = None
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> Start:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> StartTimes:
         port_s = ping_s = 0.0
         while (elapsed := time.monotonic() - self.began) < START_LIMIT_S:
             if process.poll() is not None:
@@ -116,6 +116,6 @@ class Server:
                 elapsed = time.monotonic() - self.began
                 ping_s = ping_s or elapsed
                 if status == 200:
-                    return Start(port_s, ping_s, elapsed)
+                    return StartTimes(port_s, ping_s, elapsed)
             time.sleep(POLL_S)
         raise ServerFailed(self.contestant, f"not ready after {elapsed:.0f} s", self.log)

@@ -16,7 +16,7 @@ from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
 
 
 @dataclass(slots=True)
-class Reply:
+class ClientReply:
     """One exchange; times are CLOCK_MONOTONIC seconds, comparable between processes of one machine."""
 
     sent: float
@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
         self._port = port
         self._transport: asyncio.Transport | None = None
         self._parser = ReplyParser()
-        self._reply = Reply(0.0)
+        self._reply = ClientReply(0.0)
         self._done: asyncio.Future[None] | None = None
 
     @classmethod
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         """Whether another request may be sent."""
         return self._transport is not None
 
-    async def post(self, path: str, body: bytes) -> Reply:
+    async def post(self, path: str, body: bytes) -> ClientReply:
         """Send and wait for the end of the reply; raises `BrokenReply` when there is none."""
         if self._transport is None:
             raise BrokenReply("the connection is closed")
@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
             f"POST {path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        self._reply = Reply(time.monotonic())
+        self._reply = ClientReply(time.monotonic())
         self._transport.write(head.encode() + body)
         try:
             await self._done

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from benchmarks.lib.http_client import Connection, Reply
+from benchmarks.lib.http_client import ClientReply, Connection
 from benchmarks.lib.reply_reader import BrokenReply
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.request_mix import RequestMix
 from benchmarks.lib.sample import Sample, read_reply
 
 HOST = "127.0.0.1"
@@ -34,11 +34,11 @@ class LoadResult:
 class _Load:
     """One run of a workload; a slot takes the next index when its last request has ended."""
 
-    def __init__(self, workload: Workload, port: int) -> None:
+    def __init__(self, workload: RequestMix, port: int) -> None:
         self.workload = workload
         self.port = port
         self.indices = self._indices()
-        self.replies: list[Reply] = []
+        self.replies: list[ClientReply] = []
         self.failures: list[Sample] = []
         self.connections = 0
 
@@ -88,7 +88,7 @@ class _Load:
         self.failures.append(Sample(sent, time.monotonic(), 0, error=reason))
 
 
-async def run_load(workload: Workload, port: int) -> LoadResult:
+async def run_load(workload: RequestMix, port: int) -> LoadResult:
     """Run to the end or to the deadline; requests not answered by then are failures, not absences."""
     load = _Load(workload, port)
     cpu = time.process_time()
@@ -101,7 +101,7 @@ async def run_load(workload: Workload, port: int) -> LoadResult:
 def main() -> None:
     import uvloop
 
-    workload = msgspec.json.decode(sys.stdin.buffer.read(), type=Workload)
+    workload = msgspec.json.decode(sys.stdin.buffer.read(), type=RequestMix)
     result = uvloop.run(run_load(workload, int(sys.argv[1])))
     # With PYTHONUNBUFFERED stdout's own write may take a part and say nothing.
     rest = memoryview(msgspec.json.encode(result))

@@ -15,7 +15,7 @@ from benchmarks.lib.comparison import Started
 from benchmarks.lib.figures import Comparison
 
 
-class Report:
+class BenchmarkReport:
     """Writes each record as it comes, so that a run cut short leaves what it has measured."""
 
     def __init__(self, out: Path) -> None:

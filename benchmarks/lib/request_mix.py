@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 Api = Literal["chat", "completion"]
-Engine = Literal["model", "stub"]
+EngineKind = Literal["model", "stub"]
 
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "completion": "/v1/completions"}
 
@@ -17,7 +17,7 @@ PROMPT = "Question {index}: how does a program read numbers from a file, add the
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class RequestMix:
     """A closed loop: `concurrency` slots, each sending its next request when the last one has ended."""
 
     api: Api = "chat"
@@ -29,7 +29,7 @@ class Workload:
     temperature: float = 0.0
     seconds: float | None = None  # after which no further request is begun, be there any left
     probed: bool = False  # /ping is asked 20 times a second meanwhile
-    engine: Engine = "model"
+    engine: EngineKind = "model"
     share: float | None = None  # of a core, that the HTTP process is held to (share.py)
     steps_per_s: int | None = None  # of the stub (stub_worker.py); None: as fast as it goes
     deadline_s: float = 180.0

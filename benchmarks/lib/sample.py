@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from benchmarks.lib.http_client import Reply
+from benchmarks.lib.http_client import ClientReply
 from benchmarks.lib.reply_reader import server_sent_events
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.request_mix import RequestMix
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Wrong(Exception):
 _DOCUMENT = msgspec.json.Decoder(_Document)
 
 
-def read_reply(reply: Reply, workload: Workload) -> Sample:
+def read_reply(reply: ClientReply, workload: RequestMix) -> Sample:
     """Judge a reply: a status other than 200, an error object, no end mark, too few tokens are failures."""
     tokens, events, error = 0, 0, None
     arrivals: list[float] = []
@@ -77,7 +77,7 @@ def read_reply(reply: Reply, workload: Workload) -> Sample:
     return Sample(reply.sent, reply.end, reply.status, tokens, events, tuple(arrivals), error)
 
 
-def _read_stream(reply: Reply) -> tuple[int, int, list[float]]:
+def _read_stream(reply: ClientReply) -> tuple[int, int, list[float]]:
     tokens, events, finished = 0, 0, False
     arrivals: list[float] = []
     for when, data in server_sent_events(reply.arrivals):

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.lib.figures import Comparison, compare
-from benchmarks.lib.report import Report
+from benchmarks.lib.report import BenchmarkReport
 from benchmarks.restore.restore_contestant import ContestantFailed, RestoreRun, commands, run
 from benchmarks.restore.restore_data import write_entry
 
@@ -23,7 +23,9 @@ MEMORY_MB = 400.0
 ACCESS, SECRET = "bench", "bench-secret"
 
 
-def measure(pairs: int, rivals: tuple[str, ...], threads: int, scale: float, directory: Path, report: Report) -> bool:
+def measure(
+    pairs: int, rivals: tuple[str, ...], threads: int, scale: float, directory: Path, report: BenchmarkReport
+) -> bool:
     """Runs everything, writes the report; False when ours took too much memory.
 
     :raises ContestantFailed: a run failed.

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from benchmarks.restore.restore_data import BUCKET, ENTRY, KEY, KINDS, STORE
 from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 
 
 def ours(target: Path, threads: int) -> None:
     """As a start does it: the manifests are read from the store, digests are checked, the directory is renamed."""
-    store = Store.open(f"s3://{BUCKET}/{STORE}")
+    store = ArtifactStore.open(f"s3://{BUCKET}/{STORE}")
     manifests = [manifest for kind in KINDS if (manifest := store.find(KEY, kind))]
     assert len(manifests) == len(KINDS)
     restore(manifests, source_of(store), target, options=RestoreOptions(threads=threads))

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from random import Random
 
-from handler.artifacts.store.artifact_store import Store
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.publication import CompileInputs
 
 BUCKET, ENTRY, STORE = "bench", "entry", "store"
 KEY = "0" * 64
@@ -35,9 +35,9 @@ def write_entry(root: Path, scale: float) -> int:
         with open(path, "wb") as file:
             for start in range(0, size, CHUNK):
                 file.write(random.randbytes(min(CHUNK, size - start)))
-    store = Store.open((bucket / STORE).absolute().as_uri())
+    store = ArtifactStore.open((bucket / STORE).absolute().as_uri())
     for kind in KINDS:
-        manifest = store.publish(made, Ingredients(KEY, kind, {}))
+        manifest = store.publish(made, CompileInputs(KEY, kind, {}))
         for entry in manifest.files:
             plain, kept = bucket / ENTRY / entry.path, store.object_location(entry.digest).path
             assert kept is not None

@@ -21,19 +21,19 @@ from psutil import Process
 from benchmarks.lib import process_usage as processes
 from benchmarks.lib.block import run_block
 from benchmarks.lib.contestant import SAMPLE_MODEL, STUB, container
-from benchmarks.lib.contestant_server import Server
+from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import GROUPS, can_hold, held
 from benchmarks.lib.figures import Comparison, compare
-from benchmarks.lib.report import Report
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.report import BenchmarkReport
+from benchmarks.lib.request_mix import RequestMix
 from benchmarks.serving.serving import free_port
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
 ALL = 256
-WHOLE = Workload(engine="stub", concurrency=ALL, requests=1024, tokens=256)
+WHOLE = RequestMix(engine="stub", concurrency=ALL, requests=1024, tokens=256)
 SHARE = 0.25
 # At a pace that no held front end can follow. An engine left free makes many small steps where few requests reach it.
-HELD = Workload(engine="stub", concurrency=ALL, requests=768, tokens=256, steps_per_s=400)
+HELD = RequestMix(engine="stub", concurrency=ALL, requests=768, tokens=256, steps_per_s=400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Roles:
     core: Process
 
     @classmethod
-    def of(cls, server: Server) -> Roles:
+    def of(cls, server: ContestantServer) -> Roles:
         family = processes.family(server.pid)
         core = next(one for one in family if processes.title(one).startswith(processes.ENGINE_TITLE))
         owner = core.parent()
@@ -82,7 +82,7 @@ def cpu_s(process: Process) -> float:
     return float(times.user + times.system)
 
 
-def measured(server: Server, count: int, share: float | None, streams: int, block: int) -> Point:
+def measured(server: ContestantServer, count: int, share: float | None, streams: int, block: int) -> Point:
     workload = WHOLE if share is None else HELD
     workload = replace(workload, concurrency=streams, requests=workload.requests * streams // workload.concurrency)
     roles = Roles.of(server)
@@ -145,7 +145,7 @@ def compared(points: Sequence[Point], count: int, share: float | None, *, alike:
 @click.option("--out", default=Path("build/bench-front-ends.json"), show_default=True, type=click.Path(path_type=Path))
 def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> None:
     """Tokens/s of 1, 2, 3 ... front ends on the stub of an engine, with the CPU time of each process."""
-    report = Report(out)
+    report = BenchmarkReport(out)
     try:
         found, points = measure_front_ends(most, blocks, share, model, report)
     except FrontEndsFailed as error:
@@ -163,7 +163,7 @@ class FrontEndsFailed(Exception):
 
 
 def measure_front_ends(
-    most: int, blocks: int, share: float, model: Path, report: Report
+    most: int, blocks: int, share: float, model: Path, report: BenchmarkReport
 ) -> tuple[list[Comparison], list[Point]]:
     """1 to `most` front ends in turn, block by block.
 
@@ -197,7 +197,7 @@ def measure_front_ends(
     return [comparison for comparison in found if comparison], points
 
 
-def _turns(servers: Sequence[Server], share: float | None) -> Iterator[tuple[int, Server, int]]:
+def _turns(servers: Sequence[ContestantServer], share: float | None) -> Iterator[tuple[int, ContestantServer, int]]:
     """Each number of front ends with all streams; held, one of them also with as many as each of several has."""
     for count, server in enumerate(servers, 1):
         yield count, server, ALL
@@ -205,11 +205,11 @@ def _turns(servers: Sequence[Server], share: float | None) -> Iterator[tuple[int
             yield 1, servers[0], ALL // count
 
 
-def _started(stack: ExitStack, count: int, model: Path, out: Path) -> Server:
+def _started(stack: ExitStack, count: int, model: Path, out: Path) -> ContestantServer:
     scratch = Path(stack.enter_context(TemporaryDirectory()))
     plain = container("ours", free_port(), model, scratch, STUB)
     contestant = replace(plain, environment={**plain.environment, SETTING: str(count)})
-    return stack.enter_context(Server(contestant, out.parent / f"bench-front-ends-{count}.log"))
+    return stack.enter_context(ContestantServer(contestant, out.parent / f"bench-front-ends-{count}.log"))
 
 
 def middle(points: Sequence[Point]) -> Point:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.lib.contestant import Contestant
-from benchmarks.lib.contestant_server import Server
+from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.figures import Comparison, compare
-from benchmarks.lib.report import Report
+from benchmarks.lib.report import BenchmarkReport
 
 CONCURRENCY = 32
 REQUESTS = 192
@@ -46,13 +46,14 @@ class OpinionFailed(Exception):
 
 
 def opinions(
-    sides: Sequence[Contestant], model: Path, scratch: Path, pairs: int, report: Report
+    sides: Sequence[Contestant], model: Path, scratch: Path, pairs: int, report: BenchmarkReport
 ) -> list[Comparison | None]:
     """:raises OpinionFailed: see there; ServerFailed."""
     found: dict[str, list[Mapping[str, float]]] = defaultdict(list)
     with ExitStack() as stack:
         servers = [
-            stack.enter_context(Server(side, report.out.parent / f"bench-opinion-{side.name}.log")) for side in sides
+            stack.enter_context(ContestantServer(side, report.out.parent / f"bench-opinion-{side.name}.log"))
+            for side in sides
         ]
         for pair in range(-1, pairs):  # the first warms up
             for server in servers[::-1] if pair % 2 else servers:

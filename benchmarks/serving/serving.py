@@ -13,9 +13,9 @@ from typing import TypeVar
 from benchmarks.lib.block import Block, run_block
 from benchmarks.lib.comparison import Started
 from benchmarks.lib.contestant import KINDS, REAL, Contestant, EngineShape
-from benchmarks.lib.contestant_server import Server
-from benchmarks.lib.report import Report
-from benchmarks.lib.request_mix import Api, Workload
+from benchmarks.lib.contestant_server import ContestantServer
+from benchmarks.lib.report import BenchmarkReport
+from benchmarks.lib.request_mix import Api, RequestMix
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ STEADY = 0.1  # two warm-up rounds whose rates differ by less than this part
 class Plan:
     """What is run. `limit_s`: no pair is begun that would end later, judged by the longest one so far."""
 
-    workloads: tuple[Workload, ...]
+    workloads: tuple[RequestMix, ...]
     pairs: int
     restarts: bool
     limit_s: float
@@ -55,7 +55,7 @@ class WarmUpFailed(Exception):
         super().__init__(f"warm-up of {block.side}, {block.workload.label}: {block.failures}")
 
 
-def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: bool) -> tuple[Workload, ...]:
+def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: bool) -> tuple[RequestMix, ...]:
     """Streamed and whole replies for each API and concurrency; quick: whole ones at 2 to 32 only, no long prompts.
 
     /ping is asked in a block of its own, at 64 concurrent or else at the highest, for a fixed time: answering costs
@@ -64,25 +64,25 @@ def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: boo
     found = []
     for api in apis:
         for c in sorted(concurrency):
-            plain = Workload(api=api, concurrency=c, requests=max(192, 2 * c) if c >= 8 else 24 * c)
+            plain = RequestMix(api=api, concurrency=c, requests=max(192, 2 * c) if c >= 8 else 24 * c)
             found.append(plain)
             if not quick or 1 < c <= 32:
                 found.append(replace(plain, streamed=False))
     if not quick:
-        found += (Workload(concurrency=c, requests=96 if c > 1 else 24, sentences=LONG) for c in (1, 32))
+        found += (RequestMix(concurrency=c, requests=96 if c > 1 else 24, sentences=LONG) for c in (1, 32))
     seconds = QUICK_PROBE_S if quick else PROBE_S
     probed = 64 if 64 in concurrency else max(concurrency)
-    found.append(Workload(concurrency=probed, requests=1_000_000, seconds=seconds, probed=True))
+    found.append(RequestMix(concurrency=probed, requests=1_000_000, seconds=seconds, probed=True))
     return tuple(found)
 
 
-def stub_workloads(*, quick: bool, share: float | None = None) -> tuple[Workload, ...]:
+def stub_workloads(*, quick: bool, share: float | None = None) -> tuple[RequestMix, ...]:
     """Streamed chat on the stub: engines that no front end can follow, and ones that any ought to.
 
     :param share: of a core, that the HTTP process is held to where its ceiling is looked for: with a whole one, the
         engine's core and the load generator are at theirs before. None: this cannot be done here.
     """
-    free = Workload(engine="stub", concurrency=256, requests=256 if quick else 768, tokens=256)
+    free = RequestMix(engine="stub", concurrency=256, requests=256 if quick else 768, tokens=256)
     ceiling = free if share is None else replace(free, share=share, steps_per_s=CEILING_STEPS)
     found = [ceiling, replace(ceiling, requests=256 if quick else 1024, tokens=64)]
     if share is not None:
@@ -103,7 +103,7 @@ def contestants(
     )
 
 
-def run(plan: Plan, sides: tuple[Contestant, ...], report: Report, into: Run) -> None:
+def run(plan: Plan, sides: tuple[Contestant, ...], report: BenchmarkReport, into: Run) -> None:
     """Measure pair by pair, ours and theirs in turn, adding to `into`.
 
     Every other pair begins with theirs, so that an advantage of the second place, if any, falls on both.
@@ -125,13 +125,15 @@ def run(plan: Plan, sides: tuple[Contestant, ...], report: Report, into: Run) ->
             longest = max(longest, time.monotonic() - pair_began)
 
 
-def _pair(plan: Plan, servers: Sequence[Server], pair: int) -> Iterator[Block]:
+def _pair(plan: Plan, servers: Sequence[ContestantServer], pair: int) -> Iterator[Block]:
     for workload in plan.workloads:
         for server in _in_turn(servers, pair):
             yield run_block(server, workload, pair)
 
 
-def _restarted(plan: Plan, sides: Sequence[Contestant], pair: int, report: Report, into: Run) -> Iterator[Block]:
+def _restarted(
+    plan: Plan, sides: Sequence[Contestant], pair: int, report: BenchmarkReport, into: Run
+) -> Iterator[Block]:
     for side in _in_turn(sides, pair):
         with ExitStack() as stack:
             server = _open(stack, plan, side, pair, report, into)
@@ -143,12 +145,14 @@ def _in_turn(sides: Sequence[T], pair: int) -> Sequence[T]:
     return sides[::-1] if pair % 2 else sides
 
 
-def _open(stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: Report, into: Run) -> Server:
+def _open(
+    stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: BenchmarkReport, into: Run
+) -> ContestantServer:
     """Start a server, note how long each step took, and warm it up."""
     report.say(f"starting {side.name}: {' '.join(side.command)}")
     log = f"bench-{side.name}.log" if plan.shape is REAL else f"bench-stub-{side.name}.log"
-    server = stack.enter_context(Server(side, report.out.parent / log))
-    first = _warm_block(server, Workload(concurrency=1, requests=1, tokens=8, temperature=1.0))
+    server = stack.enter_context(ContestantServer(side, report.out.parent / log))
+    first = _warm_block(server, RequestMix(concurrency=1, requests=1, tokens=8, temperature=1.0))
     sampled_s = time.monotonic() - server.began
     s = server.start
     started = Started(side.name, pair, s.port_s, s.ping_s, s.ready_s, sampled_s)
@@ -163,12 +167,12 @@ def _open(stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: Rep
     return server
 
 
-def _warm_up(server: Server, report: Report) -> None:
+def _warm_up(server: ContestantServer, report: BenchmarkReport) -> None:
     """Greedy and sampled, until the greedy rate is steady: sampling is compiled at its first use."""
     rates: list[float] = []
     for _ in range(WARM_ROUNDS):
         for temperature in (1.0, 0.0):
-            load = Workload(concurrency=WARM_CONCURRENCY, requests=64, temperature=temperature)
+            load = RequestMix(concurrency=WARM_CONCURRENCY, requests=64, temperature=temperature)
             rates.append(_warm_block(server, load).measurements.tokens_per_s)
         if len(rates) >= 4 and abs(rates[-1] / rates[-3] - 1) < STEADY:
             break
@@ -179,7 +183,7 @@ def _warm_up(server: Server, report: Report) -> None:
     )
 
 
-def _warm_block(server: Server, workload: Workload) -> Block:
+def _warm_block(server: ContestantServer, workload: RequestMix) -> Block:
     block = run_block(server, workload, -1)
     if not block.valid:
         raise WarmUpFailed(block)

@@ -8,7 +8,7 @@ FILE = "STEP_TRACE"  # the environment's name of the file that the lines go to
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EngineStep:
     """Times are CLOCK_MONOTONIC ns.
 
     :param computed: when the model had computed.
@@ -25,7 +25,7 @@ class Step:
     tokens: int
 
     @classmethod
-    def of(cls, line: str) -> Step:
+    def of(cls, line: str) -> EngineStep:
         return cls(*map(int, line.split()))
 
     def line(self) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from benchmarks.serving.step import FILE, Step
+from benchmarks.serving.step import FILE, EngineStep
 
 
 class StepWorker(CPUWorker):  # type: ignore[misc]  # vLLM is untyped
     def init_device(self) -> None:
         super().init_device()
-        self._steps: list[Step] = []
+        self._steps: list[EngineStep] = []
         self._began = self._computed = 0
         self._output: SchedulerOutput | None = None
         self._file = os.open(os.environ[FILE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -37,7 +37,9 @@ class StepWorker(CPUWorker):  # type: ignore[misc]  # vLLM is untyped
         done, output = time.monotonic_ns(), self._output
         assert output is not None, "a step is computed before it is sampled"
         new, served = len(output.scheduled_new_reqs), len(output.num_scheduled_tokens)
-        self._steps.append(Step(self._began, self._computed, done, new, served, output.total_num_scheduled_tokens))
+        self._steps.append(
+            EngineStep(self._began, self._computed, done, new, served, output.total_num_scheduled_tokens)
+        )
         return result
 
     def _write(self) -> None:

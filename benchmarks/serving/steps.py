@@ -14,13 +14,13 @@ import click
 
 from benchmarks.lib.block import run_block
 from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, EngineShape
-from benchmarks.lib.contestant_server import Server
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.contestant_server import ContestantServer
+from benchmarks.lib.request_mix import RequestMix
 from benchmarks.serving.serving import free_port
-from benchmarks.serving.step import FILE, Step
+from benchmarks.serving.step import FILE, EngineStep
 
 SHAPE = EngineShape(worker="benchmarks.serving.step_worker.StepWorker")
-WARM = (Workload(concurrency=64, requests=256, temperature=1.0), Workload(concurrency=64, requests=256))
+WARM = (RequestMix(concurrency=64, requests=256, temperature=1.0), RequestMix(concurrency=64, requests=256))
 MS = 1e6
 
 
@@ -28,23 +28,23 @@ MS = 1e6
 class Traced:
     """A server whose steps are written down, and those of each block."""
 
-    server: Server
+    server: ContestantServer
     file: Path
     read: int = 0
-    blocks: list[list[Step]] = field(default_factory=list)
+    blocks: list[list[EngineStep]] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     itl_p99_ms: list[float] = field(default_factory=list)
     ttft_p50_ms: list[float] = field(default_factory=list)
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[EngineStep]:
         """Those written since the last time."""
         with self.file.open() as file:
             file.seek(self.read)
             text = file.read()
         self.read += len(text)
-        return [Step.of(line) for line in text.splitlines()]
+        return [EngineStep.of(line) for line in text.splitlines()]
 
-    def block(self, workload: Workload, pair: int) -> None:
+    def block(self, workload: RequestMix, pair: int) -> None:
         block = run_block(self.server, workload, pair)
         if not block.valid:
             raise click.ClickException(f"requests failed: {block.failures}")
@@ -75,7 +75,7 @@ ROWS: tuple[tuple[str, Callable[[Traced], float]], ...] = (
 )
 
 
-def _median(traced: Traced, of: Callable[[Sequence[Step]], float]) -> float:
+def _median(traced: Traced, of: Callable[[Sequence[EngineStep]], float]) -> float:
     return statistics.median(of(block) for block in traced.blocks)
 
 
@@ -107,12 +107,12 @@ def steps(concurrency: int, pairs: int, whole: bool, settings: Sequence[str]) ->
             more = dict(setting.split("=", 1) for setting in settings) if name == "ours so set" else {}
             file = place.with_suffix(".steps")
             side = replace(side, environment={**side.environment, **more, FILE: str(file)})
-            traced[name] = Traced(stack.enter_context(Server(side, place.with_suffix(".log"))), file)
+            traced[name] = Traced(stack.enter_context(ContestantServer(side, place.with_suffix(".log"))), file)
             for workload in WARM:
                 traced[name].block(workload, -1)
         for pair in range(pairs):
             for one in list(traced.values())[:: -1 if pair % 2 else 1]:
-                one.block(Workload(concurrency=concurrency, streamed=not whole), pair)
+                one.block(RequestMix(concurrency=concurrency, streamed=not whole), pair)
         width = max(len(title) for title, _ in ROWS)
         click.echo(f"{'':{width}}" + "".join(f"{name:>14}" for name in traced))
         for title, value in ROWS:

@@ -19,7 +19,7 @@ def plain_words(tokenizer: Any) -> list[int]:
     return found
 
 
-class Pace:
+class StubPace:
     """When the next step may end. A step counts from the end of the one before, so that the scheduler's own time is
     part of it; after a pause, or when it cannot keep up, it counts from now: nothing is made up for."""
 
@@ -36,7 +36,7 @@ class Pace:
         return max(0.0, self._due - now)
 
 
-class Progress:
+class StubProgress:
     """One request: tokens its prompt still needs, and tokens it has made."""
 
     __slots__ = ("made", "missing", "rate")

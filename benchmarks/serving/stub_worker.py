@@ -20,15 +20,15 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.worker.worker_base import WorkerBase
 
-from benchmarks.serving.stub_pace import Pace, Progress, plain_words
+from benchmarks.serving.stub_pace import StubPace, StubProgress, plain_words
 
 
 class StubWorker(WorkerBase):  # type: ignore[misc]  # vLLM is untyped
     """What vLLM's executor asks of a worker, without a device, weights or a KV cache."""
 
     def init_device(self) -> None:
-        self._requests: dict[str, Progress] = {}
-        self._pace = Pace()
+        self._requests: dict[str, StubProgress] = {}
+        self._pace = StubPace()
         self._words: list[list[int]] = []
 
     def load_model(self) -> None:
@@ -71,7 +71,7 @@ class StubWorker(WorkerBase):  # type: ignore[misc]  # vLLM is untyped
             requests.pop(name, None)
         for new in scheduler_output.scheduled_new_reqs:
             asked = new.sampling_params.seed if new.sampling_params else None
-            requests[new.req_id] = Progress(len(new.prompt_token_ids or ()) - new.num_computed_tokens, asked)
+            requests[new.req_id] = StubProgress(len(new.prompt_token_ids or ()) - new.num_computed_tokens, asked)
         names: list[str] = []
         sampled: list[list[int]] = []
         rate: float | None = None

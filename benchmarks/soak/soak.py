@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from benchmarks.soak.soak_requests import OURS, Asked, Maker, large, one_of_each_size
-from benchmarks.soak.soak_state import Held, Watch
+from benchmarks.soak.soak_requests import OURS, Maker, SoakRequest, large, one_of_each_size
+from benchmarks.soak.soak_state import Held, StateWatch
 from benchmarks.soak.soak_visit import HOST, Visitor, WrongReply
 
 GROWTH = 0.05
@@ -21,7 +21,7 @@ STAY, LEAVE, DAWDLE, SESSION = 58, 28, 6, 3
 SHOWN = 20
 # Of the prompts that a CPU engine is asked for one by one before anything is counted; the context is 1,024.
 SIZES = 1000
-TOKEN = Asked("one token", "/v1/completions", b'{"prompt": "a", "max_tokens": 1}', mark=b'"usage"')
+TOKEN = SoakRequest("one token", "/v1/completions", b'{"prompt": "a", "max_tokens": 1}', mark=b'"usage"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Soak:
         return [*self.wrong[:SHOWN], *self.leaks(), *grown]
 
 
-async def soak(watch: Watch, port: int, plan: SoakPlan, slots: int) -> Soak:
+async def soak(watch: StateWatch, port: int, plan: SoakPlan, slots: int) -> Soak:
     """Runs it; raises nothing for what the server does wrong, which the result tells."""
     pick = Random(plan.seed)
     start = await asyncio.to_thread(watch.look)
@@ -114,7 +114,7 @@ async def soak(watch: Watch, port: int, plan: SoakPlan, slots: int) -> Soak:
     return Soak(warm, await settled(watch, port, others), visits, wrong, samples, slots, others, start, filled)
 
 
-async def _fill_pool(watch: Watch, port: int, threads: int) -> None:
+async def _fill_pool(watch: StateWatch, port: int, threads: int) -> None:
     """gunicorn's pool grows with the most that it ever had to do at once: it is let grow before anything is counted."""
     connections = [await asyncio.open_connection(HOST, port) for _ in range(threads)]
     for _, writer in connections:
@@ -126,7 +126,7 @@ async def _fill_pool(watch: Watch, port: int, threads: int) -> None:
         writer.close()
 
 
-async def settled(watch: Watch, port: int, others: int) -> Held:
+async def settled(watch: StateWatch, port: int, others: int) -> Held:
     """As soon as no request and no visitor's connection is held any more; or as it is when the patience has ended."""
     end = time.monotonic() + SETTLE_S
     while True:
@@ -177,7 +177,7 @@ async def _one(visitor: Visitor, plan: SoakPlan, dice: Random) -> str:
     return "WebSockets"
 
 
-async def _sample(watch: Watch, seconds: float, samples: list[tuple[float, Held]]) -> None:
+async def _sample(watch: StateWatch, seconds: float, samples: list[tuple[float, Held]]) -> None:
     began = time.monotonic()
     while (at := time.monotonic() - began) < seconds:
         samples.append((at, await asyncio.to_thread(watch.look)))

@@ -16,10 +16,10 @@ import msgspec
 import psutil
 
 from benchmarks.lib.contestant import KINDS, Contestant, EngineShape
-from benchmarks.lib.contestant_server import Server, ServerFailed
+from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
 from benchmarks.soak.soak_requests import OPENAI, OURS
-from benchmarks.soak.soak_state import Held, Watch
+from benchmarks.soak.soak_state import Held, StateWatch
 
 WEIGHTS = Path(__file__).parent.parent / "sample_model" / "weights"
 SLOTS = 16
@@ -75,8 +75,8 @@ def command(
     with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
         contestant = _contestant(server, Path(scratch), kv_blocks)
         try:
-            with Server(contestant, out.with_suffix(".log")) as served:
-                watch = Watch(served.pid, contestant.port)
+            with ContestantServer(contestant, out.with_suffix(".log")) as served:
+                watch = StateWatch(served.pid, contestant.port)
                 result = asyncio.run(soak(watch, contestant.port, plan, SLOTS))
         except (ServerFailed, LookupError, OSError, psutil.Error) as error:
             raise click.ClickException(f"the server did not live through it: {error}") from None

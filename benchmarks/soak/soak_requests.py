@@ -22,7 +22,7 @@ SCHEMAS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SoakRequest:
     """One request.
 
     :ivar mark: what a whole reply with status 200 contains.
@@ -37,7 +37,7 @@ class Asked:
     content_type: str = "application/json"
 
 
-Maker = Callable[[Random], Asked]
+Maker = Callable[[Random], SoakRequest]
 
 
 def question(pick: Random) -> str:
@@ -49,18 +49,20 @@ def limits(pick: Random) -> dict[str, Any]:
     return {"max_tokens": pick.randint(1, 48), "temperature": pick.choice((0, 0, 1)), "ignore_eos": pick.random() < 0.5}
 
 
-def asked(kind: str, path: str, document: Mapping[str, Any], stream: bool, mark: bytes = b"", **more: Any) -> Asked:
+def asked(
+    kind: str, path: str, document: Mapping[str, Any], stream: bool, mark: bytes = b"", **more: Any
+) -> SoakRequest:
     body = json.dumps({**document, "stream": True} if stream else document).encode()
-    return Asked(f"{kind}, {'streamed' if stream else 'whole'}", path, body, FINE, mark, **more)
+    return SoakRequest(f"{kind}, {'streamed' if stream else 'whole'}", path, body, FINE, mark, **more)
 
 
-def chat(pick: Random) -> Asked:
+def chat(pick: Random) -> SoakRequest:
     stream = pick.random() < 0.6
     document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick)}
     return asked("chat", "/v1/chat/completions", document, stream, DONE if stream else b'"usage"')
 
 
-def completion(pick: Random) -> Asked:
+def completion(pick: Random) -> SoakRequest:
     stream = pick.random() < 0.6
     return asked(
         "completion",
@@ -71,7 +73,7 @@ def completion(pick: Random) -> Asked:
     )
 
 
-def full_path(pick: Random) -> Asked:
+def full_path(pick: Random) -> SoakRequest:
     """What vLLM's own serving classes answer."""
     stream = pick.random() < 0.6
     mark = DONE if stream else b'"usage"'
@@ -87,35 +89,35 @@ def full_path(pick: Random) -> Asked:
     return asked("serving classes", "/v1/chat/completions", document, stream, mark)
 
 
-def responses(pick: Random) -> Asked:
+def responses(pick: Random) -> SoakRequest:
     stream = pick.random() < 0.6
     document = {"input": question(pick), "max_output_tokens": pick.randint(1, 32), "temperature": 0, "store": False}
     return asked("responses", "/v1/responses", document, stream, b"response.completed" if stream else b'"output"')
 
 
-def tokenize(pick: Random) -> Asked:
+def tokenize(pick: Random) -> SoakRequest:
     return asked("tokenize", "/tokenize", {"prompt": question(pick)}, False, b'"tokens"')
 
 
-def lmi(pick: Random) -> Asked:
+def lmi(pick: Random) -> SoakRequest:
     document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "details": True}}
     return asked("LMI", "/invocations", document, pick.random() < 0.6, b'"generated_text"')
 
 
-def tgi(pick: Random) -> Asked:
+def tgi(pick: Random) -> SoakRequest:
     document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "do_sample": True}}
     headers = (("X-Amzn-SageMaker-Custom-Attributes", "schema=tgi;trace_id=soak"),)
     return asked("TGI", "/invocations", document, pick.random() < 0.6, b'"generated_text"', headers=headers)
 
 
-def lines(pick: Random) -> Asked:
+def lines(pick: Random) -> SoakRequest:
     """Batch transform: a body a line, one of them wrong."""
     bodies = [json.dumps({"prompt": question(pick), "max_tokens": pick.randint(1, 16)}) for _ in range(3)]
     body = "\n".join([*bodies, '{"prompt": 7}']).encode()
-    return Asked("JSON lines", "/invocations", body, FINE, b'"error"', content_type="application/jsonlines")
+    return SoakRequest("JSON lines", "/invocations", body, FINE, b'"error"', content_type="application/jsonlines")
 
 
-def large(pick: Random) -> Asked:
+def large(pick: Random) -> SoakRequest:
     """A stream of several hundred kB, for those who do not take it."""
     document = {
         "prompt": question(pick),
@@ -127,7 +129,7 @@ def large(pick: Random) -> Asked:
     return asked("large", "/v1/completions", document, True, DONE)
 
 
-def one_of_each_size(sizes: int, pick: Random) -> list[Asked]:
+def one_of_each_size(sizes: int, pick: Random) -> list[SoakRequest]:
     """Prompts of 1 to `sizes` tokens, shuffled, that no prefix cache knows, for one token each.
 
     PyTorch on CPU keeps kernels for every number of rows that it ever multiplied (oneDNN): the core's memory grows with
@@ -156,11 +158,11 @@ WRONG = (
 )
 
 
-def wrong(pick: Random) -> Asked:
-    return Asked("wrong bodies", "/invocations", pick.choice(WRONG), REFUSED)
+def wrong(pick: Random) -> SoakRequest:
+    return SoakRequest("wrong bodies", "/invocations", pick.choice(WRONG), REFUSED)
 
 
-def damaged(pick: Random) -> Asked:
+def damaged(pick: Random) -> SoakRequest:
     """A good body with some of its bytes cut out or changed."""
     good = pick.choice((chat, completion, full_path, lmi))(pick)
     body = bytearray(good.body)
@@ -172,7 +174,7 @@ def damaged(pick: Random) -> Asked:
             del body[at : at + pick.randint(1, 20)]
             if not body:
                 break
-    return Asked("damaged bodies", good.path, bytes(body), EITHER)
+    return SoakRequest("damaged bodies", good.path, bytes(body), EITHER)
 
 
 OPENAI: Mapping[Maker, int] = {chat: 6, completion: 6, full_path: 4, responses: 1, tokenize: 1}

@@ -50,7 +50,7 @@ class Held:
         return not (self.in_flight or self.in_engine or self.running)
 
 
-class Watch:
+class StateWatch:
     """:raises LookupError: there is no such server."""
 
     def __init__(self, root: int, port: int) -> None:

@@ -11,7 +11,7 @@ import websockets
 from websockets.asyncio.client import connect
 
 from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
-from benchmarks.soak.soak_requests import Asked, question
+from benchmarks.soak.soak_requests import SoakRequest, question
 
 HOST = "127.0.0.1"
 PATIENCE_S = 120.0
@@ -22,7 +22,7 @@ class WrongReply(Exception):
     """Not what was asked for; its text says what came."""
 
 
-def message(asked: Asked) -> bytes:
+def message(asked: SoakRequest) -> bytes:
     more = "".join(f"{name}: {value}\r\n" for name, value in asked.headers)
     head = f"POST {asked.path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {asked.content_type}\r\n{more}"
     return f"{head}Content-Length: {len(asked.body)}\r\n\r\n".encode() + asked.body
@@ -35,12 +35,12 @@ class Visitor:
         self._port = port
         self._pick = pick
 
-    async def stay(self, asked: Asked) -> None:
+    async def stay(self, asked: SoakRequest) -> None:
         """:raises WrongReply: the reply is not whole, or not what was asked for."""
         async with asyncio.timeout(PATIENCE_S):
             check(asked, *await self._exchange(asked))
 
-    async def leave(self, asked: Asked) -> None:
+    async def leave(self, asked: SoakRequest) -> None:
         """At any moment: within the request, before the reply, within it; closing, or by a reset."""
         reader, writer = await asyncio.open_connection(HOST, self._port)
         whole = message(asked)
@@ -63,7 +63,7 @@ class Visitor:
                 writer.transport.abort()
             writer.close()
 
-    async def dawdle(self, asked: Asked) -> None:
+    async def dawdle(self, asked: SoakRequest) -> None:
         """Takes a reply in small sips, or stops taking it and goes.
 
         :raises WrongReply: as in `stay`.
@@ -96,15 +96,15 @@ class Visitor:
 
     async def session(self) -> None:
         """Opens a session, says something in it, and closes it, unless it forgets to."""
-        new = Asked("sessions", "/invocations", b'{"requestType": "NEW_SESSION"}', mark=b"session_id")
+        new = SoakRequest("sessions", "/invocations", b'{"requestType": "NEW_SESSION"}', mark=b"session_id")
         status, body = await self._exchange(new)
         check(new, status, body)
         header = (("X-Amzn-SageMaker-Session-Id", json.loads(body)["session_id"]),)
         talk = json.dumps({"prompt": question(self._pick), "max_tokens": 4}).encode()
-        await self.stay(Asked("sessions", "/invocations", talk, mark=b'"usage"', headers=header))
+        await self.stay(SoakRequest("sessions", "/invocations", talk, mark=b'"usage"', headers=header))
         if self._pick.random() < 0.8:
             await self.stay(
-                Asked("sessions", "/invocations", b'{"requestType": "CLOSE"}', mark=b"closed", headers=header)
+                SoakRequest("sessions", "/invocations", b'{"requestType": "CLOSE"}', mark=b"closed", headers=header)
             )
 
     async def converse(self) -> None:
@@ -126,7 +126,7 @@ class Visitor:
         except websockets.ConnectionClosed as error:
             raise WrongReply(f"WebSocket: {error}") from None
 
-    async def _exchange(self, asked: Asked) -> tuple[int, bytes]:
+    async def _exchange(self, asked: SoakRequest) -> tuple[int, bytes]:
         reader, writer = await asyncio.open_connection(HOST, self._port)
         parser, body = ReplyParser(), bytearray()
         try:
@@ -144,7 +144,7 @@ class Visitor:
         return parser.status, bytes(body)
 
 
-def check(asked: Asked, status: int, body: bytes) -> None:
+def check(asked: SoakRequest, status: int, body: bytes) -> None:
     """:raises WrongReply: another status, an error in place of the end, a traceback."""
     if status not in asked.statuses or (status == 200 and asked.mark not in body):
         raise WrongReply(f"{asked.kind}: {status} {body[-300:]!r} to {asked.body[:200]!r}")

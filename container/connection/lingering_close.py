@@ -42,7 +42,7 @@ class _Closing:
     left: int
 
 
-class Lingering:
+class LingeringClose:
     """The connections that are being closed. Its thread starts with the first of them.
 
     Its own file descriptors are opened at once: the first connection may come when no more are left.

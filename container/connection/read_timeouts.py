@@ -26,7 +26,7 @@ class Reading:
     late: bool = False
 
 
-class ReadDeadlines:
+class ReadTimeouts:
     """The sockets being read from. Its thread starts with the first of them."""
 
     __slots__ = ("_lock", "_readings", "_sweeping")

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from container.requests.request_record import RequestRecord
-from container.telemetry.request_observer import Observer
+from container.telemetry.request_observer import RequestObserver
 
 logger = logging.getLogger(__name__)
 # The last lines are given so long when the process ends.
 LAST_SECONDS = 2.0
 
 
-class Notes:
+class DeferredObserver:
     """A log's reader may be slow: nothing that writes to it runs on the loop."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: RequestObserver) -> None:
         self._observer = observer
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None

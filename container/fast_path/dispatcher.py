@@ -19,14 +19,14 @@ from operator import attrgetter
 
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, TConn
 
-from container.fast_path.fast_connection import Client
-from container.fast_path.request_handler import Ground
+from container.fast_path.fast_connection import FastConnection
+from container.fast_path.request_handler import FastPathContext
 from container.requests.http_limits import whole_only
 from container.service import Service
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ThreadPath:
     """Where a connection goes that leaves the lane. All are called on the loop.
 
     :param handle: a request is there, some bytes of it already read.
@@ -37,21 +37,21 @@ class Elsewhere:
     closed: Callable[[TConn, bool], None]
 
 
-class Lane:
+class Dispatcher:
     """Made when the engine is ready.
 
     :param keep_alive: seconds that an idle connection is kept.
     :ivar stopping: nothing is answered here any more.
     """
 
-    def __init__(self, ground: Ground, elsewhere: Elsewhere, keep_alive: float) -> None:
+    def __init__(self, ground: FastPathContext, elsewhere: ThreadPath, keep_alive: float) -> None:
         self.ground = ground
         self.loop: asyncio.AbstractEventLoop = ground.loop
         self.stopping = False
         self._keep_alive = keep_alive
         self._elsewhere = elsewhere
-        self._clients: set[Client] = set()
-        self._turns: deque[Client] = deque()
+        self._clients: set[FastConnection] = set()
+        self._turns: deque[FastConnection] = deque()
 
     @property
     def patience(self) -> float:
@@ -66,7 +66,7 @@ class Lane:
         self.loop.call_soon_threadsafe(self._take, conn, received)
 
     def _take(self, conn: TConn, received: bytes) -> None:
-        client = Client(self, conn, received)
+        client = FastConnection(self, conn, received)
         self._clients.add(client)
         client.open()
 
@@ -89,7 +89,7 @@ class Lane:
         for client in nsmallest(count, idle, key=attrgetter("idle_since")):
             client.close()
 
-    def queue(self, client: Client) -> None:
+    def queue(self, client: FastConnection) -> None:
         """A client's request is all there."""
         self._turns.append(client)
         if len(self._turns) == 1:
@@ -104,7 +104,7 @@ class Lane:
             if self._turns:
                 self.loop.call_soon(self._turn)
 
-    def hand_over(self, client: Client, received: bytes) -> None:
+    def hand_over(self, client: FastConnection, received: bytes) -> None:
         """A client's request is not the lane's."""
         self._clients.discard(client)
         self.ground.service.observer.handed_on.inc()
@@ -116,12 +116,12 @@ class Lane:
         conn.data_ready = True
         self._elsewhere.handle(conn)
 
-    def closed(self, client: Client, graceful: bool) -> None:
+    def closed(self, client: FastConnection, graceful: bool) -> None:
         self._clients.discard(client)
         self._elsewhere.closed(client.conn, graceful)
 
 
-def serves(service: Service) -> bool:
+def fast_path_available(service: Service) -> bool:
     """The loop answers requests of this service: its engine is there, and nothing but it answers.
 
     The owner's code has its own ways, further models have loops of their own, replies that must be whole have their

@@ -9,8 +9,8 @@ from typing import Protocol
 from gunicorn.workers.gthread import TConn
 
 from container.connection.socket_io import receive
-from container.fast_path.request_handler import Exchange, Ground
-from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, Head, NotDirect, head_of
+from container.fast_path.request_handler import FastPathContext, RequestHandler
+from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
 
 # A request that has begun to come is all here by then, or becomes a thread's, which has patience with slow senders.
 PATIENCE = 0.5
@@ -24,7 +24,7 @@ class ConnectionOwner(Protocol):
     """The dispatcher, as one of its connections uses it."""
 
     loop: asyncio.AbstractEventLoop
-    ground: Ground
+    ground: FastPathContext
     stopping: bool
 
     @property
@@ -32,20 +32,20 @@ class ConnectionOwner(Protocol):
         """Seconds that an idle connection is kept."""
         ...
 
-    def queue(self, client: Client) -> None:
+    def queue(self, client: FastConnection) -> None:
         """A whole request has been read."""
         ...
 
-    def hand_over(self, client: Client, received: bytes) -> None:
+    def hand_over(self, client: FastConnection, received: bytes) -> None:
         """The request is not eligible for the fast path."""
         ...
 
-    def closed(self, client: Client, graceful: bool) -> None:
+    def closed(self, client: FastConnection, graceful: bool) -> None:
         """The connection is to be closed."""
         ...
 
 
-class Client:
+class FastConnection:
     """All of it happens on the loop.
 
     :param received: bytes that were read of the next request before the loop got the connection.
@@ -74,8 +74,8 @@ class Client:
         self._socket: socket.socket = conn.sock
         self._fd = conn.sock.fileno()
         self._received = bytearray(received)
-        self._head: Head | None = None
-        self._exchange: Exchange | None = None
+        self._head: RequestHead | None = None
+        self._exchange: RequestHandler | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reading = False
         self._partly = False
@@ -130,7 +130,7 @@ class Client:
         """Whose request is it, and is it all there?"""
         try:
             head = self._head = self._head or (head_of(self._received) if self._received else None)
-        except NotDirect:
+        except NotEligible:
             self._hand_over()
             return
         if head is None or len(self._received) < head.size + head.length:
@@ -154,7 +154,7 @@ class Client:
         head, received = self._head, bytes(self._received)
         assert head is not None, "only whole requests wait for a turn"
         end = head.size + head.length
-        exchange = Exchange(self._dispatcher.ground, self._socket, head, self._exchange_ended)
+        exchange = RequestHandler(self._dispatcher.ground, self._socket, head, self._exchange_ended)
         self._exchange, self._head, self._received = exchange, None, bytearray(received[end:])
         try:
             exchange.begin(received[head.size : end])
@@ -165,7 +165,7 @@ class Client:
         if self._ended and self._exchange is exchange:
             exchange.left(LEFT)
 
-    def _exchange_ended(self, exchange: Exchange, goes_on: bool) -> None:
+    def _exchange_ended(self, exchange: RequestHandler, goes_on: bool) -> None:
         self._exchange = None
         self._dispatcher.ground.notes.ended(exchange.record)
         if not goes_on or self._ended:

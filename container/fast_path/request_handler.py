@@ -11,37 +11,37 @@ from dataclasses import dataclass
 from flask import Request, Response
 
 from container.connection.socket_writer import SocketWriter
-from container.fast_path.deferred_observer import Notes
+from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
-from container.fast_path.request_head import Head, NotDirect
-from container.pipeline.request_pipeline import by_its_body, called, of_route
+from container.fast_path.request_head import NotEligible, RequestHead
+from container.pipeline.request_pipeline import by_its_body, of_route, parse_call
 from container.requests import custom_attributes as attributes
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import max_body
 from container.requests.request_record import KEY, RequestRecord
 from container.service import Service
 from container.streaming.outcome import answered, streamed
-from container.streaming.sinks import Answer, DirectStream
+from container.streaming.sinks import BufferedSink, StreamingSink
 from container.streaming.token_response import STREAM_HEADERS
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
-from handler.schemas.dispatch import quick
+from handler.schemas.dispatch import fast_path_eligible
 from handler.schemas.framing import unframed
 from handler.schemas.json_body import decode
-from handler.schemas.reply import AnyCall, Call, Running
+from handler.schemas.reply import AnyCall, Call, RunningCall
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class FastPathContext:
     """What all exchanges of a process share."""
 
     service: Service
     loop: asyncio.AbstractEventLoop
     heads: ReplyHeads
-    notes: Notes
+    notes: DeferredObserver
 
 
-class Exchange:
+class RequestHandler:
     """From a request that is all there to its reply's last byte.
 
     :param ended: called once, last: the reply is out, or the client is; True: the connection goes on.
@@ -51,10 +51,10 @@ class Exchange:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: FastPathContext,
         connection: socket.socket,
-        head: Head,
-        ended: Callable[[Exchange, bool], None],
+        head: RequestHead,
+        ended: Callable[[RequestHandler, bool], None],
     ) -> None:
         self._ground = ground
         self._socket = connection
@@ -62,7 +62,7 @@ class Exchange:
         self._ended = ended
         self._writer: SocketWriter | None = None
         self._call: AnyCall
-        self._sink: Answer | DirectStream
+        self._sink: BufferedSink | StreamingSink
         self.record = RequestRecord(head.environ)
         given = attributes.returned(head.environ.get(attributes.ENVIRON))
         self._returned: tuple[Header, ...] = () if given is None else ((attributes.HEADER, given),)
@@ -76,19 +76,21 @@ class Exchange:
         service = self._ground.service
         engine = service.ready_engine()
         if len(body) > max_body(service.config):
-            raise NotDirect
+            raise NotEligible
         document = decode(body)
-        if self.record.attributes.keys() & {"route", "schema"} or not quick(self._head.route, document, engine.traits):
-            raise NotDirect
+        if self.record.attributes.keys() & {"route", "schema"} or not fast_path_eligible(
+            self._head.route, document, engine.traits
+        ):
+            raise NotEligible
         service.observer.began(self.record, self._head.environ)
         self._head.environ[KEY] = self.record
         self.record.route = self._head.path
         request = Request(self._head.environ)
         route = self._head.route
         parse = by_its_body(service, request) if route is None else of_route(route, request)
-        call, until = called(service, engine, request, parse, document, began)
+        call, until = parse_call(service, engine, request, parse, document, began)
         if not isinstance(unframed(call), Call):
-            raise NotDirect
+            raise NotEligible
         self._call = call
         ticket = self._ticket(engine, call)
         service.admission.enter()
@@ -99,9 +101,9 @@ class Exchange:
         except Exception as error:  # the place is taken, and the reply is this one's
             ticket.fail(unexpected(error))
 
-    def _ticket(self, engine: Engine, call: AnyCall) -> Running:
+    def _ticket(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
-            stream = self._sink = DirectStream(call.reply)
+            stream = self._sink = StreamingSink(call.reply)
             ticket = stream.ticket = call.ticket(engine, stream)
             headers = (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS, *self._returned)
             head = self._ground.heads.head(200, headers, keep_alive=self._head.keep_alive, chunked=True)
@@ -109,7 +111,7 @@ class Exchange:
                 self._socket, self._ground.loop, head, True, stream.left, self._streamed
             )
             return ticket
-        answer = self._sink = Answer(call.reply)
+        answer = self._sink = BufferedSink(call.reply)
         answer.release = self._answered
         answer.ticket = call.ticket(engine, answer)
         return answer.ticket
@@ -124,7 +126,7 @@ class Exchange:
 
     def _streamed(self) -> None:
         stream = self._sink
-        assert isinstance(stream, DirectStream)
+        assert isinstance(stream, StreamingSink)
         self._ground.service.admission.leave()
         self.record.status = 200
         streamed(self.record, self._call, stream, stream.error, stream.gone)
@@ -135,7 +137,7 @@ class Exchange:
 
     def _answered(self) -> None:
         answer = self._sink
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, BufferedSink)
         self._ground.service.admission.leave()  # a whole reply's reader may be slow: it holds no slot and no place
         self.record.status = 200
         answered(self.record, self._call, answer)

@@ -31,12 +31,12 @@ LOOKED_UP: Final = frozenset((SESSION_HEADER.lower().encode(),))
 HEAD_END: Final = b"\r\n\r\n"
 
 
-class NotDirect(Exception):
+class NotEligible(Exception):
     """Another's request: nothing of it has been acted on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """What the loop needs to know of a request.
 
     :param size: bytes of the head; the body begins there.
@@ -52,39 +52,39 @@ class Head:
     environ: dict[str, Any]
 
 
-def head_of(received: bytes | bytearray) -> Head | None:
+def head_of(received: bytes | bytearray) -> RequestHead | None:
     """The head of the request that these bytes begin with; None while it is not all there.
 
-    :raises NotDirect: the loop does not answer it.
+    :raises NotEligible: the loop does not answer it.
     """
     end = received.find(HEAD_END)
     if end < 0:
         if len(received) > LONGEST_HEAD or not b"POST /"[: len(received)] == received[:6]:
-            raise NotDirect
+            raise NotEligible
         return None
     size = end + len(HEAD_END)
     if size > LONGEST_HEAD:
-        raise NotDirect
+        raise NotEligible
     reading = _Reading()
     parser = httptools.HttpRequestParser(reading)
     try:
         parser.feed_data(bytes(received[:size]))
     except httptools.HttpParserError:  # gunicorn's parser says what is wrong
-        raise NotDirect from None
-    headers, route = reading.headers, ROUTES.get(reading.url, NotDirect)
-    if route is NotDirect or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
-        raise NotDirect
+        raise NotEligible from None
+    headers, route = reading.headers, ROUTES.get(reading.url, NotEligible)
+    if route is NotEligible or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
+        raise NotEligible
     if len(headers) != reading.count or headers.keys() & UNUSUAL or headers.keys() & LOOKED_UP:
-        raise NotDirect
+        raise NotEligible
     length = headers.get(b"content-length", b"")
     if headers.get(b"content-type", b"").lower() not in KINDS or not length.isdigit() or int(length) > LONGEST_BODY:
-        raise NotDirect
+        raise NotEligible
     path = reading.url.decode()
     environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "SERVER_PROTOCOL": "HTTP/1.1"}
     for name, value in headers.items():
         environ[_variable(name)] = value.decode("latin-1")
     assert not isinstance(route, type)
-    return Head(size, int(length), path, route, parser.should_keep_alive(), environ)
+    return RequestHead(size, int(length), path, route, parser.should_keep_alive(), environ)
 
 
 class _Reading:
@@ -102,15 +102,15 @@ class _Reading:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if b"_" in name:  # which a variable's name cannot tell from "-"
-            raise NotDirect
+            raise NotEligible
         self.headers[name.lower()] = value.strip(b" \t")
         self.count += 1
 
     def on_body(self, body: bytes) -> None:
-        raise NotDirect  # to the parser the head has ended before what we take for its end
+        raise NotEligible  # to the parser the head has ended before what we take for its end
 
     def on_message_complete(self) -> None:
-        raise NotDirect  # a request without a body
+        raise NotEligible  # a request without a body
 
 
 def _variable(name: bytes) -> str:

@@ -57,7 +57,7 @@ PAGE: Final[tuple[Schema, ...]] = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class RouteOperation:
     """One method of one path.
 
     :param body: schemas by media type; empty: it takes none.
@@ -91,9 +91,9 @@ def _reply(content: Mapping[str, Schema]) -> dict[str, Any]:
     return {"description": "The answer.", **({"content": _content(content)} if content else {})}
 
 
-def _served(route: Route) -> Operation:
+def _served(route: Route) -> RouteOperation:
     name = NAMES[route]
-    return Operation(
+    return RouteOperation(
         f"OpenAI's or vLLM's API: {name.lower()}",
         {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
         {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, JSON_LINES: LINES}},
@@ -105,7 +105,7 @@ def _served(route: Route) -> Operation:
 ANSWERS: Final[Schema] = {
     "anyOf": [*(ref(f"{name}Reply") for name in NAMES.values()), ref("InputsReply"), ref("Session")]
 }
-INVOCATION: Final = Operation(
+INVOCATION: Final = RouteOperation(
     "A body of any schema: OpenAI, TGI or LMI",
     {JSON: ref("Invocation"), JSON_LINES: LINES},
     {200: {JSON: ANSWERS, SSE: EVENTS, JSON_LINES: LINES}},
@@ -113,7 +113,7 @@ INVOCATION: Final = Operation(
     HEADERS,
 )
 # With the model's own code: any body, any reply, and any status that the code chooses.
-OWNED: Final = Operation(
+OWNED: Final = RouteOperation(
     "A body for the model's own code", {"*/*": {}}, {200: {"*/*": {}}}, (*TOKENS, *OWN_CODE), HEADERS
 )
 
@@ -122,37 +122,39 @@ def _json(name: str) -> Mapping[int, Mapping[str, Schema]]:
     return {200: {JSON: ref(name)}}
 
 
-OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/ping"): Operation(
+OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
+    ("GET", "/ping"): RouteOperation(
         "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
     ),
     ("POST", "/invocations"): INVOCATION,
     **{("POST", str(route)): _served(route) for route in Route},
-    ("GET", "/v1/models"): Operation("The names the model is served by", {}, _json("ModelList"), (*READY, *NAMED)),
-    ("GET", "/metrics"): Operation("Figures as Prometheus text", {}, {200: {"text/plain": TEXT}}),
-    ("GET", "/execution-parameters"): Operation(
+    ("GET", "/v1/models"): RouteOperation("The names the model is served by", {}, _json("ModelList"), (*READY, *NAMED)),
+    ("GET", "/metrics"): RouteOperation("Figures as Prometheus text", {}, {200: {"text/plain": TEXT}}),
+    ("GET", "/execution-parameters"): RouteOperation(
         "How batch transform is to send its records", {}, _json("ExecutionParameters"), NAMED
     ),
-    ("POST", "/adapters"): Operation("Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED),
-    ("GET", "/adapters"): Operation("The adapters", {}, _json("AdapterList"), (*NAMED, *PAGED), PAGE),
-    ("POST", "/adapters/{name}"): Operation(
+    ("POST", "/adapters"): RouteOperation(
+        "Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
+    ),
+    ("GET", "/adapters"): RouteOperation("The adapters", {}, _json("AdapterList"), (*NAMED, *PAGED), PAGE),
+    ("POST", "/adapters/{name}"): RouteOperation(
         "Put new files in an adapter's place", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
     ),
-    ("GET", "/adapters/{name}"): Operation("One adapter", {}, _json("Adapter"), NAMED),
-    ("DELETE", "/adapters/{name}"): Operation("Unload an adapter", {}, _json("AdapterDone"), NAMED),
-    ("POST", "/models"): Operation("Load a model", {JSON: ref("ModelFields")}, _json("Model"), LOADED_MODEL),
-    ("GET", "/models"): Operation("The models", {}, _json("ModelPage"), (*NAMED, *PAGED), PAGE),
-    ("GET", "/models/{name}"): Operation("One model", {}, _json("Model"), ONE_MODEL),
-    ("DELETE", "/models/{name}"): Operation("Unload a model", {}, _json("ModelGone"), ONE_MODEL),
-    ("POST", "/models/{name}/invoke"): Operation(
+    ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), NAMED),
+    ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), NAMED),
+    ("POST", "/models"): RouteOperation("Load a model", {JSON: ref("ModelFields")}, _json("Model"), LOADED_MODEL),
+    ("GET", "/models"): RouteOperation("The models", {}, _json("ModelPage"), (*NAMED, *PAGED), PAGE),
+    ("GET", "/models/{name}"): RouteOperation("One model", {}, _json("Model"), ONE_MODEL),
+    ("DELETE", "/models/{name}"): RouteOperation("Unload a model", {}, _json("ModelGone"), ONE_MODEL),
+    ("POST", "/models/{name}/invoke"): RouteOperation(
         "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*TOKENS, *NAMED), HEADERS
     ),
-    ("GET", BIDIRECTIONAL): Operation(
+    ("GET", BIDIRECTIONAL): RouteOperation(
         "A WebSocket: each message is a body of /invocations, each document of a reply a frame", {}, {101: {}}, UPGRADED
     ),
-    ("GET", "/openapi.json"): Operation("This document", {}, {200: {JSON: {"type": "object"}}}, READY),
-    ("GET", "/"): Operation("A page for people", {}, {200: {"text/html": TEXT}}),
-    ("GET", "/page/state"): Operation("What the page draws", {}, {200: {JSON: {"type": "object"}}}),
-    ("GET", "/page/page.css"): Operation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),
-    ("GET", "/page/page.js"): Operation("The page's script", {}, {200: {"text/javascript": TEXT}}),
+    ("GET", "/openapi.json"): RouteOperation("This document", {}, {200: {JSON: {"type": "object"}}}, READY),
+    ("GET", "/"): RouteOperation("A page for people", {}, {200: {"text/html": TEXT}}),
+    ("GET", "/page/state"): RouteOperation("What the page draws", {}, {200: {JSON: {"type": "object"}}}),
+    ("GET", "/page/page.css"): RouteOperation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),
+    ("GET", "/page/page.js"): RouteOperation("The page's script", {}, {200: {"text/javascript": TEXT}}),
 }

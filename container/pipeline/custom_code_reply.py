@@ -17,7 +17,7 @@ from container.requests.http_limits import TIMEOUT_HEADER, deadline, max_body, w
 from container.requests.request_body import read_body
 from container.requests.request_record import record_of
 from container.service import Service
-from handler.custom_code.code_contract import CodeRequest, CustomCode, Outcome
+from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
 from handler.custom_code.request_deadline import UNTIL
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
             service.admission.leave()
 
 
-def reply_of(outcome: Outcome, context: Context) -> Response:
+def reply_of(outcome: CodeReply, context: Context) -> Response:
     """A stream's first piece is waited for: what fails before it has a status of its own.
 
     :param context: the request's, in which the code makes every piece.

@@ -25,10 +25,10 @@ from handler.engine.engine import Engine
 from handler.schemas import dispatch
 from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
-from handler.schemas.ignored_fields import taken_off
+from handler.schemas.ignored_fields import drop_ignored_fields
 from handler.schemas.json_body import decode
 from handler.schemas.reply import AnyCall
-from handler.schemas.tgi_lmi.request_options import Asked
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 # The adapter's inference component, as SageMaker sends it on (aws/model-hosting-container-standards, sagemaker/lora).
@@ -66,7 +66,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
             admission.leave()
             return managed
         engine, admission = service.chosen(model or document.get("model"))
-        call, until = called(service, engine, request, parse, document, began, model)
+        call, until = parse_call(service, engine, request, parse, document, began, model)
         service.observer.started(record, body)
         response = TokenResponse(engine, call, admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))
@@ -76,7 +76,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         raise
 
 
-def called(
+def parse_call(
     service: Service,
     engine: Engine,
     request: Request,
@@ -107,7 +107,7 @@ def named_model(service: Service, request: Request) -> str | None:
 
 def by_its_body(service: Service, request: Request) -> Parse:
     """What reads a body of /invocations, which may be of any schema."""
-    asked = Asked(
+    asked = RequestOptions(
         accept=accepted(request.headers.get("Accept", "")),
         attributes=attributes.parse(request.headers.get(attributes.HEADER)),
         inputs_schema=service.config.inputs_schema,
@@ -117,7 +117,7 @@ def by_its_body(service: Service, request: Request) -> Parse:
     # Then the model is chosen, and must be there.
     if ADAPTER_HEADER in request.headers or service.config.multi_model:
         return lambda document, engine: dispatch.parse(document, engine, asked, headers)
-    return lambda document, engine: dispatch.parse(taken_off(document, engine), engine, asked, headers)
+    return lambda document, engine: dispatch.parse(drop_ignored_fields(document, engine), engine, asked, headers)
 
 
 @lru_cache(maxsize=64)

@@ -16,21 +16,21 @@ from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
 from container.streaming.outcome import count
 from container.streaming.websocket import WebSocket
-from container.streaming.websocket_sink import FramesAnswer
+from container.streaming.websocket_sink import WebSocketSink
 from container.telemetry.tracing.traced_call import followed
 from handler.engine.engine import Engine
 from handler.errors import Draining, EndpointError
 from handler.schemas.dispatch import Parse
 from handler.schemas.json_body import decode
 from handler.schemas.reply import encode
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 GOING_AWAY = 1001
 # How soon a connection on which nothing is said notices that the container is shutting down.
 LOOK_SECONDS = 0.5
 
 
-class Conversation(Response):
+class WebSocketSession(Response):
     """One bidirectional stream. It holds one admission from the handshake to its end, whatever is said on it.
 
     Each message is a request of its own in the log, in the figures and in traces.
@@ -70,7 +70,7 @@ class Conversation(Response):
             try:
                 message = self._socket.messages.get(timeout=LOOK_SECONDS)
             except Empty:
-                if self._service.lifecycle.status.state is not State.READY:
+                if self._service.lifecycle.status.state is not ServingStatus.READY:
                     loop.call(self._socket.close, GOING_AWAY, Draining().message)
                     return
                 continue
@@ -105,7 +105,7 @@ class Conversation(Response):
         if record.span is not None:
             call = followed(call, record, self._engine.base_names[0])
         self._service.observer.started(record, message)
-        answer = FramesAnswer(call.reply, call.stream, self._socket.send)
+        answer = WebSocketSink(call.reply, call.stream, self._socket.send)
         ticket = answer.ticket = call.ticket(self._engine, answer)
 
         def begin() -> None:

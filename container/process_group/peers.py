@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from container.process_group.process_context import Handover, Post
+from container.process_group.process_context import Handover, ProcessContext
 from container.process_group.shared_state import Leader, Member
 from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
@@ -27,7 +27,7 @@ class Peers:
     :param wanted: front ends, the leader not counted.
     """
 
-    def __init__(self, post: Post, wanted: int) -> None:
+    def __init__(self, post: ProcessContext, wanted: int) -> None:
         self.post = post
         self.board = post.board
         self.wanted = wanted

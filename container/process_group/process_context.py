@@ -10,30 +10,30 @@ from typing import Any
 
 import msgspec
 
-from container.process_group.shared_state import Board
-from handler.engine.core_clients import Seat, Seats
+from container.process_group.shared_state import SharedState
+from handler.engine.core_clients import CoreClient, CoreClients
 from handler.neuron.engine_plan import EnginePlan
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the directory made in it is readable by its owner only
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class ProcessContext:
     """:param seat: 0 is the leader's; below 0: all are used, and nobody is served here.
     :param directory: private to one leader and its front ends.
     """
 
-    board: Board
+    board: SharedState
     seat: int
     directory: Path
 
     @classmethod
-    def of_leader(cls, seats: int) -> Post:
+    def of_leader(cls, seats: int) -> ProcessContext:
         """A new leader's, with a board and a directory of its own. In the master."""
         parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
         directory = Path(tempfile.mkdtemp(prefix="endpoint-", dir=parent))
         (directory / "metrics").mkdir()
-        return cls(Board(seats), 0, directory)
+        return cls(SharedState(seats), 0, directory)
 
     @property
     def socket(self) -> Path:
@@ -74,17 +74,17 @@ class Handover(msgspec.Struct, frozen=True):
     def plan(self) -> EnginePlan:
         return EnginePlan(self.line, self.engine_args, self.env)
 
-    def seat(self, index: int) -> Seat:
-        return Seat(Seats(self.inputs, self.outputs), index, self.pids)
+    def seat(self, index: int) -> CoreClient:
+        return CoreClient(CoreClients(self.inputs, self.outputs), index, self.pids)
 
-    def write(self, post: Post) -> None:
+    def write(self, post: ProcessContext) -> None:
         """For all to see at once: it is never half there."""
         part = post.directory / "handover.part"
         part.write_bytes(msgspec.json.encode(self))
         part.rename(_file(post))
 
     @classmethod
-    def read(cls, post: Post) -> Handover | None:
+    def read(cls, post: ProcessContext) -> Handover | None:
         """None as long as there is none."""
         try:
             return msgspec.json.decode(_file(post).read_bytes(), type=cls)
@@ -92,5 +92,5 @@ class Handover(msgspec.Struct, frozen=True):
             return None
 
 
-def _file(post: Post) -> Path:
+def _file(post: ProcessContext) -> Path:
     return post.directory / "handover.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from container.process_group.shared_state import Board, Member
+from container.process_group.shared_state import Member, SharedState
 from handler.errors import TooManyRequests
 from handler.startup.admission import Admission
 
@@ -10,7 +10,7 @@ from handler.startup.admission import Admission
 class SharedAdmission(Admission):
     """As `Admission`; `count` is this process's own, for its drain, and `total` that of all."""
 
-    def __init__(self, board: Board, seat: int) -> None:
+    def __init__(self, board: SharedState, seat: int) -> None:
         self._board, self._seat = board, seat
         super().__init__(board.places)
 

@@ -11,23 +11,23 @@ import os
 
 from prometheus_client import CollectorRegistry, multiprocess
 
-from container.process_group.process_context import Post
+from container.process_group.process_context import ProcessContext
 
 VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
-def use(post: Post) -> None:
+def use(post: ProcessContext) -> None:
     """This process's figures go into the leader's directory. Before the first of them is made."""
     os.environ[VARIABLE] = os.fspath(post.metrics)
 
 
-def summed(post: Post) -> CollectorRegistry:
+def summed(post: ProcessContext) -> CollectorRegistry:
     """All figures of all processes, ours and vLLM's."""
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry, os.fspath(post.metrics))  # type: ignore[no-untyped-call]
     return registry
 
 
-def ended(post: Post, pid: int) -> None:
+def ended(post: ProcessContext, pid: int) -> None:
     """A process has ended: what it said is now, is no more."""
     multiprocess.mark_process_dead(pid, os.fspath(post.metrics))  # type: ignore[no-untyped-call]

@@ -40,7 +40,7 @@ class Member(IntEnum):
     RELEASED = 4
 
 
-class Board:
+class SharedState:
     """One for each leader. The leader's seat is 0, the front ends have the others, each used once.
 
     :param seats: the leader's among them.

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from flask import Request
 from gunicorn.http.errors import ParseException
 
-from container.connection.read_timeouts import ReadDeadlines
+from container.connection.read_timeouts import ReadTimeouts
 from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
 
 BODY_SECONDS = 60.0
@@ -19,7 +19,7 @@ PASSED_OVER = 64 * 1024
 READ = "endpoint.body_read"
 
 
-def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines, *, also: Collection[str] = ()) -> bytes:
+def read_json(request: Request, max_bytes: int, deadlines: ReadTimeouts, *, also: Collection[str] = ()) -> bytes:
     """The body's bytes, of a request that says it is JSON.
 
     A missing Content-Type is refused too: SageMaker always sends one (boto3's `ContentType`).
@@ -36,7 +36,7 @@ def read_json(request: Request, max_bytes: int, deadlines: ReadDeadlines, *, als
     return read_body(request, max_bytes, deadlines)
 
 
-def read_body(request: Request, max_bytes: int, deadlines: ReadDeadlines) -> bytes:
+def read_body(request: Request, max_bytes: int, deadlines: ReadTimeouts) -> bytes:
     """The body's bytes, of whatever kind.
 
     :raises BodyTooLarge, InvalidBody, RequestTimedOut: as named.

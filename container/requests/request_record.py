@@ -10,7 +10,7 @@ from typing import Any
 from container.requests import custom_attributes as attributes
 from handler.errors import EndpointError
 from handler.schemas.framing import unframed
-from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
@@ -103,7 +103,7 @@ class RequestRecord:
         if isinstance(call, Call):
             self.request_id = call.generation.request_id
             self.prompt_tokens = len(call.generation.prompt)
-        elif isinstance(call, SeveralCall):
+        elif isinstance(call, MultipleCall):
             self.request_id = call.generations[0].request_id
             self.prompt_tokens = sum(len(one.prompt) for one in call.generations)
         elif isinstance(call, ServedCall):

@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 from container.service import Service
 
 
-class Together:
+class MergedRegistry:
     """What several registries have, each family once."""
 
     def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
@@ -38,5 +38,5 @@ def vllm_registry(service: Service) -> CollectorRegistry:
     if not found:
         return REGISTRY
     registry = CollectorRegistry()
-    registry.register(Together((REGISTRY, *found)))
+    registry.register(MergedRegistry((REGISTRY, *found)))
     return registry

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from container.process_group import shared_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 # vLLM's own gauges and counters (v1/metrics/loggers.py), which count both paths. Older lines name the first otherwise.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -23,7 +23,7 @@ NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
 def page_figures(service: Service) -> dict[str, object]:
     """One answer of GET /page/state. Times in seconds, `kv_use` from 0 to 1; None where there is no such figure yet."""
     status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
-    trouble = engine.trouble() if engine is not None and status.state is State.READY else None
+    trouble = engine.trouble() if engine is not None and status.state is ServingStatus.READY else None
     state = status.state.value if trouble is None else "stalled"
     seen = vllm_figures(vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.post))
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()

@@ -13,9 +13,9 @@ from container.service import Service
 from handler.neuron.hardware.monitor_report import MonitorReport
 from handler.neuron.hardware.runtime_version import runtime_versions
 from handler.schemas.reply import encode
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
-STATUS = {State.STARTING: 503, State.READY: 200, State.DRAINING: 503, State.FAILED: 500}
+STATUS = {ServingStatus.STARTING: 503, ServingStatus.READY: 200, ServingStatus.DRAINING: 503, ServingStatus.FAILED: 500}
 
 
 def blueprint(service: Service) -> Blueprint:
@@ -26,7 +26,7 @@ def blueprint(service: Service) -> Blueprint:
         status = service.lifecycle.status
         code, state, reason = STATUS[status.state], status.state.value, status.reason
         engine = service.engine
-        if status.state is State.READY and engine is not None:
+        if status.state is ServingStatus.READY and engine is not None:
             trouble = engine.trouble()
             if trouble is not None:
                 code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {trouble}"

@@ -13,7 +13,7 @@ from container.process_group.shared_state import Member
 from container.routes import neuron_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 from handler.startup.multi_model.loaded_model import ModelState
 
 
@@ -42,7 +42,7 @@ class ServiceCollector:
         for stage, seconds in spent.items():
             stages.add_metric([stage], seconds)
         yield stages
-        ready = service.lifecycle.status.state is State.READY
+        ready = service.lifecycle.status.state is ServingStatus.READY
         yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
         if service.models is not None:
             models = GaugeMetricFamily(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from container.pipeline.request_pipeline import by_its_body
-from container.pipeline.websocket_session import Conversation
+from container.pipeline.websocket_session import WebSocketSession
 from container.service import Service
 from handler.errors import UpgradeRequired
 
@@ -27,6 +27,6 @@ def blueprint(service: Service) -> Blueprint:
         parse = by_its_body(service, request)
         engine = service.ready_engine()
         service.admission.enter()
-        return Conversation(service, engine, parse)
+        return WebSocketSession(service, engine, parse)
 
     return routes

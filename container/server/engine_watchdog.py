@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from container.service import Service
 from handler.errors import EngineFailed
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 INTERVAL = 0.25
 # A stalled engine that comes back within this many stall times goes on; after them it is replaced.
@@ -17,7 +17,7 @@ LINGER = 5.0
 START_LINGER = 2.0
 
 
-def watch(service: Service, end: Callable[[], None]) -> None:
+def watch_engine(service: Service, end: Callable[[], None]) -> None:
     """Returns after a failure, when `end` has been called. Runs in a thread of its own.
 
     :param end: ends this process; its parent decides whether another takes its place.
@@ -26,11 +26,11 @@ def watch(service: Service, end: Callable[[], None]) -> None:
         time.sleep(INTERVAL)
         status = service.lifecycle.status
         engine = service.engine
-        if status.state is State.FAILED:
+        if status.state is ServingStatus.FAILED:
             break
-        if status.state is not State.STARTING and service.models is not None:
+        if status.state is not ServingStatus.STARTING and service.models is not None:
             service.models.watch()
-        if status.state is State.STARTING or engine is None:
+        if status.state is ServingStatus.STARTING or engine is None:
             continue
         if engine.dead():
             service.lifecycle.fail("the engine's process ended")

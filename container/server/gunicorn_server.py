@@ -26,7 +26,7 @@ HEARTBEAT = 120
 BUDGET_SECONDS = 3600.0
 
 
-class Server(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
+class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """One endpoint under gunicorn.
 
     :param make_service: makes what the routes share, in the serving process.

@@ -24,7 +24,7 @@ STEP = 16 << 20
 PATIENCE = 10
 
 
-class Reclaim:
+class MemoryReturn:
     """Has glibc give back what is free once the process has grown, until nothing more comes of it.
 
     :param own: bytes of memory that are this process's own.
@@ -69,10 +69,12 @@ def begin() -> None:
     """In a thread of its own, as long as the process lives. Not where the C library is none of glibc's."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
-        threading.Thread(target=_run, args=(Reclaim(own_memory, lambda: trim(0)),), name="reclaim", daemon=True).start()
+        threading.Thread(
+            target=_run, args=(MemoryReturn(own_memory, lambda: trim(0)),), name="reclaim", daemon=True
+        ).start()
 
 
-def _run(reclaim: Reclaim) -> None:
+def _run(reclaim: MemoryReturn) -> None:
     while True:
         time.sleep(INTERVAL)
         reclaim.look()

@@ -21,21 +21,21 @@ from types import FrameType
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from container.connection.lingering_close import Lingering
-from container.fast_path.deferred_observer import Notes
-from container.fast_path.dispatcher import Elsewhere, Lane, serves
+from container.connection.lingering_close import LingeringClose
+from container.fast_path.deferred_observer import DeferredObserver
+from container.fast_path.dispatcher import Dispatcher, ThreadPath, fast_path_available
 from container.fast_path.reply_head import ReplyHeads
-from container.fast_path.request_handler import Ground
+from container.fast_path.request_handler import FastPathContext
 from container.requests import request_body as body
 from container.requests.unparsed_requests import refusal
 from container.server import malloc_arenas as arenas
 from container.server import memory_return as reclaim
-from container.server.engine_watchdog import watch
+from container.server.engine_watchdog import watch_engine
 from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
 from container.service import Service
 from container.telemetry.neuron_monitor import watched_devices
 from handler.errors import Draining
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
 
 # gunicorn's arbiter ends, with this status, when a worker does (Arbiter.WORKER_BOOT_ERROR): no restart can help.
@@ -53,16 +53,16 @@ IDLE_SECONDS = 1.0
 
 
 class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
-    """One serving process: gunicorn's threads, the engine's loop, the start and the watch.
+    """One serving process: gunicorn's threads, the engine's loop, the start and the watchdog.
 
     It leads a process group of its own, so that the master can end the engine's core with it whatever happened, and
     so that Ctrl-C in a terminal reaches the master alone.
     """
 
     service: Service
-    lingering: Lingering
+    lingering: LingeringClose
     accept_pause: AcceptPause
-    _lane: Lane | None = None
+    _lane: Dispatcher | None = None
 
     def init_process(self) -> None:
         os.setpgid(0, 0)
@@ -70,7 +70,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         reclaim.begin()
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.service = self.app.new_service()
-        self.lingering = Lingering()
+        self.lingering = LingeringClose()
         super().init_process()
 
     def handle(self, conn: TConn) -> object:
@@ -101,15 +101,22 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
             return
 
     @property
-    def lane(self) -> Lane | None:
+    def lane(self) -> Dispatcher | None:
         """Where connections go, from when the engine is ready. Of the main thread."""
-        if self._lane is None and self.service.lifecycle.status.state is State.READY and serves(self.service):
+        if (
+            self._lane is None
+            and self.service.lifecycle.status.state is ServingStatus.READY
+            and fast_path_available(self.service)
+        ):
             engine = self.service.engine
-            assert engine is not None, "`serves` has seen it"
-            ground = Ground(
-                self.service, engine.loop.loop, ReplyHeads(self.reply_headers()), Notes(self.service.observer)
+            assert engine is not None, "`fast_path_available` has seen it"
+            ground = FastPathContext(
+                self.service,
+                engine.loop.loop,
+                ReplyHeads(self.reply_headers()),
+                DeferredObserver(self.service.observer),
             )
-            self._lane = Lane(ground, Elsewhere(self.enqueue_req, self._closed), self.cfg.keepalive)
+            self._lane = Dispatcher(ground, ThreadPath(self.enqueue_req, self._closed), self.cfg.keepalive)
         return self._lane if self.alive else None
 
     def reply_headers(self) -> tuple[tuple[str, str], ...]:
@@ -207,7 +214,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         if self.service.observer.emf is not None:
             self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
-        threading.Thread(target=watch, args=(self.service, self.end), name="watch", daemon=True).start()
+        threading.Thread(target=watch_engine, args=(self.service, self.end), name="engine-watchdog", daemon=True).start()
 
     def end(self) -> None:
         """The engine has failed: leave without waiting for anything of it."""
@@ -215,7 +222,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: what runs may finish, what comes is told to go elsewhere, then gunicorn's own way out."""
-        if self.service.lifecycle.status.state is not State.DRAINING:
+        if self.service.lifecycle.status.state is not ServingStatus.DRAINING:
             self.service.lifecycle.drain()
             threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
 

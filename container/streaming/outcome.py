@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from container.requests.request_record import RequestRecord
-from container.streaming.sinks import Answer, CollectedStream, DirectStream, QueuedStream
+from container.streaming.sinks import BufferedSink, CollectingSink, QueueSink, StreamingSink
 from container.telemetry.tracing.traced_call import heard
 from handler.errors import EndpointError
 from handler.schemas.framing import unframed
-from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall
 
@@ -15,7 +15,7 @@ from handler.schemas.reply import AnyCall
 def streamed(
     record: RequestRecord,
     call: AnyCall,
-    stream: DirectStream | QueuedStream,
+    stream: StreamingSink | QueueSink,
     error: EndpointError | None,
     left: str | None,
 ) -> None:
@@ -27,11 +27,11 @@ def streamed(
         record.failed(error)
 
 
-def answered(record: RequestRecord, call: AnyCall, answer: Answer) -> None:
+def answered(record: RequestRecord, call: AnyCall, answer: BufferedSink) -> None:
     """Notes down what became of a whole reply."""
     if answer.error is not None:
         record.failed(answer.error)
-    elif isinstance(answer, CollectedStream):
+    elif isinstance(answer, CollectingSink):
         record.end = answer.stream.finish
         count(record, call, answer.stream.tokens)
     elif answer.output is not None:
@@ -49,7 +49,7 @@ def count(record: RequestRecord, call: AnyCall, seen: int) -> None:
     :param seen: tokens that the sink was given; where it was given documents, the call has counted them.
     """
     inner = unframed(call)
-    if isinstance(inner, ServedCall | SeveralCall):
+    if isinstance(inner, ServedCall | MultipleCall):
         record.prompt_tokens, record.output_tokens = inner.tokens.prompt, inner.tokens.output
     else:
         record.output_tokens = seen

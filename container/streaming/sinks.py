@@ -8,12 +8,12 @@ from queue import SimpleQueue
 
 from container.connection.socket_writer import SocketWriter
 from handler.errors import EndpointError
-from handler.schemas.reply import Reply, Running
+from handler.schemas.reply import Reply, RunningCall
 
 Output = tuple[str, Sequence[int], str | None, int | str | None]
 
 
-class Answer:
+class BufferedSink:
     """Takes the whole text.
 
     :ivar release: called once, when it is there or has failed; set before the request begins.
@@ -26,7 +26,7 @@ class Answer:
         self.output: Output | None = None
         self.error: EndpointError | None = None
         self.gone = False
-        self.ticket: Running | None = None
+        self.ticket: RunningCall | None = None
         self.release: Callable[[], None]
 
     def push(
@@ -82,7 +82,7 @@ class _Stream:
         return event
 
 
-class DirectStream(_Stream):
+class StreamingSink(_Stream):
     """Turns each step into bytes on the connection, there and then.
 
     :ivar writer: set before the request begins; it tells when the connection is done with.
@@ -94,7 +94,7 @@ class DirectStream(_Stream):
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
         self.writer: SocketWriter
-        self.ticket: Running | None = None
+        self.ticket: RunningCall | None = None
         self.error: EndpointError | None = None
         self.whole = False
         self.gone: str | None = None
@@ -137,7 +137,7 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
     return [event + mark for event in events] + ([rest] if rest else [])
 
 
-class CollectedStream(Answer):
+class CollectingSink(BufferedSink):
     """A stream's events as one body: what is sent with its length, and with an error's own status if it fails."""
 
     __slots__ = ("_events", "stream")
@@ -159,7 +159,7 @@ class CollectedStream(Answer):
         return b"".join(self._events)
 
 
-class QueuedStream(_Stream):
+class QueueSink(_Stream):
     """Hands the bytes to a waiting thread: the way under servers that give no socket. None marks the end."""
 
     __slots__ = ("events",)

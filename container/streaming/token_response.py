@@ -15,10 +15,10 @@ from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
 from container.streaming.outcome import answered, streamed
-from container.streaming.sinks import Answer, CollectedStream, DirectStream, QueuedStream
+from container.streaming.sinks import BufferedSink, CollectingSink, QueueSink, StreamingSink
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
-from handler.schemas.reply import AnyCall, Running
+from handler.schemas.reply import AnyCall, RunningCall
 from handler.startup.admission import Admission
 
 Environ = dict[str, Any]
@@ -83,7 +83,7 @@ class TokenResponse(Response):
     ) -> Iterable[bytes]:
         headers = [*self.headers.items()]
         done = Event()
-        stream = DirectStream(self._call.reply)
+        stream = StreamingSink(self._call.reply)
         ticket = stream.ticket = self._call.ticket(self._engine, stream)
         writer = stream.writer = SocketWriter(
             connection.socket,
@@ -106,7 +106,7 @@ class TokenResponse(Response):
         self, connection: GunicornConnection | None, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         done = Event()
-        answer = CollectedStream(self._call.reply) if self._call.stream else Answer(self._call.reply)
+        answer = CollectingSink(self._call.reply) if self._call.stream else BufferedSink(self._call.reply)
         ticket = answer.ticket = self._call.ticket(self._engine, answer)
         if connection is None:
             answer.release = done.set
@@ -127,7 +127,7 @@ class TokenResponse(Response):
         self.set_data(answer.body())
         return super().__call__(environ, start_response)
 
-    def _begin(self, writer: SocketWriter, ticket: Running) -> None:
+    def _begin(self, writer: SocketWriter, ticket: RunningCall) -> None:
         def begin() -> None:
             try:
                 writer.watch()
@@ -137,7 +137,7 @@ class TokenResponse(Response):
 
         self._engine.loop.call(begin)
 
-    def _started(self, ticket: Running) -> None:
+    def _started(self, ticket: RunningCall) -> None:
         if self._deadline is None:
             ticket.begin()
         else:
@@ -151,7 +151,7 @@ class TokenResponse(Response):
         return response(environ, start_response)
 
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        stream = QueuedStream(self._call.reply)
+        stream = QueueSink(self._call.reply)
         ticket = self._call.ticket(self._engine, stream)
         self._engine.loop.call(self._started, ticket)
         first = stream.events.get()
@@ -163,14 +163,14 @@ class TokenResponse(Response):
 
 
 class IteratedStream:
-    """The WSGI body over a `QueuedStream`; closing it early frees the engine's slot."""
+    """The WSGI body over a `QueueSink`; closing it early frees the engine's slot."""
 
     def __init__(
         self,
         first: bytes | None,
-        stream: QueuedStream,
+        stream: QueueSink,
         engine: Engine,
-        ticket: Running,
+        ticket: RunningCall,
         admission: Admission,
         ended: Callable[[EndpointError | None, str | None], None],
     ) -> None:

@@ -29,7 +29,7 @@ from wsproto.utilities import RemoteProtocolError
 
 from container.connection.socket_io import receive
 from container.connection.socket_writer import SocketWriter
-from container.streaming.websocket_sink import FramesAnswer
+from container.streaming.websocket_sink import WebSocketSink
 
 WAITING = 8
 READ = 65536
@@ -47,7 +47,7 @@ class WebSocket:
     def __init__(self, connection: socket.socket, loop: asyncio.AbstractEventLoop, max_message: int) -> None:
         self.messages: SimpleQueue[bytes | None] = SimpleQueue()
         self.released = threading.Event()
-        self.answer: FramesAnswer | None = None
+        self.answer: WebSocketSink | None = None
         self._socket = connection
         self._loop = loop
         self._max_message = max_message

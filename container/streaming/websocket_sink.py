@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from handler.errors import EndpointError
-from handler.schemas.reply import Reply, Running, encode
+from handler.schemas.reply import Reply, RunningCall, encode
 
 
 def documents(data: bytes) -> list[str]:
@@ -16,7 +16,7 @@ def documents(data: bytes) -> list[str]:
     return [part.removeprefix(b"data:").strip().decode() for part in parts if part.strip()]
 
 
-class FramesAnswer:
+class WebSocketSink:
     """The sink of one message: sends what is made, and wakes the thread once. On the engine's loop.
 
     :ivar first_token, last_token: monotonic seconds, of a stream.
@@ -41,7 +41,7 @@ class FramesAnswer:
         self._stream = stream
         self._send = send
         self._opened = False
-        self.ticket: Running | None = None
+        self.ticket: RunningCall | None = None
         self.done = threading.Event()
         self.error: EndpointError | None = None
         self.finish: str | None = None

@@ -43,7 +43,7 @@ def watched_devices(wanted: bool) -> NeuronMonitor | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class MonitorState:
     """A report, and when it came (`time.monotonic`)."""
 
     report: MonitorReport
@@ -61,7 +61,7 @@ class NeuronMonitor:
 
     def __init__(self, binary: str, first_pause: float = FIRST_PAUSE) -> None:
         self._binary, self._first_pause = binary, first_pause
-        self._seen: Seen | None = None
+        self._seen: MonitorState | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class NeuronMonitor:
             return 0
         before = self.health.trouble()
         self.health.add(report)
-        self._seen = Seen(report, time.monotonic())
+        self._seen = MonitorState(report, time.monotonic())
         trouble = self.health.trouble()
         if trouble and not before:
             logger.error("%s: /ping says 500 from now on, so that the instance is replaced", trouble)

@@ -16,7 +16,7 @@ BETWEEN_TOKENS = (0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12
 Metric = TypeVar("Metric", Counter, Histogram)
 
 
-class RequestFigures:
+class RequestMetrics:
     """Counters and histograms by route. Thread-safe, as prometheus_client's are."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -14,7 +14,7 @@ from container.connection.gunicorn_connection import GunicornConnection
 from container.requests.request_record import KEY, RequestRecord, record_of
 from container.telemetry.embedded_metrics import EmbeddedMetrics
 from container.telemetry.event_log import event, logs_requests
-from container.telemetry.request_metrics import RequestFigures, end_of
+from container.telemetry.request_metrics import RequestMetrics, end_of
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 
@@ -27,7 +27,7 @@ LONGEST_BODY = 16 * 1024
 QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
-class Observer:
+class RequestObserver:
     """One for each serving process. Thread-safe. Only what writes a log may wait; the engine's loop calls the rest.
 
     :ivar registry: our own figures of requests.
@@ -46,7 +46,7 @@ class Observer:
             registry=self.registry,
         )
         self.direct, self.handed_on = ways.labels("loop"), ways.labels("thread")
-        self._figures = RequestFigures(self.registry)
+        self._figures = RequestMetrics(self.registry)
         self.logs = logs_requests(config)
         self._prompts = config.log_prompts
         self.tracer = tracer
@@ -96,10 +96,10 @@ class Observer:
         event(logger, "request_end", f"{name} {record.route} {record.status} {end}, {seconds:.3f} s{tokens}", fields)
 
 
-class Observed:
+class ObservedResponse:
     """The WSGI application, with a record for each request that is told of when the server closes the reply."""
 
-    def __init__(self, application: Callable[..., Iterable[bytes]], observer: Observer) -> None:
+    def __init__(self, application: Callable[..., Iterable[bytes]], observer: RequestObserver) -> None:
         self.application = application
         self._observer = observer
 
@@ -122,7 +122,7 @@ class Observed:
         return ClosingIterator(body, ended)
 
 
-def observe(app: Flask, observer: Observer) -> None:
+def observe(app: Flask, observer: RequestObserver) -> None:
     """Puts the observer around an application."""
 
     def route() -> None:
@@ -130,7 +130,7 @@ def observe(app: Flask, observer: Observer) -> None:
         record_of(request.environ).route = rule.rule if rule is not None else "(none)"
 
     app.before_request(route)
-    app.wsgi_app = Observed(app.wsgi_app, observer)  # type: ignore[method-assign]
+    app.wsgi_app = ObservedResponse(app.wsgi_app, observer)  # type: ignore[method-assign]
 
 
 def _ids(record: RequestRecord) -> dict[str, Json]:

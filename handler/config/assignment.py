@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from handler.config.fields import fields
 from handler.config.problems import BadValue
-from handler.config.value_source import Source
+from handler.config.value_source import ValueSource
 from handler.json_value import Json
 
 
@@ -38,7 +38,7 @@ class Given:
     """An assignment and its source."""
 
     assignment: Assignment
-    source: Source
+    source: ValueSource
 
 
 def assign(field: str, value: Json, setting: str, via: str = "") -> Assignment:

@@ -8,7 +8,7 @@ from handler.config.config_rows import json_value, secrets, without_secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.json_value import Json
 
 HYPHENATED = ("override-neuron-config", "neuron-config")
@@ -31,7 +31,7 @@ def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
         parts = source.name.split(".")
         for position, part in enumerate(parts[1:], 1):
             if part in HYPHENATED and parts[position - 1].lower().endswith(("additional_config", "additional-config")):
-                setting = str(Source(source.origin, ".".join(parts[: position + 1]), source.where))
+                setting = str(ValueSource(source.origin, ".".join(parts[: position + 1]), source.where))
                 found[setting, part] = part.replace("-", "_")
     for (setting, part), mend in sorted(found.items()):
         why = f"'{part}' in additional_config is ignored by the plugin (the official guide prints it so)"

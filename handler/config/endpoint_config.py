@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handler.config.value_source import DEFAULT, Overridden, Source
+from handler.config.value_source import DEFAULT, Overridden, ValueSource
 from handler.json_value import Json
 
 MIB = 1024 * 1024
@@ -205,7 +205,9 @@ class EndpointConfig:
         metadata=doc("variables of the Neuron software that are passed on as they are (NEURON_CC_FLAGS ...)"),
     )
 
-    sources: Mapping[str, Source] = field(default_factory=dict, repr=False, metadata=doc("where each value is from"))
+    sources: Mapping[str, ValueSource] = field(
+        default_factory=dict, repr=False, metadata=doc("where each value is from")
+    )
     overridden: Mapping[str, tuple[Overridden, ...]] = field(
         default_factory=dict, repr=False, metadata=doc("values put aside for a stronger source's, by field")
     )
@@ -213,6 +215,6 @@ class EndpointConfig:
         default_factory=dict, repr=False, metadata=doc("settings that have no effect here, each with the reason")
     )
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> ValueSource:
         """Where a field's value came from; `engine_args.<name>` and `neuron_config.<key>` have their own."""
         return self.sources.get(name, DEFAULT)

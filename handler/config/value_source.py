@@ -19,7 +19,7 @@ class Origin(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """One value's source.
 
     :param name: what a user would look for: the variable (`SM_VLLM_MAX_NUM_SEQS`), the key in a document
@@ -43,7 +43,7 @@ class Overridden:
     """A value that a stronger source put aside."""
 
     value: object
-    source: Source
+    source: ValueSource
 
 
-DEFAULT = Source(Origin.DEFAULT)
+DEFAULT = ValueSource(Origin.DEFAULT)

@@ -24,7 +24,7 @@ class CodeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CodeReply:
     """:param body: all of it, or pieces to send as they are made; closing the iterator ends the code behind it."""
 
     body: bytes | Iterator[bytes]
@@ -36,7 +36,7 @@ class Outcome:
 class CustomCode(Protocol):
     """The owner's code, loaded. Called from many threads at once."""
 
-    def invoke(self, request: CodeRequest) -> Outcome | None:
+    def invoke(self, request: CodeRequest) -> CodeReply | None:
         """The answer; None: the code leaves this request to the endpoint.
 
         :raises EndpointError: as the code says, or 500 with the exception's type.

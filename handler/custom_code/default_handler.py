@@ -13,7 +13,7 @@ from sagemaker_inference.default_inference_handler import DefaultInferenceHandle
 
 from handler.custom_code.code_errors import NoEngine
 from handler.custom_code.engine_model import EngineModel
-from handler.custom_code.hook_context import Context
+from handler.custom_code.hook_context import HookContext
 from handler.errors import InvalidBody, InvalidField
 from handler.schemas.reply import encode
 
@@ -28,12 +28,12 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
     pickles, a JSON object stays one), its encoders and its errors.
     """
 
-    def default_model_fn(self, model_dir: str, context: Context | None = None) -> EngineModel:
+    def default_model_fn(self, model_dir: str, context: HookContext | None = None) -> EngineModel:
         if context is None or context.engine is None:
             raise NoEngine
         return context.engine
 
-    def default_input_fn(self, input_data: Any, content_type: str, context: Context | None = None) -> Any:
+    def default_input_fn(self, input_data: Any, content_type: str, context: HookContext | None = None) -> Any:
         if content_type == content_types.JSON:
             try:
                 document = msgspec.json.decode(input_data)
@@ -49,7 +49,7 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
         except Exception as error:
             raise InvalidBody(f"it is no {content_type} ({type(error).__name__})") from None
 
-    def default_predict_fn(self, data: Any, model: Any, context: Context | None = None) -> Any:
+    def default_predict_fn(self, data: Any, model: Any, context: HookContext | None = None) -> Any:
         if not isinstance(model, EngineModel):
             return super().default_predict_fn(data, model, context)
         if not isinstance(data, dict):
@@ -58,7 +58,7 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
             raise InvalidField("stream", "the default predict_fn streams nothing: return model.stream(...) from yours")
         return model.respond(data)
 
-    def default_output_fn(self, prediction: Any, accept: str, context: Context | None = None) -> tuple[Any, str]:
+    def default_output_fn(self, prediction: Any, accept: str, context: HookContext | None = None) -> tuple[Any, str]:
         wanted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]
         for kind in wanted:
             if kind in encoder.SUPPORTED_CONTENT_TYPES:

@@ -13,7 +13,7 @@ import msgspec
 
 from handler.custom_code.request_deadline import timing
 from handler.engine.engine import Engine
-from handler.engine.engine_request import Ticket
+from handler.engine.engine_request import EngineRequest
 from handler.engine.generation.generation import Generation
 from handler.errors import EndpointError, InvalidField
 from handler.schemas import dispatch
@@ -21,7 +21,7 @@ from handler.schemas.openai import chat, completion
 from handler.schemas.reply import AnyCall, Call
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
-Step = tuple[str, Sequence[int], str | None, int | str | None]
+CompletionStep = tuple[str, Sequence[int], str | None, int | str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class EngineModel:
         call: Call = (chat if is_chat else completion).parse(body, self._engine)
         return call.generation
 
-    def _steps(self, generation: Generation) -> Iterator[Step]:
-        queue: SimpleQueue[Step | EndpointError] = SimpleQueue()
+    def _steps(self, generation: Generation) -> Iterator[CompletionStep]:
+        queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
         ticket = self._begin(generation, queue.put)
         try:
             while True:
@@ -115,9 +115,9 @@ class EngineModel:
         finally:
             self._engine.loop.call(ticket.cancel)
 
-    async def _asteps(self, generation: Generation) -> AsyncIterator[Step]:
+    async def _asteps(self, generation: Generation) -> AsyncIterator[CompletionStep]:
         loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[Step | EndpointError] = asyncio.Queue()
+        queue: asyncio.Queue[CompletionStep | EndpointError] = asyncio.Queue()
         ticket = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
         try:
             while True:
@@ -128,13 +128,13 @@ class EngineModel:
         finally:
             self._engine.loop.call(ticket.cancel)
 
-    def _begin(self, generation: Generation, put: Callable[[Step | EndpointError], object]) -> Ticket:
+    def _begin(self, generation: Generation, put: Callable[[CompletionStep | EndpointError], object]) -> EngineRequest:
         ticket = self._engine.ticket(generation, _Channel(put))
         self._engine.loop.call(ticket.begin, *timing(stream=generation.stream))
         return ticket
 
 
-def _checked(item: Step | EndpointError) -> Step:
+def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
     if isinstance(item, EndpointError):
         raise item
     return item
@@ -145,7 +145,7 @@ class _Channel:
 
     __slots__ = ("_put",)
 
-    def __init__(self, put: Callable[[Step | EndpointError], object]) -> None:
+    def __init__(self, put: Callable[[CompletionStep | EndpointError], object]) -> None:
         self._put = put
 
     def push(
@@ -164,7 +164,7 @@ class _Answer:
 
     def __init__(self) -> None:
         self._done = threading.Event()
-        self._item: Step | EndpointError = ("", (), None, None)
+        self._item: CompletionStep | EndpointError = ("", (), None, None)
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -176,6 +176,6 @@ class _Answer:
         self._item = error
         self._done.set()
 
-    def wait(self) -> Step:
+    def wait(self) -> CompletionStep:
         self._done.wait()
         return _checked(self._item)

@@ -47,7 +47,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class HookCaller:
     """:param loop: made by `LoopThread.start`; for async functions."""
 
     loop: LoopThread = field(default_factory=lambda: LoopThread.start("custom-code"))

@@ -27,7 +27,7 @@ class RequestProcessor:
 
 
 @dataclass(slots=True)
-class Context:
+class HookContext:
     """:ivar engine: the engine of this endpoint, for a `model_fn` of one's own; None without one.
     :ivar system_properties: `model_dir`, and `gpu_id`, which is None.
     """

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from sagemaker_inference import content_types, encoder, parameters
 
-from handler.custom_code.code_contract import CodeRequest, Outcome, piece
+from handler.custom_code.code_contract import CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import CodeSource
 from handler.custom_code.default_handler import EngineInferenceHandler, framed
 from handler.custom_code.engine_model import EngineModel
-from handler.custom_code.hook_caller import Caller, Hook, is_stream
-from handler.custom_code.hook_context import Context
+from handler.custom_code.hook_caller import Hook, HookCaller, is_stream
+from handler.custom_code.hook_context import HookContext
 from handler.custom_code.module_loader import failed, load_module
 from handler.errors import EndpointError, InvalidBody, SettingError
 from handler.schemas.reply import encode
@@ -46,10 +46,10 @@ class HookedCode:
     model_dir: str
     engine: EngineModel | None
     default_accept: str
-    caller: Caller
+    caller: HookCaller
 
-    def invoke(self, request: CodeRequest) -> Outcome:
-        context = Context(self.model_dir, self.engine, request.headers, request.request_id)
+    def invoke(self, request: CodeRequest) -> CodeReply:
+        context = HookContext(self.model_dir, self.engine, request.headers, request.request_id)
         body: bytes | str = request.body
         if request.content_type in content_types.UTF8_TYPES:
             try:
@@ -64,9 +64,9 @@ class HookedCode:
         if isinstance(result, tuple) and len(result) == 2:
             result, content_type = result[0], str(result[1])
         headers = {key: value for key, value in context.response_headers.items() if key.lower() != "content-type"}
-        return Outcome(self._body(name, result, content_type), content_type, context.status, headers)
+        return CodeReply(self._body(name, result, content_type), content_type, context.status, headers)
 
-    def _transform(self, body: bytes | str, content_type: str, accept: str, context: Context) -> Any:
+    def _transform(self, body: bytes | str, content_type: str, accept: str, context: HookContext) -> Any:
         if "transform_fn" in self.hooks:
             hook = self.hooks["transform_fn"]
             return self.caller.call(hook, self.model, body, content_type, accept, context=context)
@@ -117,8 +117,8 @@ def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[
     for name in () if "transform_fn" in own else PARTS:
         hooks.setdefault(name, Hook(name, getattr(handler, f"default_{name}"), takes_context=True))
     hooks.setdefault("model_fn", Hook("model_fn", handler.default_model_fn, takes_context=True))
-    model_dir, caller = str(source.model_dir), Caller()
-    context = Context(model_dir, engine)
+    model_dir, caller = str(source.model_dir), HookCaller()
+    context = HookContext(model_dir, engine)
 
     def run(name: str, *arguments: object) -> Any:
         if name not in hooks:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from handler.custom_code.code_contract import CodeRequest, Outcome, piece
+from handler.custom_code.code_contract import CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import HANDLE, CodeSource
 from handler.custom_code.engine_model import EngineModel
-from handler.custom_code.hook_caller import Caller, Hook
-from handler.custom_code.lmi_objects import Input, Output, provide
+from handler.custom_code.hook_caller import Hook, HookCaller
+from handler.custom_code.lmi_objects import LmiInput, LmiOutput, provide
 from handler.custom_code.module_loader import failed, load_module
 from handler.errors import EndpointError
 
@@ -24,28 +24,28 @@ class HandleCode:
     handle: Hook
     model_dir: str
     engine: EngineModel | None
-    caller: Caller
+    caller: HookCaller
 
-    def invoke(self, request: CodeRequest) -> Outcome | None:
+    def invoke(self, request: CodeRequest) -> CodeReply | None:
         properties = {**request.headers, "model_dir": self.model_dir, "requestId": request.request_id}
-        inputs = Input(properties, request.body, self.engine)
+        inputs = LmiInput(properties, request.body, self.engine)
         output = self.caller.call(self.handle, inputs, context=None)
         if output is None:
             return None
         return self._outcome(output)
 
-    def _outcome(self, output: Any) -> Outcome:
+    def _outcome(self, output: Any) -> CodeReply:
         if not hasattr(output, "properties"):  # a plain value, which LMI would refuse
-            output = Output().add(output)
+            output = LmiOutput().add(output)
         headers = dict(output.properties)
         content_type = next((headers.pop(key) for key in [*headers] if key.lower() == "content-type"), None)
         if getattr(output, "stream_content", None) is not None:
-            return Outcome(self._stream(output), content_type or JSON_LINES, output.code, headers)
+            return CodeReply(self._stream(output), content_type or JSON_LINES, output.code, headers)
         body = b"".join(output.parts)
         output.execute_finalize()
-        return Outcome(body, content_type or "application/json", output.code, headers)
+        return CodeReply(body, content_type or "application/json", output.code, headers)
 
-    def _stream(self, output: Output) -> Iterator[bytes]:
+    def _stream(self, output: LmiOutput) -> Iterator[bytes]:
         formatter = output.stream_output_formatter or (lambda item: item)
         stream = output.stream_content
         if not hasattr(stream, "__anext__"):
@@ -64,10 +64,10 @@ def load_handle(source: CodeSource, engine: EngineModel | None) -> HandleCode:
     """
     provide()
     module = load_module(source.file)
-    code = HandleCode(Hook.of(HANDLE, getattr(module, HANDLE), 1), str(source.model_dir), engine, Caller())
+    code = HandleCode(Hook.of(HANDLE, getattr(module, HANDLE), 1), str(source.model_dir), engine, HookCaller())
     try:
         properties = {"model_dir": code.model_dir, "model_id": code.model_dir}
-        code.caller.call(Hook(HANDLE, code.handle.function, False), Input(properties, None, engine), context=None)
+        code.caller.call(Hook(HANDLE, code.handle.function, False), LmiInput(properties, None, engine), context=None)
     except EndpointError as error:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         raise failed(source.file.name, "handle() without content", cause) from error

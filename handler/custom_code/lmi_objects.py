@@ -1,7 +1,7 @@
 """`djl_python`'s Input and Output, as far as a `handle(inputs)` uses them, so that LMI's model.py runs as it is.
 
 Written from their interface (djl-serving, engines/python/setup/djl_python/{inputs,outputs}.py); what speaks to LMI's
-own server is left out. If the package is installed, its own classes are what model.py imports, and Input here is
+own server is left out. If the package is installed, its own classes are what model.py imports, and LmiInput here is
 theirs in nothing but shape.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 from handler.custom_code.engine_model import EngineModel
 
 
-class Input:
+class LmiInput:
     """One request. `engine` is ours: the engine of this endpoint, or None.
 
-    An Input without content is the call that lets the code load its model.
+    An LmiInput without content is the call that lets the code load its model.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Input:
     def get_batch_size(self) -> int:
         return 1
 
-    def get_batches(self) -> list[Input]:
+    def get_batches(self) -> list[LmiInput]:
         return [self]
 
     def contains_key(self, key: str) -> bool:
@@ -78,7 +78,7 @@ class Input:
         return [found[name] for name in found.files]
 
 
-class Output:
+class LmiOutput:
     """One reply. `stream_content` is an iterator whose items are the pieces of a stream."""
 
     def __init__(self, code: int = 200, message: str = "OK") -> None:
@@ -90,20 +90,20 @@ class Output:
         self.stream_output_formatter: Callable[[Any], Any] | None = None
         self._finalize: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
 
-    def set_code(self, code: int) -> Output:
+    def set_code(self, code: int) -> LmiOutput:
         self.code = code
         return self
 
-    def set_message(self, message: str) -> Output:
+    def set_message(self, message: str) -> LmiOutput:
         self.message = message
         return self
 
-    def error(self, error: str, code: int = 424, message: str = "invoke handler failure") -> Output:
+    def error(self, error: str, code: int = 424, message: str = "invoke handler failure") -> LmiOutput:
         self.code, self.message = code, message
         self.add_property("content-type", "application/json")
         return self.add_as_json({"code": code, "message": message, "error": error})
 
-    def add_property(self, key: str, val: str) -> Output:
+    def add_property(self, key: str, val: str) -> LmiOutput:
         self.properties[key] = val
         return self
 
@@ -113,30 +113,32 @@ class Output:
     def get_property(self, key: str) -> str | None:
         return self.properties.get(key)
 
-    def add(self, value: Any, key: str | None = None, batch_index: int | None = None) -> Output:
+    def add(self, value: Any, key: str | None = None, batch_index: int | None = None) -> LmiOutput:
         if isinstance(value, str):
             value = value.encode()
         self.parts.append(bytes(value) if isinstance(value, bytes | bytearray) else _json(value))
         return self
 
-    def add_as_json(self, val: Any, key: str | None = None, batch_index: int | None = None) -> Output:
+    def add_as_json(self, val: Any, key: str | None = None, batch_index: int | None = None) -> LmiOutput:
         self.parts.append(_json(val))
         return self
 
-    def add_as_npz(self, np_list: Any, key: str | None = None, batch_index: int | None = None) -> Output:
+    def add_as_npz(self, np_list: Any, key: str | None = None, batch_index: int | None = None) -> LmiOutput:
         import numpy
 
         written = io.BytesIO()
         numpy.savez(written, *np_list)
         return self.add(written.getvalue())
 
-    def add_stream_content(self, stream_content: Any, output_formatter: Callable[[Any], Any] | None = None) -> Output:
+    def add_stream_content(
+        self, stream_content: Any, output_formatter: Callable[[Any], Any] | None = None
+    ) -> LmiOutput:
         """:param output_formatter: of each item; without one an item is a line `{"outputs": item}`, as in LMI."""
         self.stream_content = stream_content
         self.stream_output_formatter = output_formatter or _outputs
         return self
 
-    def finalize(self, finalize_function: Callable[..., Any], *args: Any) -> Output:
+    def finalize(self, finalize_function: Callable[..., Any], *args: Any) -> LmiOutput:
         self._finalize = (finalize_function, args)
         return self
 
@@ -161,9 +163,9 @@ def provide() -> None:
         import djl_python  # noqa: F401
     except ImportError:
         package, inputs, outputs = (ModuleType(f"djl_python{name}") for name in ("", ".inputs", ".outputs"))
-        inputs.Input = Input  # type: ignore[attr-defined]
-        outputs.Output = Output  # type: ignore[attr-defined]
-        for name, value in (("Input", Input), ("Output", Output), ("inputs", inputs), ("outputs", outputs)):
+        inputs.Input = LmiInput  # type: ignore[attr-defined]
+        outputs.Output = LmiOutput  # type: ignore[attr-defined]
+        for name, value in (("Input", LmiInput), ("Output", LmiOutput), ("inputs", inputs), ("outputs", outputs)):
             setattr(package, name, value)
         package.__path__ = []
         for module in (package, inputs, outputs):

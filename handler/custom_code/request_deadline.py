@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from handler.errors import EndpointError
 
 # Of a streamed answer or of a whole one: seconds left, and the error of one that comes too late.
-Until = Callable[[bool], tuple[float, EndpointError]]
-UNTIL: ContextVar[Until | None] = ContextVar("until", default=None)
+RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
+UNTIL: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
 
 
 def timing(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:

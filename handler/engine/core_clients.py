@@ -10,7 +10,7 @@ SPARE_SEATS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class CoreClients:
     """:param inputs: where the core takes requests from, a ZeroMQ address for each seat.
     :param outputs: where it sends what it makes.
     """
@@ -24,12 +24,12 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class CoreClient:
     """One of them, for one process and for its life.
 
     :param pids: the core's processes, the core first.
     """
 
-    seats: Seats
+    seats: CoreClients
     index: int
     pids: tuple[int, ...]

@@ -14,24 +14,24 @@ from handler.engine.adapters.adapter_table import AdapterTable
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
 from handler.engine.api_routes import PLAIN
-from handler.engine.core_clients import Seat, Seats
-from handler.engine.engine_request import Ticket
+from handler.engine.core_clients import CoreClient, CoreClients
+from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
-from handler.engine.frontend_args import FrontEnd
+from handler.engine.frontend_args import FrontendArgs
 from handler.engine.generation import sampling_check
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.prompt_renderer import PromptRenderer
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.heartbeat import Pulse
-from handler.engine.serving_request import ServingTicket
+from handler.engine.heartbeat import Heartbeat
+from handler.engine.serving_request import ServingRequest
 from handler.errors import (
     EndpointError,
     PlainTextOnly,
 )
 
 if TYPE_CHECKING:  # it imports vLLM
-    from handler.engine.vllm_api.serving.serving_classes import Prepared, Serving, Whole
+    from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
 
 DEFAULT_MAX_SEQUENCES = 128
 logger = logging.getLogger(__name__)
@@ -58,8 +58,8 @@ class Engine:
         served_names: Sequence[str],
         stall: float,
         limits: RequestLimits,
-        front_end: FrontEnd | None = None,
-        seat: Seat | None = None,
+        front_end: FrontendArgs | None = None,
+        seat: CoreClient | None = None,
     ) -> None:
         from handler.engine.vllm_api.core import core as vllm_api
 
@@ -69,12 +69,12 @@ class Engine:
         self.base_names = tuple(served_names)
         self.adapters: AdapterTable | None = None
         self.failure: EndpointError | None = None
-        self.front_end = front_end = front_end or FrontEnd()
+        self.front_end = front_end = front_end or FrontendArgs()
         self.serving: Serving | None = None
         self.traits = PLAIN
         self.max_sequences = DEFAULT_MAX_SEQUENCES
         self.allowed_media_domains: tuple[str, ...] = ()
-        self.serving_tickets: set[ServingTicket] = set()
+        self.serving_tickets: set[ServingRequest] = set()
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
@@ -92,10 +92,10 @@ class Engine:
             defaults=front_end.default_chat_template_kwargs,
         )
         self.seat = seat
-        self.seats: Seats | None = None
+        self.seats: CoreClients | None = None
         self.figures = vllm_api.own_figures(llm)
         self.pids = vllm_api.core_pids(llm) if seat is None else seat.pids
-        self._pulse = Pulse(lambda: vllm_api.question(llm), self.pids, stall)
+        self._pulse = Heartbeat(lambda: vllm_api.question(llm), self.pids, stall)
         self._beat: Future[None] = loop.spawn(self._pulse.beat())
         if seat is not None:
             loop.run(self._watch_core(seat.pids[0]))
@@ -137,14 +137,14 @@ class Engine:
     def adapter_names(self) -> tuple[str, ...]:
         return () if self.adapters is None else self.adapters.names()
 
-    def ticket(self, generation: Generation, sink: Sink) -> Ticket:
+    def ticket(self, generation: Generation, sink: Sink) -> EngineRequest:
         """A request that is ready to begin: checked against the limits and by vLLM, not yet queued.
 
         :raises EndpointError: as `RequestLimits.check`; InvalidField for a sampling parameter that vLLM refuses.
         """
         max_tokens = self.limits.check(generation)
         params = self._api.sampling_params(generation.sampling, max_tokens, self._defaults, generation.stream)
-        return Ticket(self, generation, params, sink)
+        return EngineRequest(self, generation, params, sink)
 
     def require_serving(self) -> Serving:
         """vLLM's serving classes over this engine.
@@ -155,11 +155,13 @@ class Engine:
             raise PlainTextOnly
         return self.serving
 
-    def serving_ticket(self, prepared: Prepared, sink: Sink, keep: Callable[[Whole], None]) -> ServingTicket:
+    def serving_ticket(
+        self, prepared: PreparedRequest, sink: Sink, keep: Callable[[WholeReply], None]
+    ) -> ServingRequest:
         """A request that vLLM's serving classes answer, ready to begin."""
-        return ServingTicket(self, self.require_serving(), prepared, sink, keep)
+        return ServingRequest(self, self.require_serving(), prepared, sink, keep)
 
-    async def add(self, generation: Generation, params: Any, ticket: Ticket) -> None:
+    async def add(self, generation: Generation, params: Any, ticket: EngineRequest) -> None:
         """Queues a ticket's request; on the loop."""
         try:
             lora = None if ticket.adapter is None else ticket.adapter.request

@@ -19,7 +19,7 @@ class RequestQueue(Protocol):
     adapters: AdapterTable | None
     failure: EndpointError | None
 
-    async def add(self, generation: Generation, params: object, ticket: Ticket) -> None:
+    async def add(self, generation: Generation, params: object, ticket: EngineRequest) -> None:
         """Queues a request."""
         ...
 
@@ -28,7 +28,7 @@ class RequestQueue(Protocol):
         ...
 
 
-class Ticket:
+class EngineRequest:
     """One request's life between its sink and the engine; itself the sink that vLLM sees.
 
     It makes sure that the sink hears nothing after its end, and that a cancelled request's slot is freed, whether the

@@ -19,7 +19,7 @@ BUSY_FACTOR = 20
 IDLE_SHARE = 0.05
 
 
-class Pulse:
+class Heartbeat:
     """Asks a question on the loop, once a second; read from any thread.
 
     :param question: a round trip through the engine's busy loop.

@@ -10,7 +10,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.front_end_rules import FIELD, VARIABLE
-from handler.engine.core_clients import SPARE_SEATS, Seat, Seats
+from handler.engine.core_clients import SPARE_SEATS, CoreClient, CoreClients
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import front_end
@@ -51,7 +51,7 @@ def launch(
         raise SettingError(setting, "it is known of vLLM 0.16 only", "Leave it out, or set it to 1.")
     from handler.engine.vllm_api.core import shared_clients as front_ends
 
-    seats: list[Seats] = []
+    seats: list[CoreClients] = []
 
     def shared() -> Any:
         llm, found = front_ends.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting, pace)
@@ -63,7 +63,7 @@ def launch(
     return engine
 
 
-def join(plan: EnginePlan, config: EndpointConfig, seat: Seat) -> Engine:
+def join(plan: EnginePlan, config: EndpointConfig, seat: CoreClient) -> Engine:
     """A further front end of an engine that another process has started and owns.
 
     :param plan: what that process started it with.
@@ -86,7 +86,7 @@ def _made(
     engine_args: Any,
     build: Callable[[], Any],
     stage: Stage = lambda name: None,
-    seat: Seat | None = None,
+    seat: CoreClient | None = None,
 ) -> Engine:
     """:param build: makes vLLM's client; called on the loop that will serve it."""
     from handler.engine.vllm_api.core import core as vllm_api

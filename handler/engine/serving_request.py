@@ -13,7 +13,7 @@ from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 if TYPE_CHECKING:
-    from handler.engine.vllm_api.serving.serving_classes import Prepared, Serving, Whole
+    from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +25,10 @@ class ServingQueue(Protocol):
     base_names: tuple[str, ...]
     adapters: AdapterTable | None
     failure: EndpointError | None
-    serving_tickets: set[ServingTicket]
+    serving_tickets: set[ServingRequest]
 
 
-class ServingTicket:
+class ServingRequest:
     """As `Ticket`, for what vLLM's classes answer. All but its making happens on the engine's loop.
 
     It notes itself down in the engine's `serving_tickets` while it is under way.
@@ -39,7 +39,12 @@ class ServingTicket:
     __slots__ = ("_adapter", "_engine", "_keep", "_prepared", "_serving", "_sink", "_task", "_timer", "ended")
 
     def __init__(
-        self, engine: ServingQueue, serving: Serving, prepared: Prepared, sink: Sink, keep: Callable[[Whole], None]
+        self,
+        engine: ServingQueue,
+        serving: Serving,
+        prepared: PreparedRequest,
+        sink: Sink,
+        keep: Callable[[WholeReply], None],
     ) -> None:
         self._engine = engine
         self._serving = serving

@@ -17,7 +17,7 @@ from handler.neuron.lines.lora import adapter_document, adapter_file
 from handler.storage.s3_download import download_prefix
 
 S3 = "s3://"
-Progress = Callable[[int, int], None]
+FetchProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Companions:
 
 
 def bring_companions(
-    config: EndpointConfig, progress: Progress = lambda done, total: None, *, compiled_in: bool = True
+    config: EndpointConfig, progress: FetchProgress = lambda done, total: None, *, compiled_in: bool = True
 ) -> Companions:
     """Brings what is in S3, by the code that brings the model; and writes the file that names the adapters.
 

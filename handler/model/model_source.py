@@ -11,7 +11,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.storage.s3_download import download_prefix
 
-Progress = Callable[[int, int], None]
+FetchProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Model:
     size: int
 
 
-def bring(config: EndpointConfig, progress: Progress = lambda done, total: None) -> Model:
+def bring(config: EndpointConfig, progress: FetchProgress = lambda done, total: None) -> Model:
     """The configured model, on this machine.
 
     :param progress: called with bytes done and bytes in all while something is fetched.

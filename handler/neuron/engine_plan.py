@@ -27,7 +27,7 @@ class EnginePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanOutcome:
     """A plan, and what was found on the way. `plan` is None exactly when a finding is an error."""
 
     plan: EnginePlan | None

@@ -15,7 +15,7 @@ from handler.json_value import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PlanRequest:
     """A configuration, sorted.
 
     :param config: with the engine arguments that have plain settings taken in.

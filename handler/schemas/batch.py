@@ -13,7 +13,7 @@ from handler.engine.engine import Engine
 from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
 from handler.schemas.dispatch import Parse
 from handler.schemas.json_body import decode
-from handler.schemas.reply import Reply, Running, encode
+from handler.schemas.reply import Reply, RunningCall, encode
 
 
 def lines_of(body: bytes) -> list[bytes]:
@@ -47,7 +47,7 @@ class Batch:
         self._left = left
         self._late = late
         self._ended: SimpleQueue[_Line | None] = SimpleQueue()
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningCall] = {}
 
     def leave(self, reason: str) -> None:
         """The client is gone. From any thread."""

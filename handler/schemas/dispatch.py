@@ -31,7 +31,7 @@ from handler.schemas.openai.sampling_fields import FULL, asks_for
 from handler.schemas.reply import AnyCall
 from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi import request_options as asked_schemas
-from handler.schemas.tgi_lmi.request_options import Asked
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 Parse = Callable[[Mapping[str, Any], Engine], AnyCall]
 PLAIN_KEYS: Final = frozenset({"role", "content", "name"})
@@ -51,13 +51,16 @@ NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 def parse(
-    document: Mapping[str, Any], engine: Engine, asked: Asked | None = None, headers: Mapping[str, str] = NO_HEADERS
+    document: Mapping[str, Any],
+    engine: Engine,
+    asked: RequestOptions | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> AnyCall:
     """The call that a body of /invocations asks for.
 
     :raises ClientError: it has no prompt, more than one kind of prompt, or a field that is wrong.
     """
-    asked = asked or Asked()
+    asked = asked or RequestOptions()
     attribute = asked.attributes.get("route")
     if attribute:
         return parse_route(route_of(attribute), document, engine, headers)
@@ -77,12 +80,12 @@ def parse_route(
 
     :raises ClientError: naming the field.
     """
-    if not short(route, document, engine.traits):
+    if not plain_path(route, document, engine.traits):
         return full.parse(route, document, engine, headers)
     return chat.parse(document, engine) if route is Route.CHAT else completion.parse(document, engine)
 
 
-def short(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:
+def plain_path(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:
     """The short path serves this body. A pure function of its arguments."""
     if traits.pooling or not traits.plain_usage:
         return False
@@ -95,7 +98,7 @@ def short(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:
     return False
 
 
-def quick(route: Route | None, document: Mapping[str, Any], traits: Traits) -> bool:
+def fast_path_eligible(route: Route | None, document: Mapping[str, Any], traits: Traits) -> bool:
     """The short path serves this body, with one prompt, and nothing in it has to be compiled first.
 
     :param route: None: a body of /invocations, of which nothing but its keys says what it is.
@@ -103,7 +106,7 @@ def quick(route: Route | None, document: Mapping[str, Any], traits: Traits) -> b
     """
     route = route or by_key(document, traits)
     if route is not None:
-        return short(route, document, traits)
+        return plain_path(route, document, traits)
     parameters = document.get("parameters")
     return isinstance(document.get("inputs"), str) and not (isinstance(parameters, dict) and parameters.get("grammar"))
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError
-from handler.schemas.reply import AnyCall, Reply, Running
+from handler.schemas.reply import AnyCall, Reply, RunningCall
 
 SSE: Final = "text/event-stream"
 JSON_LINES: Final = "application/jsonlines"
@@ -33,7 +33,7 @@ class LinesCall:
     def stream(self) -> bool:
         return self.call.stream
 
-    def ticket(self, engine: Engine, sink: Sink) -> Running:
+    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
         return self.call.ticket(engine, sink)
 
 

@@ -15,7 +15,7 @@ from handler.engine.engine import Engine
 SETTINGS: Final = frozenset({"sagemaker_base_url", "model_id"})
 
 
-def taken_off(document: Mapping[str, Any], engine: Engine) -> Mapping[str, Any]:
+def drop_ignored_fields(document: Mapping[str, Any], engine: Engine) -> Mapping[str, Any]:
     """The same body without them. The model's name stays where there are adapters: then it chooses one."""
     found = {name: value for name, value in document.items() if name not in SETTINGS}
     model = found.get("model")

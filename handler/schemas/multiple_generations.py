@@ -8,14 +8,14 @@ from typing import Protocol
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Generation, Sink
-from handler.engine.generation.token_counts import Tokens
+from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError
-from handler.schemas.reply import Reply, Running
+from handler.schemas.reply import Reply, RunningCall
 
 Output = tuple[str, Sequence[int], str | None, int | str | None]
 
 
-class SeveralReply(Reply, Protocol):
+class MultipleReply(Reply, Protocol):
     """A reply made of several outputs: `whole` tells of those that were heard."""
 
     def heard_all(self, outputs: Sequence[Output]) -> None:
@@ -24,36 +24,37 @@ class SeveralReply(Reply, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SeveralCall:
+class MultipleCall:
     """What a body asks for that takes several generations."""
 
     generations: tuple[Generation, ...]
-    reply: SeveralReply
+    reply: MultipleReply
     stream: bool = False
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: TokenCounts = field(default_factory=TokenCounts)
 
-    def ticket(self, engine: Engine, sink: Sink) -> Running:
+    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
         self.tokens.prompt = sum(len(generation.prompt) for generation in self.generations)
-        several = Several(self.reply, sink, len(self.generations), self.tokens)
+        several = RunningGenerations(self.reply, sink, len(self.generations), self.tokens)
         several.tickets = [
-            engine.ticket(generation, Part(several, place)) for place, generation in enumerate(self.generations)
+            engine.ticket(generation, GenerationPart(several, place))
+            for place, generation in enumerate(self.generations)
         ]
         return several
 
 
-class Several:
+class RunningGenerations:
     """The generations of one request as one. The first to fail ends the others."""
 
     __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "tickets")
 
-    def __init__(self, reply: SeveralReply, sink: Sink, parts: int, tokens: Tokens) -> None:
+    def __init__(self, reply: MultipleReply, sink: Sink, parts: int, tokens: TokenCounts) -> None:
         self._tokens = tokens
         self._reply = reply
         self._sink = sink
         self._outputs: list[Output] = [("", (), None, None)] * parts
         self._waiting = parts
         self.ended = False
-        self.tickets: Sequence[Running] = ()
+        self.tickets: Sequence[RunningCall] = ()
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         for ticket in self.tickets:
@@ -79,12 +80,12 @@ class Several:
             ticket.cancel()
 
 
-class Part:
+class GenerationPart:
     """The sink of one generation."""
 
     __slots__ = ("_place", "_several")
 
-    def __init__(self, several: Several, place: int) -> None:
+    def __init__(self, several: RunningGenerations, place: int) -> None:
         self._several = several
         self._place = place
 

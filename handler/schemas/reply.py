@@ -47,7 +47,7 @@ class Reply(Protocol):
         ...
 
 
-class Running(Protocol):
+class RunningCall(Protocol):
     """A request that is ready to begin. All of it happens on the engine's loop."""
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
@@ -68,7 +68,7 @@ class AnyCall(Protocol):
     @property
     def stream(self) -> bool: ...
 
-    def ticket(self, engine: Engine, sink: Sink) -> Running:
+    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
         """:raises ClientError: the engine refuses it."""
         ...
 
@@ -84,7 +84,7 @@ class Call:
     def stream(self) -> bool:
         return self.generation.stream
 
-    def ticket(self, engine: Engine, sink: Sink) -> Running:
+    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
         return engine.ticket(self.generation, sink)
 
 

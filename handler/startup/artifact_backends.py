@@ -13,11 +13,11 @@ from handler.artifacts.compile_caches.neff_cache import NeffCache, environment
 from handler.artifacts.compile_caches.neff_layout import NATIVE
 from handler.artifacts.compile_caches.neff_store import NeffStore
 from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
-from handler.artifacts.identity.artifact_key import Key, KeyInputs, Target, graph_key, weights_key
+from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.checkpoint_identity import identify
 from handler.artifacts.identity.companion_identity import identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import Companions
@@ -30,14 +30,14 @@ CACHE_URL, CACHE_ROOT = "NEURON_COMPILE_CACHE_URL", "VLLM_CACHE_ROOT"
 FORBID = "VLLM_NEURON_DISABLE_WARMUP_COMPILE"
 
 
-class Ground(Protocol):
+class ArtifactBackend(Protocol):
     """One line's way with artifacts."""
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs: ...
 
-    def keys(self, inputs: KeyInputs) -> Sequence[Key]: ...
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]: ...
 
-    def tier(self, plan: EnginePlan, store: Store, key: Key | None) -> NeffCache | None:
+    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """The cache of single graphs beneath; None where there is none of ours."""
         ...
 
@@ -62,16 +62,16 @@ class Ground(Protocol):
         ...
 
 
-def ground_of(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> Ground:
+def artifact_backend(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> ArtifactBackend:
     if plan.line == "cpu":
-        return CpuGround(config, model, companions)
+        return CpuBackend(config, model, companions)
     if plan.line.startswith("native"):
-        return NativeGround(config, model, companions)
-    return NeuronGround(config, model, companions)
+        return NativeBackend(config, model, companions)
+    return NxdiBackend(config, model, companions)
 
 
 @dataclass(frozen=True, slots=True)
-class NeuronGround:
+class NxdiBackend:
     """NxD Inference: a directory that NEURON_COMPILED_ARTIFACTS names, filled by the plugin where it is empty."""
 
     config: EndpointConfig
@@ -81,11 +81,11 @@ class NeuronGround:
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         return _neuron_inputs(self.config, plan, self.model, self.companions)
 
-    def keys(self, inputs: KeyInputs) -> Sequence[Key]:
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         graph = graph_key(inputs)
         return (graph, weights_key(inputs)) if _sharded(inputs.plan) else (graph,)
 
-    def tier(self, plan: EnginePlan, store: Store, key: Key | None) -> NeffCache | None:
+    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         given = _variable(plan, CACHE_URL)
         if given and "://" in given:
             return None  # the compiler keeps its cache in S3 by itself
@@ -112,7 +112,7 @@ class NeuronGround:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeGround:
+class NativeBackend:
     """The native plugin: a directory a graph below VLLM_CACHE_ROOT, at a fixed path below the scratch directory."""
 
     config: EndpointConfig
@@ -130,10 +130,10 @@ class NativeGround:
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         return _neuron_inputs(self.config, plan, self.model, self.companions)
 
-    def keys(self, inputs: KeyInputs) -> Sequence[Key]:
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         return (graph_key(inputs),)
 
-    def tier(self, plan: EnginePlan, store: Store, key: Key | None) -> NeffCache | None:
+    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """Of this key alone: which of many keys' graphs an engine has used cannot be told, and an entry is exact."""
         if key is None:
             return None
@@ -167,7 +167,7 @@ class NativeGround:
 
 
 @dataclass(frozen=True, slots=True)
-class CpuGround:
+class CpuBackend:
     """vLLM on a CPU: torch.compile's caches, at fixed paths below the scratch directory."""
 
     config: EndpointConfig
@@ -181,13 +181,13 @@ class CpuGround:
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
         checkpoint = identify(DirectoryObjects(self.model), content=False)
         found = identify_companions(self.companions, self.config.scratch, content=False)
-        target = Target("cpu", None, tuple(cpu_features()))
+        target = CompileTarget("cpu", None, tuple(cpu_features()))
         return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, found.adapters, found.draft)
 
-    def keys(self, inputs: KeyInputs) -> Sequence[Key]:
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         return (graph_key(inputs),)
 
-    def tier(self, plan: EnginePlan, store: Store, key: Key | None) -> NeffCache | None:
+    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         return None
 
     def prepare(self) -> None:
@@ -217,7 +217,7 @@ def _neuron_inputs(config: EndpointConfig, plan: EnginePlan, model: Path, compan
     content = _sharded(plan)
     checkpoint = identify(DirectoryObjects(model), content=content)
     found = identify_companions(companions, config.scratch, content=content)
-    versions, platform = neuron_versions(), Target(target, int(lnc))
+    versions, platform = neuron_versions(), CompileTarget(target, int(lnc))
     return KeyInputs(plan, versions, platform, checkpoint, os.environ, found.adapters, found.draft, found.quantized)
 
 

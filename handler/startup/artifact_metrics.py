@@ -20,7 +20,7 @@ LONGEST, MOST = 80, 12
 PREFIX = "endpoint_artifact"
 
 
-class ArtifactFigures:
+class ArtifactMetrics:
     """Counted since this process began. Thread-safe: a lease is renewed in a thread of its own."""
 
     def __init__(self) -> None:

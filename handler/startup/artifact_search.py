@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Compilation, OnMiss, Options
-from handler.artifacts.lease.clock import RealTime
+from handler.artifacts.lease.acquisition_options import AcquisitionOptions, Compilation, OnMiss
+from handler.artifacts.lease.clock import RealClock
 from handler.artifacts.lease.compile_failure import compile_failure
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import restore, source_of
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.artifacts.store.manifest_signature import Signer, signer
 from handler.engine.engine import Engine
@@ -32,12 +32,12 @@ from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
-from handler.startup.artifact_backends import Ground, ground_of
+from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
 from handler.startup.neff_cache_tier import neff_tier
 from handler.startup.output_tail import output_tail
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
-from handler.startup.start_errors import StartEngine, told
+from handler.startup.start_errors import StartEngine, with_reason
 
 logger = logging.getLogger(__name__)
 # Seconds between two polls of a waiter, and how many at least go into a lease.
@@ -54,7 +54,7 @@ def engine_by_artifacts(
     :raises EndpointError: a store, a restore or a compile that failed, each saying why and what mends it.
     """
     config = state.config
-    ground = ground_of(state.config, plan, model, companions)
+    ground = artifact_backend(state.config, plan, model, companions)
     state.lifecycle.stage("find artifacts")
     keys = ground.keys(ground.key_inputs(plan))
     store = open_store(state)
@@ -65,8 +65,8 @@ def engine_by_artifacts(
         making = _Making(state, ground, plan, store, paths, start, after, deadline)
         after.callback(making.wait_ended)
         poll = min(POLL, config.artifact_lease / POLLS)
-        options = Options(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(state))
-        failures = NegativeEntries(store.objects, RealTime(), environ=os.environ)
+        options = AcquisitionOptions(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(state))
+        failures = NegativeEntries(store.objects, RealClock(), environ=os.environ)
         search = Acquisition(
             store,
             keys,
@@ -90,28 +90,28 @@ def engine_by_artifacts(
             if making.engine is not None:
                 making.engine.stop()
             raise
-    return making.engine or told(start)(ground.to_load(plan, acquired.path))
+    return making.engine or with_reason(start)(ground.to_load(plan, acquired.path))
 
 
 def engine_over_tier(
     state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
     """An engine of a model that has no key, a hub id's: single graphs are brought and saved all the same."""
-    ground = ground_of(state.config, plan, model, companions)
+    ground = artifact_backend(state.config, plan, model, companions)
     cache = ground.tier(plan, open_store(state), None)
     with neff_tier(cache, state.lifecycle):
-        return told(start)(ground.cached(plan))
+        return with_reason(start)(ground.cached(plan))
 
 
-def open_store(state: ServingState) -> Store:
+def open_store(state: ServingState) -> ArtifactStore:
     """:raises SettingError: the store or the key for signatures cannot be what is configured."""
     config = state.config
     assert config.artifact_store is not None, "called without a store"
-    return Store.open(config.artifact_store, _signer(state))
+    return ArtifactStore.open(config.artifact_store, _signer(state))
 
 
 class _Making:
-    """What `Acquisition` calls back: the restore, the compile, and what is told of them.
+    """What `Acquisition` calls back: the restore, the compile, and what is reported of them.
 
     :param after: what is to be done when the search is over, and others need not wait for it any more.
     :param deadline: monotonic seconds after which a restore gives up.
@@ -120,9 +120,9 @@ class _Making:
     def __init__(
         self,
         state: ServingState,
-        ground: Ground,
+        ground: ArtifactBackend,
         plan: EnginePlan,
-        store: Store,
+        store: ArtifactStore,
         paths: ModelPaths,
         start: StartEngine,
         after: ExitStack,

@@ -11,7 +11,7 @@ from enum import StrEnum
 from handler.errors import Draining, EngineFailed, NotReady
 
 
-class State(StrEnum):
+class ServingStatus(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DRAINING = "draining"
@@ -30,7 +30,7 @@ class Status:
     :param reason: why it failed.
     """
 
-    state: State
+    state: ServingStatus
     stage: str
     since: float
     done: int = 0
@@ -66,7 +66,7 @@ class Lifecycle:
         self.served = False
         self.stages: tuple[tuple[str, float], ...] = ()
         self._prefix = ""
-        self._status = Status(State.STARTING, "bind port", self.began)
+        self._status = Status(ServingStatus.STARTING, "bind port", self.began)
 
     @property
     def status(self) -> Status:
@@ -75,10 +75,10 @@ class Lifecycle:
     def stage(self, name: str) -> None:
         """The start goes on with its next stage."""
         with self._lock:
-            if self._status.state is not State.STARTING:
+            if self._status.state is not ServingStatus.STARTING:
                 return
             before, now = self._status, time.monotonic()
-            self._status = Status(State.STARTING, f"{self._prefix}{name}", now)
+            self._status = Status(ServingStatus.STARTING, f"{self._prefix}{name}", now)
             self.stages += ((before.stage, now - before.since),)
         self._stage_ended(before.stage, now - before.since)
 
@@ -92,10 +92,10 @@ class Lifecycle:
 
     def ready(self) -> None:
         with self._lock:
-            if self._status.state is not State.STARTING:
+            if self._status.state is not ServingStatus.STARTING:
                 return
             before, now = self._status, time.monotonic()
-            self._status = Status(State.READY, "ready", now)
+            self._status = Status(ServingStatus.READY, "ready", now)
             self.stages += ((before.stage, now - before.since),)
             self.served = True
         self._stage_ended(before.stage, now - before.since)
@@ -104,23 +104,23 @@ class Lifecycle:
     def drain(self) -> None:
         """SIGTERM: nothing new is taken. A failure is kept: it is the graver news."""
         with self._lock:
-            if self._status.state is not State.FAILED:
-                self._status = Status(State.DRAINING, "draining", time.monotonic())
+            if self._status.state is not ServingStatus.FAILED:
+                self._status = Status(ServingStatus.DRAINING, "draining", time.monotonic())
 
     def fail(self, reason: str) -> None:
         with self._lock:
-            if self._status.state is State.FAILED:
+            if self._status.state is ServingStatus.FAILED:
                 return
-            self._status = Status(State.FAILED, self._status.stage, time.monotonic(), reason=reason)
+            self._status = Status(ServingStatus.FAILED, self._status.stage, time.monotonic(), reason=reason)
         self._failed(reason)
 
     def require_ready(self) -> None:
         """:raises NotReady, Draining, EngineFailed: when no request can be taken now."""
         status = self._status
-        if status.state is State.STARTING:
+        if status.state is ServingStatus.STARTING:
             raise NotReady(status.stage)
-        if status.state is State.DRAINING:
+        if status.state is ServingStatus.DRAINING:
             raise Draining
-        if status.state is State.FAILED:
+        if status.state is ServingStatus.FAILED:
             # Why is for the operator, in /ping and in the log: it may name paths of this machine.
             raise EngineFailed("its process ended" if self.served else "it could not start")

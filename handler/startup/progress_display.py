@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from handler.artifacts.restore.transfer_progress import Listener, Progress, Rate, bar
+from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress, bar
 from handler.startup.lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
@@ -16,19 +16,21 @@ LINE_SECONDS = 10.0  # between two lines of a log
 
 
 @contextmanager
-def shown(lifecycle: Lifecycle, description: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Listener]:
+def shown(
+    lifecycle: Lifecycle, description: str, clock: Callable[[], float] = time.monotonic
+) -> Iterator[ProgressListener]:
     """Listens to one fetch or restore. At its end /ping's body says no more of it.
 
     :param clock: monotonic seconds.
     """
-    lines = Lines(description, clock)
+    lines = ProgressLines(description, clock)
     terminal = sys.stderr.isatty()
-    show: Listener | None = None
+    show: ProgressListener | None = None
 
     with ExitStack() as stack:
         stack.callback(lifecycle.progress, 0, 0)
 
-        def tell(now: Progress) -> None:
+        def tell(now: TransferProgress) -> None:
             nonlocal show
             waiting = "another process on this machine restores the same" if now.waiting else ""
             lifecycle.progress(now.done, now.total, now.rate, waiting)
@@ -41,16 +43,16 @@ def shown(lifecycle: Lifecycle, description: str, clock: Callable[[], float] = t
             lines.end()
 
 
-class Lines:
+class ProgressLines:
     """A line every ten seconds, and one at the end that tells the mean rate."""
 
     def __init__(self, description: str, clock: Callable[[], float]) -> None:
         self._description, self._clock = description, clock
         self._began = self._told = clock()
         self._first: int | None = None
-        self._last = Progress(0, 0)
+        self._last = TransferProgress(0, 0)
 
-    def show(self, now: Progress) -> None:
+    def show(self, now: TransferProgress) -> None:
         if self._first is None and not now.waiting:
             self._first = now.done
         self._last = now
@@ -72,7 +74,7 @@ class Lines:
             logger.info("%s: %.2f GB in %.1f s, %.0f MB/s", self._description, came / 1e9, seconds, rate)
 
 
-def of_bytes(listener: Listener) -> Callable[[int, int], None]:
+def of_bytes(listener: ProgressListener) -> Callable[[int, int], None]:
     """For those who tell bytes done and in all: adds the rate."""
     rate = Rate()
-    return lambda done, total: listener(Progress(done, total, rate.of(done)))
+    return lambda done, total: listener(TransferProgress(done, total, rate.of(done)))

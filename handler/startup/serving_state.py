@@ -14,10 +14,10 @@ from handler.errors import ModelNotFound
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.admission import Admission
-from handler.startup.artifact_metrics import ArtifactFigures
+from handler.startup.artifact_metrics import ArtifactMetrics
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.multi_model.model_errors import ModelNotLoaded, ModelUnnamed
-from handler.startup.multi_model.model_registry import Models
+from handler.startup.multi_model.model_registry import ModelRegistry
 
 
 class FrontEndGroup(Protocol):
@@ -54,8 +54,8 @@ class ServingState:
     lifecycle: Lifecycle
     admission: Admission
     engine: Engine | None = None
-    models: Models | None = None
-    artifacts: ArtifactFigures = field(default_factory=ArtifactFigures)
+    models: ModelRegistry | None = None
+    artifacts: ArtifactMetrics = field(default_factory=ArtifactMetrics)
     custom_code: CustomCode | None = None
     peers: FrontEndGroup | None = None
 

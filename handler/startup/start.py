@@ -27,10 +27,10 @@ from handler.startup.checked_plan import checked_plan, use_environment, with_mod
 from handler.startup.custom_code_loading import load_custom_code, prepared_code
 from handler.startup.given_artifacts import with_given_artifacts
 from handler.startup.multi_model.memory_budget import need_of
-from handler.startup.multi_model.model_registry import Models
+from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.serving_state import ServingState
-from handler.startup.start_errors import told
+from handler.startup.start_errors import with_reason
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def start(state: ServingState) -> None:
             return engine
 
         if not config.artifact_store or config.compiled_artifacts:
-            told(engine_of)(plan)
+            with_reason(engine_of)(plan)
         else:
             way = engine_by_artifacts if model.size else engine_over_tier
             way(state, plan, Path(model.path), companions, engine_of)
@@ -126,7 +126,7 @@ def without_model(config: EndpointConfig) -> bool:
     return True
 
 
-def models_of(state: ServingState, plan: EnginePlan | None) -> Models:
+def models_of(state: ServingState, plan: EnginePlan | None) -> ModelRegistry:
     """:param plan: of the engine that runs already."""
     need = None if plan is None else need_of(Path(str(plan.engine_args["model"])), plan)
-    return Models(state.config, state.lifecycle, state.admission, lambda: state.engine, need)
+    return ModelRegistry(state.config, state.lifecycle, state.admission, lambda: state.engine, need)

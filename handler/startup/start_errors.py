@@ -14,14 +14,14 @@ from handler.engine.engine import Engine
 from handler.engine.vllm_api.core.core_exits import core_exits
 from handler.errors import EndpointError, StartFailed
 from handler.neuron.engine_plan import EnginePlan
-from handler.start_failure import mend
+from handler.start_failure import fix_for
 from handler.startup.output_tail import output_tail
 
 StartEngine = Callable[[EnginePlan], Engine]
 
 
-def told(start: StartEngine) -> StartEngine:
-    """`start`, whose failures are StartFailed: what the core printed last, or what ended it, and the mend."""
+def with_reason(start: StartEngine) -> StartEngine:
+    """`start`, whose failures are StartFailed: what the core printed last, or what ended it, and the fix."""
 
     def started(plan: EnginePlan) -> Engine:
         with output_tail() as output:
@@ -34,6 +34,6 @@ def told(start: StartEngine) -> StartEngine:
                 if isinstance(failure, CompileKilled):
                     why = f"the engine's process was ended by {failure.signal}, often because memory ran out"
                     raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from error
-                raise StartFailed("start engine", f"{failure.reason}. {mend(failure.reason)}") from error
+                raise StartFailed("start engine", f"{failure.reason}. {fix_for(failure.reason)}") from error
 
     return started

@@ -8,12 +8,12 @@ from local_sagemaker.control.control_errors import ValidationException, exists, 
 from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
-from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, Document, Registry, now
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.live_components import Components as Placement
+from local_sagemaker.hosting.live_components import LiveComponents as Placement
 from local_sagemaker.hosting.rollout import Rollout
 
 WHAT = "inference component"
@@ -26,7 +26,7 @@ class Components:
         self._host = host
         self._placement = Placement(host.fleets, host.settings.timing, host.alarms)
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {
             "CreateInferenceComponent": self.create,
             "DescribeInferenceComponent": self.describe,
@@ -48,7 +48,7 @@ class Components:
                     self._placement.create(live, name, component["Plan"], self._reporter(name))
             self._registry.save()
 
-    def create(self, asked: Document) -> Document:
+    def create(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: it exists, its endpoint or variant does not, or its specification is no such."""
         name = asked["InferenceComponentName"]
         arn = self._registry.arn(COMPONENT, name)
@@ -76,7 +76,7 @@ class Components:
             self._placement.create(live, name, plan, self._reporter(name))
         return {"InferenceComponentArn": arn}
 
-    def describe(self, asked: Document) -> Document:
+    def describe(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             component = self._found(asked["InferenceComponentName"])
             plan = component["Plan"]
@@ -89,7 +89,7 @@ class Components:
             described["RuntimeConfig"] = {"DesiredCopyCount": plan["CopyCount"], "CurrentCopyCount": current}
         return described
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             components = [
                 each
@@ -100,7 +100,7 @@ class Components:
             listed, token = page(components, asked, "InferenceComponentName", "InferenceComponentStatus")
             return {"InferenceComponents": listed, "NextToken": token}
 
-    def update(self, asked: Document) -> Document:
+    def update(self, asked: JsonDocument) -> JsonDocument:
         """A new specification is placed beside the old one first; copies are changed in place."""
         name = asked["InferenceComponentName"]
         count: int | None = asked.get("RuntimeConfig", {}).get("CopyCount")
@@ -131,12 +131,12 @@ class Components:
             self._placement.update(live, name, plan, Rollout.of(config, plan["CopyCount"] or 1), report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
-    def scale(self, asked: Document) -> Document:
+    def scale(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             component = self._changeable(asked["InferenceComponentName"])
             return self._scale(component, asked["DesiredRuntimeConfig"]["CopyCount"])
 
-    def delete(self, asked: Document) -> None:
+    def delete(self, asked: JsonDocument) -> None:
         """:raises ValidationException: it does not exist, or adapters are loaded into it."""
         name = asked["InferenceComponentName"]
         with self._registry.lock:
@@ -155,7 +155,7 @@ class Components:
             else:
                 self._placement.delete(live, name, forget)
 
-    def _scale(self, component: Document, count: int) -> Document:
+    def _scale(self, component: JsonDocument, count: int) -> JsonDocument:
         if component["Plan"]["Base"]:
             raise ValidationException("An adapter has no copies of its own; its base component has.")
         name = component["InferenceComponentName"]
@@ -164,7 +164,7 @@ class Components:
         self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
-    def _plan(self, asked: Document) -> Document:
+    def _plan(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: the specification is not of one of the three forms."""
         specification = asked.get("Specification")
         if specification is None:
@@ -187,7 +187,7 @@ class Components:
         plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
         return {**plan, "Container": self._container(container, model)}
 
-    def _container(self, container: Document | None, model: str | None) -> Document:
+    def _container(self, container: JsonDocument | None, model: str | None) -> JsonDocument:
         if model is not None:
             found = self._registry.of(MODEL).get(model)
             if found is None:
@@ -202,7 +202,7 @@ class Components:
             made["ModelDataUrl"] = url
         return made
 
-    def _variant(self, asked: Document) -> str:
+    def _variant(self, asked: JsonDocument) -> str:
         variants = self._registry.of(ENDPOINT)[asked["EndpointName"]]["Plan"]["Variants"]
         name: str = asked.get("VariantName") or ""
         for variant in variants:
@@ -212,7 +212,7 @@ class Components:
                 return name
         raise ValidationException(f"Could not find variant '{name}' of endpoint {asked['EndpointName']}.")
 
-    def _reporter(self, name: str, before: Document | None = None) -> Any:
+    def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
         """:param before: what the component is again when an update is rolled back."""
 
         def report(status: str, reason: str | None) -> None:
@@ -226,18 +226,18 @@ class Components:
 
         return report
 
-    def _change(self, component: Document, status: str) -> None:
+    def _change(self, component: JsonDocument, status: str) -> None:
         component["InferenceComponentStatus"] = status
         component["LastModifiedTime"] = now()
         self._registry.save()
 
-    def _found(self, name: str) -> Document:
+    def _found(self, name: str) -> JsonDocument:
         component = self._registry.of(COMPONENT).get(name)
         if component is None:
             raise not_found(WHAT, self._registry.arn(COMPONENT, name))
         return component
 
-    def _changeable(self, name: str) -> Document:
+    def _changeable(self, name: str) -> JsonDocument:
         component = self._found(name)
         if component["InferenceComponentStatus"] != "InService":
             raise ValidationException(
@@ -255,7 +255,7 @@ class Components:
         return live
 
 
-def _described(specification: Document) -> Document:
+def _described(specification: JsonDocument) -> JsonDocument:
     """A reply speaks of a deployed image where the request has an image."""
     if not (container := specification.get("Container")):
         return specification

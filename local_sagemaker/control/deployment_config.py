@@ -7,7 +7,7 @@ Source: API reference of SageMaker, "TrafficRoutingConfig", "RollingUpdatePolicy
 from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.registry import Document
+from local_sagemaker.control.registry import JsonDocument
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.rollout import alarm_names
 
@@ -18,7 +18,7 @@ ROLLING = (5.0, 50.0)
 ROLLBACK = (0.0, 100.0)
 
 
-def check_deployment(config: Document | None, counts: list[int], alarms: Alarms) -> None:
+def check_deployment(config: JsonDocument | None, counts: list[int], alarms: Alarms) -> None:
     """:param counts: each variant's instances, or the component's copies.
     :raises ValidationException: two policies at once, a step's size that its type needs is missing or out of its
         bounds, a limit that the waits alone exceed, or an alarm that is none.
@@ -39,7 +39,7 @@ def check_deployment(config: Document | None, counts: list[int], alarms: Alarms)
         raise ValidationException(f"Could not find the CloudWatch alarm {', '.join(missing)}.")
 
 
-def _check_blue_green(policy: Document, counts: list[int]) -> None:
+def _check_blue_green(policy: JsonDocument, counts: list[int]) -> None:
     routing = policy["TrafficRoutingConfiguration"]
     for kind, member, bounds in (("CANARY", "CanarySize", CANARY), ("LINEAR", "LinearStepSize", LINEAR)):
         if routing["Type"] == kind:
@@ -51,7 +51,7 @@ def _check_blue_green(policy: Document, counts: list[int]) -> None:
     _check_limit(policy, routing["WaitIntervalInSeconds"] + policy.get("TerminationWaitInSeconds", 0))
 
 
-def _check_size(member: str, size: Document, bounds: tuple[float, float], counts: list[int]) -> None:
+def _check_size(member: str, size: JsonDocument, bounds: tuple[float, float], counts: list[int]) -> None:
     for count in counts:
         percent = size["Value"] if size["Type"] == "CAPACITY_PERCENT" else 100 * size["Value"] / count
         if not bounds[0] <= percent <= bounds[1]:
@@ -61,7 +61,7 @@ def _check_size(member: str, size: Document, bounds: tuple[float, float], counts
             )
 
 
-def _check_limit(policy: Document, waits: int) -> None:
+def _check_limit(policy: JsonDocument, waits: int) -> None:
     limit = policy.get("MaximumExecutionTimeoutInSeconds")
     if limit is not None and limit <= waits:
         raise ValidationException(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
-from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import CONFIG, MODEL, Document, Registry, now
+from local_sagemaker.control.registry import CONFIG, MODEL, JsonDocument, Registry, now
 
 UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
 UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
@@ -17,7 +17,7 @@ class EndpointConfigs:
         self._registry = registry
         self._quotas = quotas
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {
             "CreateEndpointConfig": self.create,
             "DescribeEndpointConfig": self.describe,
@@ -25,7 +25,7 @@ class EndpointConfigs:
             "DeleteEndpointConfig": self.delete,
         }
 
-    def create(self, asked: Document) -> Document:
+    def create(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: it exists, a model does not, or a rule is broken."""
         name = asked["EndpointConfigName"]
         arn = self._registry.arn(CONFIG, name)
@@ -41,28 +41,28 @@ class EndpointConfigs:
             self._registry.add(CONFIG, name, {**asked, "EndpointConfigArn": arn, "CreationTime": now()})
         return {"EndpointConfigArn": arn}
 
-    def describe(self, asked: Document) -> Document:
+    def describe(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             return self._found(asked["EndpointConfigName"])
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             listed, token = page(self._registry.of(CONFIG).values(), asked, "EndpointConfigName")
             return {"EndpointConfigs": listed, "NextToken": token}
 
-    def delete(self, asked: Document) -> None:
+    def delete(self, asked: JsonDocument) -> None:
         with self._registry.lock:
             self._found(asked["EndpointConfigName"])
             self._registry.remove(CONFIG, asked["EndpointConfigName"])
 
-    def _found(self, name: str) -> Document:
+    def _found(self, name: str) -> JsonDocument:
         config = self._registry.of(CONFIG).get(name)
         if config is None:
             raise not_found("endpoint configuration", self._registry.arn(CONFIG, name))
         return config
 
 
-def _check(config: Document) -> None:
+def _check(config: JsonDocument) -> None:
     for member in UNSUPPORTED:
         if config.get(member):
             raise _unsupported(member)
@@ -86,7 +86,7 @@ def _check(config: Document) -> None:
         raise ValidationException("At least one variant must have a weight above 0.")
 
 
-def _check_routing(routing: Document) -> None:
+def _check_routing(routing: JsonDocument) -> None:
     """By the members' documentation in botocore's model."""
     about, aware = routing.get("PrefixAwareRoutingConfig"), routing.get("RoutingStrategy") == "PREFIX_AWARE"
     if about is not None and not aware:
@@ -95,7 +95,7 @@ def _check_routing(routing: Document) -> None:
         raise ValidationException("PrefixLength and ConcurrencyThreshold are required for PREFIX_AWARE.")
 
 
-def weight_of(variant: Document) -> float:
+def weight_of(variant: JsonDocument) -> float:
     return float(variant.get("InitialVariantWeight", 1.0))
 
 

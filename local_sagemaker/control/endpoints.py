@@ -9,9 +9,9 @@ from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import container_of
-from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas, instances_of
-from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, Document, Registry, now
+from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
 from local_sagemaker.hosting.deployment import Deployment, part_of
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
@@ -27,7 +27,7 @@ class Endpoints:
         self._quotas = quotas
         self._host = host
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {
             "CreateEndpoint": self.create,
             "DescribeEndpoint": self.describe,
@@ -51,7 +51,7 @@ class Endpoints:
                     live.create(endpoint["Plan"])
             self._registry.save()
 
-    def create(self, asked: Document) -> Document:
+    def create(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: it exists, or its configuration or a model of it does not."""
         name = asked["EndpointName"]
         arn = self._registry.arn(ENDPOINT, name)
@@ -79,7 +79,7 @@ class Endpoints:
             self._host.open(name, self._reporter(name)).create(plan)
         return {"EndpointArn": arn}
 
-    def describe(self, asked: Document) -> Document:
+    def describe(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             endpoint = self._found(asked["EndpointName"])
             live = self._host.find(asked["EndpointName"])
@@ -93,12 +93,12 @@ class Endpoints:
             described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": _pending(live)}
         return described
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             listed, token = page(self._registry.of(ENDPOINT).values(), asked, "EndpointName", "EndpointStatus")
             return {"Endpoints": listed, "NextToken": token}
 
-    def update(self, asked: Document) -> Document:
+    def update(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: it is being changed, has failed, or the configuration does not exist or fit."""
         with self._registry.lock:
             endpoint = self._changeable(asked["EndpointName"])
@@ -120,7 +120,7 @@ class Endpoints:
             self._live(asked["EndpointName"]).update(plan, config)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
-    def scale(self, asked: Document) -> Document:
+    def scale(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: a variant is unknown, or every weight would be 0."""
         changes = asked["DesiredWeightsAndCapacities"]
         with self._registry.lock:
@@ -145,7 +145,7 @@ class Endpoints:
             self._live(asked["EndpointName"]).scale(changes)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
-    def delete(self, asked: Document) -> None:
+    def delete(self, asked: JsonDocument) -> None:
         """:raises ValidationException: it does not exist, has inference components, or is already being deleted."""
         name = asked["EndpointName"]
         with self._registry.lock:
@@ -162,7 +162,7 @@ class Endpoints:
 
             self._host.delete(name, forget)
 
-    def _plan(self, config_name: str) -> Document:
+    def _plan(self, config_name: str) -> JsonDocument:
         """A configuration and its models as they are now: what is deleted later stays in service."""
         config = self._registry.of(CONFIG).get(config_name)
         if config is None:
@@ -176,13 +176,13 @@ class Endpoints:
                     raise not_found("model", self._registry.arn(MODEL, model_name))
                 planned["Container"] = container_of(model)
             variants.append(planned)
-        plan: Document = {"EndpointConfigName": config_name, "Variants": variants}
+        plan: JsonDocument = {"EndpointConfigName": config_name, "Variants": variants}
         if asynchronous := config.get("AsyncInferenceConfig"):
             plan["AsyncInferenceConfig"] = asynchronous
         return plan
 
     def _reporter(self, name: str) -> Any:
-        def report(status: str, reason: str | None = None, plan: Document | None = None) -> None:
+        def report(status: str, reason: str | None = None, plan: JsonDocument | None = None) -> None:
             with self._registry.lock:
                 endpoint = self._registry.of(ENDPOINT).get(name)
                 if endpoint is None or endpoint["EndpointStatus"] == "Deleting":
@@ -197,12 +197,12 @@ class Endpoints:
 
         return report
 
-    def _change(self, endpoint: Document, status: str) -> None:
+    def _change(self, endpoint: JsonDocument, status: str) -> None:
         endpoint["EndpointStatus"] = status
         endpoint["LastModifiedTime"] = now()
         self._registry.save()
 
-    def _found(self, name: str) -> Document:
+    def _found(self, name: str) -> JsonDocument:
         endpoint = self._registry.of(ENDPOINT).get(name)
         if endpoint is None:
             raise not_found("endpoint", self._registry.arn(ENDPOINT, name))
@@ -213,7 +213,7 @@ class Endpoints:
         assert live is not None
         return live
 
-    def _changeable(self, name: str) -> Document:
+    def _changeable(self, name: str) -> JsonDocument:
         endpoint = self._found(name)
         if endpoint["EndpointStatus"] in CHANGING:
             raise ValidationException(f'Cannot update in-progress endpoint "{endpoint["EndpointArn"]}".')
@@ -222,13 +222,13 @@ class Endpoints:
         return endpoint
 
 
-def _first_batch(plan: Document, config: Document | None) -> Document:
+def _first_batch(plan: JsonDocument, config: JsonDocument | None) -> JsonDocument:
     rollout = Rollout.of(config, sum(each["Count"] for each in plan["Variants"]))
     share = rollout.shares[0] if rollout.rolling else 1.0
     return {"Variants": [{**each, "Count": part_of(each["Count"], share)} for each in plan["Variants"]]}
 
 
-def _pending(live: LiveEndpoint | None) -> list[Document] | None:
+def _pending(live: LiveEndpoint | None) -> list[JsonDocument] | None:
     """What an update is starting, and how far each variant is."""
     pending = live.pending if live else None
     if pending is None:
@@ -237,7 +237,7 @@ def _pending(live: LiveEndpoint | None) -> list[Document] | None:
     return [{**each, "VariantStatus": status} for each in _variants(pending.plan, pending)]
 
 
-def _variants(plan: Document, deployment: Deployment | None) -> list[Document]:
+def _variants(plan: JsonDocument, deployment: Deployment | None) -> list[JsonDocument]:
     running = deployment.variants if deployment else {}
     described = []
     for planned in plan["Variants"]:
@@ -260,7 +260,7 @@ def _variants(plan: Document, deployment: Deployment | None) -> list[Document]:
     return described
 
 
-def _retain(before: Document, plan: Document, excluded: set[str]) -> None:
+def _retain(before: JsonDocument, plan: JsonDocument, excluded: set[str]) -> None:
     old = {each["VariantName"]: each for each in before["Variants"]}
     for variant in plan["Variants"]:
         if (kept := old.get(variant["VariantName"])) is None:

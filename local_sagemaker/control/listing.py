@@ -8,14 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
-from local_sagemaker.control.registry import Document
+from local_sagemaker.control.registry import JsonDocument
 
 DEFAULT_PAGE = 10
 
 
 def page(
-    documents: Iterable[Document], asked: Document, name: str, status: str | None = None, order: str = "Descending"
-) -> tuple[list[Document], str | None]:
+    documents: Iterable[JsonDocument],
+    asked: JsonDocument,
+    name: str,
+    status: str | None = None,
+    order: str = "Descending",
+) -> tuple[list[JsonDocument], str | None]:
     """What one List call returns, and the token of the next.
 
     :param name: the member that holds a document's name; ``status`` likewise, where there is one.
@@ -30,7 +34,7 @@ def page(
     return kept[start:end], _token(end) if end < len(kept) else None
 
 
-def _is_asked_for(document: Document, asked: Document, name: str, status: str | None) -> bool:
+def _is_asked_for(document: JsonDocument, asked: JsonDocument, name: str, status: str | None) -> bool:
     if (part := asked.get("NameContains")) and part.lower() not in document[name].lower():
         return False
     if status and (wanted := asked.get("StatusEquals")) and document[status] != wanted:

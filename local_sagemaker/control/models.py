@@ -7,9 +7,9 @@ from typing import Protocol
 
 from local_sagemaker.control.control_errors import ValidationException, exists, not_found
 from local_sagemaker.control.listing import page
-from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import MODEL, Document, Registry, now
+from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
 
 ENVIRONMENT_BYTES = 32 * 1024
 
@@ -20,13 +20,13 @@ class ModelData(Protocol):
     def exists(self, uri: str, prefix: bool) -> bool: ...
 
 
-class Models:
+class ModelDocuments:
     def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
         self._registry = registry
         self._quotas = quotas
         self._data = data
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {
             "CreateModel": self.create,
             "DescribeModel": self.describe,
@@ -34,7 +34,7 @@ class Models:
             "DeleteModel": self.delete,
         }
 
-    def create(self, asked: Document) -> Document:
+    def create(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: it exists, or a rule that the service model cannot say is broken."""
         name = asked["ModelName"]
         arn = self._registry.arn(MODEL, name)
@@ -52,28 +52,28 @@ class Models:
             self._registry.add(MODEL, name, {**asked, "ModelArn": arn, "CreationTime": now()})
         return {"ModelArn": arn}
 
-    def describe(self, asked: Document) -> Document:
+    def describe(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             return self._found(asked["ModelName"])
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             listed, token = page(self._registry.of(MODEL).values(), asked, "ModelName")
             return {"Models": listed, "NextToken": token}
 
-    def delete(self, asked: Document) -> None:
+    def delete(self, asked: JsonDocument) -> None:
         with self._registry.lock:
             self._found(asked["ModelName"])
             self._registry.remove(MODEL, asked["ModelName"])
 
-    def _found(self, name: str) -> Document:
+    def _found(self, name: str) -> JsonDocument:
         model = self._registry.of(MODEL).get(name)
         if model is None:
             raise not_found("model", self._registry.arn(MODEL, name))
         return model
 
 
-def _containers(model: Document) -> list[Document]:
+def _containers(model: JsonDocument) -> list[JsonDocument]:
     """:raises ValidationException: none, both forms, or a pipeline, which no single process can be."""
     primary, several = model.get("PrimaryContainer"), model.get("Containers")
     if (primary is None) == (not several):
@@ -86,18 +86,18 @@ def _containers(model: Document) -> list[Document]:
     return containers
 
 
-def container_of(model: Document) -> Document:
+def container_of(model: JsonDocument) -> JsonDocument:
     return _containers(model)[0]
 
 
-def check_environment(environment: Document) -> None:
+def check_environment(environment: JsonDocument) -> None:
     """:raises ValidationException: over 32 KB in all, which the service model does not say."""
     size = sum(len(key.encode()) + len(value.encode()) for key, value in environment.items())
     if size > ENVIRONMENT_BYTES:
         raise ValidationException(f"Environment has {size} bytes, more than the limit of {ENVIRONMENT_BYTES}.")
 
 
-def _check_source(container: Document) -> None:
+def _check_source(container: JsonDocument) -> None:
     if container.get("ModelDataUrl") and container.get("ModelDataSource"):
         raise ValidationException("ModelDataUrl and ModelDataSource must not both be given.")
     sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]
@@ -114,7 +114,7 @@ def _check_source(container: Document) -> None:
         check_s3_source(s3)
 
 
-def check_s3_source(s3: Document) -> None:
+def check_s3_source(s3: JsonDocument) -> None:
     """:raises ValidationException: the URI does not fit the type."""
     kind, uri = s3["S3DataType"], s3["S3Uri"]
     if kind == "S3Prefix" and not uri.endswith("/"):
@@ -125,7 +125,7 @@ def check_s3_source(s3: Document) -> None:
         raise ValidationException("CompressionType Gzip needs S3DataType S3Object.")
 
 
-def locations(container: Document) -> Iterator[tuple[str, bool]]:
+def locations(container: JsonDocument) -> Iterator[tuple[str, bool]]:
     """Each URI of a container's data, and whether it is a prefix."""
     if url := container.get("ModelDataUrl"):
         yield url, container.get("Mode") == "MultiModel"

@@ -19,19 +19,19 @@ from local_sagemaker.control.control_errors import (
     SerializationException,
     UnknownOperationException,
 )
-from local_sagemaker.control.registry import Document
+from local_sagemaker.control.registry import JsonDocument
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.gateway_errors import OversizeBody
 
 log = logging.getLogger(__name__)
 
-Operation = Callable[[Document], Document | None]
+OperationHandler = Callable[[JsonDocument], JsonDocument | None]
 MAX_BODY = 1024 * 1024
 READ_AT_MOST = 25 * 1024 * 1024
 CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
-class Service:
+class ControlService:
     """One service of the JSON protocol.
 
     :param name: botocore's name of it, ``sagemaker``.
@@ -40,7 +40,10 @@ class Service:
     """
 
     def __init__(
-        self, name: str, operations: Mapping[str, Operation], check: Callable[[str], None] = lambda _operation: None
+        self,
+        name: str,
+        operations: Mapping[str, OperationHandler],
+        check: Callable[[str], None] = lambda _operation: None,
     ) -> None:
         self._model: ServiceModel = botocore.session.get_session().get_service_model(name)
         self._operations = operations
@@ -50,7 +53,7 @@ class Service:
             raise ValueError(f"{name} has no {', '.join(sorted(unknown))}")
         self.prefix: str = self._model.metadata["targetPrefix"]
 
-    def call(self, operation: str, body: bytes) -> Document:
+    def call(self, operation: str, body: bytes) -> JsonDocument:
         """:raises ControlError: every refusal."""
         if operation not in self._operations:
             known = operation in self._model.operation_names
@@ -63,14 +66,14 @@ class Service:
         except (ValueError, RecursionError) as error:
             raise SerializationException("The request's body is no JSON.") from error
         answer = self._operations[operation](shapes.parse(model.input_shape, asked)) or {}
-        rendered: Document = shapes.render(model.output_shape, answer) if model.output_shape else {}
+        rendered: JsonDocument = shapes.render(model.output_shape, answer) if model.output_shape else {}
         return rendered
 
 
 class Protocol:
     """The view behind ``POST /``."""
 
-    def __init__(self, *services: Service) -> None:
+    def __init__(self, *services: ControlService) -> None:
         self._services = {service.prefix: service for service in services}
 
     def answer(self) -> Response:

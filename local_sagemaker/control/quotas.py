@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from local_sagemaker.control.control_errors import ResourceLimitExceeded
-from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, TRANSFORM, Document, Registry
+from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, TRANSFORM, JsonDocument, Registry
 
 INSTANCES = "instances"
 NAMES = (MODEL, CONFIG, ENDPOINT, COMPONENT, TRANSFORM, INSTANCES)
@@ -38,7 +38,7 @@ class Quotas:
         if have + 1 > self.limits.get(kind, have + 1):
             raise _exceeded(f"{kind}s", self.limits[kind], have, 1, "Resources")
 
-    def check_instances(self, registry: Registry, wanted: Document, instead_of: str | None = None) -> None:
+    def check_instances(self, registry: Registry, wanted: JsonDocument, instead_of: str | None = None) -> None:
         """:param wanted: instances by type.
         :param instead_of: the endpoint that they belong to, whose present ones do not count.
         :raises ResourceLimitExceeded: an instance type has too few.
@@ -56,7 +56,7 @@ class Quotas:
                 raise _exceeded(f"{kind} for endpoint usage", limit, have, count, "Instances")
 
 
-def instances_of(plan: Document) -> dict[str, int]:
+def instances_of(plan: JsonDocument) -> dict[str, int]:
     counts: dict[str, int] = {}
     for variant in plan["Variants"]:
         counts[variant["InstanceType"]] = counts.get(variant["InstanceType"], 0) + variant["Count"]

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-Document = dict[str, Any]
+JsonDocument = dict[str, Any]
 
 MODEL = "model"
 CONFIG = "endpoint-config"
@@ -28,13 +28,13 @@ class Registry:
         self.region = region
         self.account = account
         self._path = path
-        self._kinds: dict[str, dict[str, Document]] = {}
+        self._kinds: dict[str, dict[str, JsonDocument]] = {}
         self._tags: dict[str, dict[str, str]] = {}
         if path.exists():
             kept = json.loads(path.read_text(encoding="utf-8"))
             self._kinds, self._tags = kept["resources"], kept["tags"]
 
-    def of(self, kind: str) -> dict[str, Document]:
+    def of(self, kind: str) -> dict[str, JsonDocument]:
         return self._kinds.setdefault(kind, {})
 
     def tags(self, arn: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ class Registry:
     def forget_tags(self, arn: str) -> None:
         self._tags.pop(arn, None)
 
-    def add(self, kind: str, name: str, document: Document) -> None:
+    def add(self, kind: str, name: str, document: JsonDocument) -> None:
         tags = document.pop("Tags", None) or []
         self.of(kind)[name] = document
         self._tags[self.arn(kind, name)] = {tag["Key"]: tag["Value"] for tag in tags}
@@ -57,7 +57,7 @@ class Registry:
     def arn(self, kind: str, name: str) -> str:
         return f"arn:aws:sagemaker:{self.region}:{self.account}:{kind}/{name}"
 
-    def owner(self, arn: str) -> Document | None:
+    def owner(self, arn: str) -> JsonDocument | None:
         """What an ARN names."""
         prefix = f"arn:aws:sagemaker:{self.region}:{self.account}:"
         kind, _, name = arn.removeprefix(prefix).partition("/")

@@ -13,8 +13,8 @@ from local_sagemaker.control.control_errors import (
     ValidationException,
 )
 from local_sagemaker.control.listing import page
-from local_sagemaker.control.protocol import Operation
-from local_sagemaker.control.registry import COMPONENT, ENDPOINT, POLICY, TARGET, Document, Registry, now
+from local_sagemaker.control.protocol import OperationHandler
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, POLICY, TARGET, JsonDocument, Registry, now
 from local_sagemaker.control.scaling_tags import ScalingTags
 
 DIMENSIONS = {
@@ -35,7 +35,7 @@ class Scaling:
         self._registry = registry
         self._tags = ScalingTags(registry)
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {
             "RegisterScalableTarget": self.register,
             "DescribeScalableTargets": self.targets,
@@ -48,7 +48,7 @@ class Scaling:
             "UntagResource": self._tags.untag,
         }
 
-    def register(self, asked: Document) -> Document:
+    def register(self, asked: JsonDocument) -> JsonDocument:
         """:raises ValidationException: the resource is none of SageMaker's here, or the capacities are no range."""
         with self._registry.lock:
             self._check(asked)
@@ -76,7 +76,7 @@ class Scaling:
             self._registry.save()
             return {"ScalableTargetARN": arn}
 
-    def targets(self, asked: Document) -> Document:
+    def targets(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             found = [
                 each for each in self._registry.of(TARGET).values() if _fits(each, asked, asked.get("ResourceIds"))
@@ -84,7 +84,7 @@ class Scaling:
             listed, token = _page(found, asked, "ResourceId")
             return {"ScalableTargets": listed, "NextToken": token}
 
-    def deregister(self, asked: Document) -> None:
+    def deregister(self, asked: JsonDocument) -> None:
         """Its policies go with it. :raises ObjectNotFoundException: it is not registered."""
         with self._registry.lock:
             key = self._registered(asked)
@@ -94,7 +94,7 @@ class Scaling:
                 del policies[name]
             self._registry.save()
 
-    def put(self, asked: Document) -> Document:
+    def put(self, asked: JsonDocument) -> JsonDocument:
         """:raises ObjectNotFoundException: the target is not registered.
         :raises ValidationException: the policy's type and its configuration do not go together.
         :raises LimitExceededException: the target has as many policies as it may have.
@@ -121,7 +121,7 @@ class Scaling:
             self._registry.save()
             return {"PolicyARN": arn, "Alarms": []}
 
-    def policies(self, asked: Document) -> Document:
+    def policies(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             resources = [asked["ResourceId"]] if asked.get("ResourceId") else None
             found = [
@@ -133,7 +133,7 @@ class Scaling:
             listed, token = _page(found, asked, "PolicyName")
             return {"ScalingPolicies": [{"Alarms": [], **each} for each in listed], "NextToken": token}
 
-    def delete(self, asked: Document) -> None:
+    def delete(self, asked: JsonDocument) -> None:
         """:raises ObjectNotFoundException: there is no such policy."""
         with self._registry.lock:
             name = f"{_key(asked)}|{asked['PolicyName']}"
@@ -142,7 +142,7 @@ class Scaling:
             del self._registry.of(POLICY)[name]
             self._registry.save()
 
-    def _registered(self, asked: Document) -> str:
+    def _registered(self, asked: JsonDocument) -> str:
         key = _key(asked)
         if key not in self._registry.of(TARGET):
             raise ObjectNotFoundException(
@@ -151,7 +151,7 @@ class Scaling:
             )
         return key
 
-    def _check(self, asked: Document) -> None:
+    def _check(self, asked: JsonDocument) -> None:
         if asked["ServiceNamespace"] != "sagemaker":
             raise ValidationException(f"Service namespace {asked['ServiceNamespace']} is not on this machine.")
         pattern = DIMENSIONS.get(asked["ScalableDimension"])
@@ -174,11 +174,11 @@ class Scaling:
         return f"arn:aws:application-autoscaling:{self._registry.region}:{self._registry.account}:{resource}"
 
 
-def _key(asked: Document) -> str:
+def _key(asked: JsonDocument) -> str:
     return f"{asked['ResourceId']}|{asked['ScalableDimension']}"
 
 
-def _fits(document: Document, asked: Document, resources: list[str] | None) -> bool:
+def _fits(document: JsonDocument, asked: JsonDocument, resources: list[str] | None) -> bool:
     return (
         document["ServiceNamespace"] == asked["ServiceNamespace"]
         and asked.get("ScalableDimension") in (None, document["ScalableDimension"])
@@ -186,7 +186,7 @@ def _fits(document: Document, asked: Document, resources: list[str] | None) -> b
     )
 
 
-def _page(documents: list[Document], asked: Document, name: str) -> tuple[list[Document], str | None]:
+def _page(documents: list[JsonDocument], asked: JsonDocument, name: str) -> tuple[list[JsonDocument], str | None]:
     paging = {key: asked[key] for key in ("NextToken", "MaxResults") if asked.get(key) is not None}
     try:
         return page(documents, {"MaxResults": 50, **paging, "SortBy": "Name", "SortOrder": "Ascending"}, name)

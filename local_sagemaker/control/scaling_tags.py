@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from local_sagemaker.control.control_errors import ResourceNotFoundException, TooManyTagsException
-from local_sagemaker.control.registry import TARGET, Document, Registry
+from local_sagemaker.control.registry import TARGET, JsonDocument, Registry
 
 MOST = 50
 
@@ -21,19 +21,19 @@ class ScalingTags:
             raise TooManyTagsException(f"A scalable target has at most {MOST} tags.")
         kept.update(tags)
 
-    def tag(self, asked: Document) -> None:
+    def tag(self, asked: JsonDocument) -> None:
         """:raises ResourceNotFoundException: the ARN names no target."""
         with self._registry.lock:
             self._check(asked["ResourceARN"])
             self.add(asked["ResourceARN"], asked["Tags"])
             self._registry.save()
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             self._check(asked["ResourceARN"])
             return {"Tags": dict(self._registry.tags(asked["ResourceARN"]))}
 
-    def untag(self, asked: Document) -> None:
+    def untag(self, asked: JsonDocument) -> None:
         with self._registry.lock:
             self._check(asked["ResourceARN"])
             for key in asked["TagKeys"]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.listing import DEFAULT_PAGE
-from local_sagemaker.control.protocol import Operation
-from local_sagemaker.control.registry import Document, Registry
+from local_sagemaker.control.protocol import OperationHandler
+from local_sagemaker.control.registry import JsonDocument, Registry
 
 MOST = 50
 
@@ -14,10 +14,10 @@ class Tags:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {"AddTags": self.add, "ListTags": self.list, "DeleteTags": self.delete}
 
-    def add(self, asked: Document) -> Document:
+    def add(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             tags = self._tags(asked["ResourceArn"])
             added = {tag["Key"]: tag["Value"] for tag in asked["Tags"]}
@@ -27,7 +27,7 @@ class Tags:
             self._registry.save()
             return {"Tags": _listed(tags)}
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             tags = _listed(self._tags(asked["ResourceArn"]))
         token = asked.get("NextToken", "0")
@@ -37,7 +37,7 @@ class Tags:
         end = start + int(asked.get("MaxResults", max(DEFAULT_PAGE, MOST)))
         return {"Tags": tags[start:end], "NextToken": str(end) if end < len(tags) else None}
 
-    def delete(self, asked: Document) -> None:
+    def delete(self, asked: JsonDocument) -> None:
         with self._registry.lock:
             tags = self._tags(asked["ResourceArn"])
             for key in asked["TagKeys"]:
@@ -50,5 +50,5 @@ class Tags:
         return self._registry.tags(arn)
 
 
-def _listed(tags: dict[str, str]) -> list[Document]:
+def _listed(tags: dict[str, str]) -> list[JsonDocument]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -7,9 +7,9 @@ from typing import Any
 from local_sagemaker.control.control_errors import ResourceInUse, ResourceNotFound, ValidationException
 from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
-from local_sagemaker.control.protocol import Operation
+from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import MODEL, TRANSFORM, Document, Registry, now
+from local_sagemaker.control.registry import MODEL, TRANSFORM, JsonDocument, Registry, now
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.transform.transform_job import MAX_PAYLOAD_MB, TransformJob
 
@@ -25,7 +25,7 @@ class TransformJobs:
         self._host = host
         self._jobs: dict[str, TransformJob] = {}
 
-    def operations(self) -> dict[str, Operation]:
+    def operations(self) -> dict[str, OperationHandler]:
         return {
             "CreateTransformJob": self.create,
             "DescribeTransformJob": self.describe,
@@ -40,7 +40,7 @@ class TransformJobs:
                 if job["TransformJobStatus"] in RUNNING:
                     self._end(name, "Failed", "This machine's SageMaker ended while the job was under way.")
 
-    def create(self, asked: Document) -> Document:
+    def create(self, asked: JsonDocument) -> JsonDocument:
         """:raises ResourceInUse: the name is taken.
         :raises ResourceNotFound: the model does not exist.
         :raises ResourceLimitExceeded: the quota of jobs is used up.
@@ -76,11 +76,11 @@ class TransformJobs:
             job.start()
         return {"TransformJobArn": arn}
 
-    def describe(self, asked: Document) -> Document:
+    def describe(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             return self._found(asked["TransformJobName"])
 
-    def stop(self, asked: Document) -> None:
+    def stop(self, asked: JsonDocument) -> None:
         """:raises ResourceNotFound: there is no such job.
         :raises ValidationException: it has ended.
         """
@@ -94,7 +94,7 @@ class TransformJobs:
             self._registry.save()
             self._jobs[asked["TransformJobName"]].stop()
 
-    def list(self, asked: Document) -> Document:
+    def list(self, asked: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             jobs = self._registry.of(TRANSFORM).values()
             listed, token = page(jobs, asked, "TransformJobName", "TransformJobStatus")
@@ -109,7 +109,7 @@ class TransformJobs:
         for job in list(self._jobs.values()):
             job.wait(seconds)
 
-    def _found(self, name: str) -> Document:
+    def _found(self, name: str) -> JsonDocument:
         job = self._registry.of(TRANSFORM).get(name)
         if job is None:
             raise ResourceNotFound(f"Requested resource not found: transform job {name}.")
@@ -129,7 +129,7 @@ class TransformJobs:
             self._registry.save()
 
 
-def _check(asked: Document) -> None:
+def _check(asked: JsonDocument) -> None:
     for member in UNSUPPORTED:
         if asked.get(member):
             raise ValidationException(f"{member} is not supported on this machine's SageMaker.")

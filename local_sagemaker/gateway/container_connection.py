@@ -19,7 +19,7 @@ from types import TracebackType
 import h11
 
 from local_sagemaker.gateway.gateway_settings import ContainerAddress
-from local_sagemaker.gateway.http_reply import Head, ReplyReader
+from local_sagemaker.gateway.http_reply import ReplyHead, ReplyReader
 from local_sagemaker.gateway.idle_connections import IdleConnections
 
 AT_ONCE = 64 * 1024
@@ -37,7 +37,7 @@ class TimedOut(UpstreamError):
     """The deadline passed."""
 
 
-class Broken(UpstreamError):
+class ConnectionBroken(UpstreamError):
     """The container closed its connection, or sent no HTTP, before its reply was whole."""
 
 
@@ -46,11 +46,11 @@ class ClientGone(UpstreamError):
 
 
 @dataclass(frozen=True, slots=True)
-class Deadline:
+class InvocationDeadline:
     at: float
 
     @classmethod
-    def after(cls, seconds: float) -> Deadline:
+    def after(cls, seconds: float) -> InvocationDeadline:
         return cls(time.monotonic() + seconds)
 
     def left(self) -> float:
@@ -67,7 +67,7 @@ class ContainerConnection:
         self,
         address: ContainerAddress,
         connect_seconds: float,
-        deadline: Deadline,
+        deadline: InvocationDeadline,
         client: socket.socket | None,
         idle: IdleConnections | None = None,
     ) -> None:
@@ -100,10 +100,10 @@ class ContainerConnection:
         else:
             self._socket.close()
 
-    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
+    def post(self, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
         return self.send("POST", path, headers, body)
 
-    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Head:
+    def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
         """Send a request and wait for the reply's head."""
         fixed = [("Host", str(self._address)), ("Content-Length", str(len(body)))]
         # h11 writes the head, for it refuses what could be read as another one; replies are `ReplyReader`'s.
@@ -118,7 +118,7 @@ class ContainerConnection:
         while self.reply.head is None:
             self._receive()
             if self.reply.error and self.reply.head is None:
-                raise Broken(self.reply.error)
+                raise ConnectionBroken(self.reply.error)
         return self.reply.head
 
     def parts(self) -> Iterator[bytes]:
@@ -128,7 +128,7 @@ class ContainerConnection:
             if self.reply.complete:
                 return
             if self.reply.error:
-                raise Broken(self.reply.error)
+                raise ConnectionBroken(self.reply.error)
             self._receive()
 
     def text(self) -> str:

@@ -78,7 +78,7 @@ class ComponentNeeded(ValidationError):
         )
 
 
-class SessionNotFound(ValidationError):
+class StickySessionNotFound(ValidationError):
     def __init__(self, session: str, endpoint: Endpoint) -> None:
         super().__init__(f"Session {session} of endpoint {endpoint.name} does not exist, is closed or has expired.")
 
@@ -141,7 +141,7 @@ class OversizeBody(ValidationError):
         super().__init__(f"Request {request_id} has oversize body. The limit is {limit} bytes.")
 
 
-class InternalFailure(GatewayError):
+class RuntimeInternalFailure(GatewayError):
     status = 500
     code = "InternalFailure"
 
@@ -196,6 +196,6 @@ class InvocationTimedOut(ModelError):
         )
 
 
-class BrokenReply(ModelError):
+class InvalidContainerReply(ModelError):
     def __init__(self, endpoint: Endpoint, reason: str) -> None:
         super().__init__(endpoint, 0, f"Container primary did not complete its response: {reason}")

@@ -9,7 +9,7 @@ from local_sagemaker.gateway.payload_parts import Cut, as_they_arrive
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RuntimeLimits:
     """SageMaker's own limits. Whoever wants to see a time-out without waiting for it lowers them."""
 
     regular_seconds: float = 60.0
@@ -70,5 +70,5 @@ class Endpoint:
 class GatewaySettings:
     container: ContainerAddress
     endpoint: Endpoint
-    limits: Limits = field(default_factory=Limits)
+    limits: RuntimeLimits = field(default_factory=RuntimeLimits)
     cut: Cut = as_they_arrive

@@ -14,7 +14,7 @@ CLOSED = "the connection closed before the response was complete"
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ReplyHead:
     status: int
     headers: dict[str, str]
 
@@ -30,7 +30,7 @@ class ReplyReader:
     """
 
     def __init__(self) -> None:
-        self.head: Head | None = None
+        self.head: ReplyHead | None = None
         self.complete = False
         self.keep_alive = False
         self.error: str | None = None
@@ -66,7 +66,7 @@ class ReplyReader:
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status >= 200:
-            self.head = Head(status, self._headers)
+            self.head = ReplyHead(status, self._headers)
         self._headers = {}
 
     def on_body(self, data: bytes) -> None:

@@ -9,10 +9,10 @@ from werkzeug.datastructures import Headers
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.gateway_errors import EndpointNotFound, VariantNotFound
 from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
-from local_sagemaker.gateway.http_reply import Head
+from local_sagemaker.gateway.http_reply import ReplyHead
 
 
-class Route(Protocol):
+class InvocationRoute(Protocol):
     """One invocation's way, taken once and released once.
 
     :ivar more_headers: what SageMaker adds to those of the client.
@@ -30,14 +30,14 @@ class Route(Protocol):
     def elsewhere(self) -> bool:
         """The container takes no connection: whether ``container`` is now another one."""
 
-    def answered(self, head: Head) -> None:
+    def answered(self, head: ReplyHead) -> None:
         """The container has begun to answer."""
 
     def release(self) -> None: ...
 
 
 class Routes(Protocol):
-    def route(self, name: str, asked: Headers) -> Route:
+    def route(self, name: str, asked: Headers) -> InvocationRoute:
         """:raises GatewayError: no endpoint, variant, component or session of that name, or none is able."""
 
 
@@ -55,7 +55,7 @@ class FixedRoute:
     def elsewhere(self) -> bool:
         return False
 
-    def answered(self, head: Head) -> None:
+    def answered(self, head: ReplyHead) -> None:
         pass
 
     def release(self) -> None:
@@ -67,7 +67,7 @@ class FixedRoutes:
         self._endpoint = endpoint
         self._container = container
 
-    def route(self, name: str, asked: Headers) -> Route:
+    def route(self, name: str, asked: Headers) -> InvocationRoute:
         if name != self._endpoint.name:
             raise EndpointNotFound(name, self._endpoint.account)
         variant = asked.get(headers.TARGET_VARIANT, self._endpoint.variant)

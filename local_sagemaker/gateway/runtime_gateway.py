@@ -20,11 +20,11 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway import stream_faults as faults
 from local_sagemaker.gateway.body_reader import read_body
-from local_sagemaker.gateway.container_connection import ContainerConnection, Deadline
-from local_sagemaker.gateway.gateway_settings import Endpoint, GatewaySettings, Limits
-from local_sagemaker.gateway.http_reply import Head
+from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline
+from local_sagemaker.gateway.gateway_settings import Endpoint, GatewaySettings, RuntimeLimits
+from local_sagemaker.gateway.http_reply import ReplyHead
 from local_sagemaker.gateway.idle_connections import IdleConnections
-from local_sagemaker.gateway.invocation_routes import FixedRoutes, Route, Routes
+from local_sagemaker.gateway.invocation_routes import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.payload_parts import Cut
 from local_sagemaker.gateway.stream_pump import Pump
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class Gateway:
-    def __init__(self, routes: Routes, limits: Limits, cut: Cut) -> None:
+    def __init__(self, routes: Routes, limits: RuntimeLimits, cut: Cut) -> None:
         self._routes = routes
         self._limits = limits
         self._cut = cut
@@ -80,7 +80,7 @@ class Gateway:
         finally:
             route.release()
 
-    def _post(self, way: Way, passed: list[tuple[str, str]], body: bytes) -> Head:
+    def _post(self, way: Way, passed: list[tuple[str, str]], body: bytes) -> ReplyHead:
         if way.route.delay:
             time.sleep(way.route.delay)
         head = way.connection.post(way.route.path, [*passed, *way.route.more_headers], body)
@@ -109,7 +109,7 @@ class Gateway:
                 yield from map(self._encode, way.connection.parts())
         except upstream.TimedOut:
             yield faults.StreamTimedOut(self._limits.stream_seconds).frame()
-        except upstream.Broken as error:
+        except upstream.ConnectionBroken as error:
             yield faults.StreamBroken(f"container primary: {error}").frame()
         except upstream.ClientGone:
             return
@@ -120,7 +120,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    route: Route
+    route: InvocationRoute
     connection: ContainerConnection
 
 
@@ -135,7 +135,11 @@ def writable_client() -> socket.socket | None:
 
 
 def connect(
-    route: Route, limits: Limits, seconds: float, client: socket.socket | None, idle: IdleConnections | None = None
+    route: InvocationRoute,
+    limits: RuntimeLimits,
+    seconds: float,
+    client: socket.socket | None,
+    idle: IdleConnections | None = None,
 ) -> ContainerConnection:
     """Tries each instance there is: nothing was sent, so nothing is done twice.
 
@@ -144,7 +148,7 @@ def connect(
     """
     while True:
         try:
-            until = Deadline.after(seconds)
+            until = InvocationDeadline.after(seconds)
             return ContainerConnection(route.container, limits.connect_seconds, until, client, idle)
         except upstream.Unreachable:
             if not route.elsewhere():
@@ -159,11 +163,11 @@ def in_sagemakers_words(endpoint: Endpoint) -> Iterator[None]:
         raise errors.ServiceUnavailable(endpoint, str(error)) from error
     except upstream.TimedOut as error:
         raise errors.InvocationTimedOut(endpoint) from error
-    except upstream.Broken as error:
-        raise errors.BrokenReply(endpoint, str(error)) from error
+    except upstream.ConnectionBroken as error:
+        raise errors.InvalidContainerReply(endpoint, str(error)) from error
 
 
-def finish(response: Response, route: Route, head: Head, names: tuple[str, ...]) -> Response:
+def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: tuple[str, ...]) -> Response:
     for name in names:
         if (value := head.get(name)) is not None:
             response.headers[name] = value
@@ -212,4 +216,4 @@ def mount(app: Flask, gateway: Gateway) -> None:
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
         log.exception("%s %s failed", request.method, request.path)
-        return errors.InternalFailure().reply()
+        return errors.RuntimeInternalFailure().reply()

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 
 from local_sagemaker.gateway.container_connection import (
-    Broken,
     ClientGone,
+    ConnectionBroken,
     ContainerConnection,
     TimedOut,
     UpstreamError,
@@ -138,7 +138,7 @@ class Pump:
             stream.backlog = b"%x\r\n%b\r\n" % (len(encoded), encoded)
             self._flush(stream)
         if not stream.backlog and not stream.done and (reply.complete or reply.error):
-            stream.failure = None if reply.complete else Broken(reply.error)
+            stream.failure = None if reply.complete else ConnectionBroken(reply.error)
             stream.done = True
 
     def _flush(self, stream: Stream) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from local_sagemaker.hosting.deployment import clean
 from local_sagemaker.hosting.instances.instance import Instance
-from local_sagemaker.hosting.instances.instance_pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import remove
 
 LOAD_SECONDS = 60.0
@@ -46,7 +46,7 @@ class Component:
     def prepare(self, instance: Instance) -> None:
         """An adapter is in the instance's memory afterwards: also in that of one which replaced another.
 
-        :raises StartFailed: the container refuses it.
+        :raises InstanceStartFailed: the container refuses it.
         """
         if self.base is None or instance.id in self._loaded:
             return
@@ -65,13 +65,13 @@ class Component:
             if instance.id in self._loaded:
                 try:
                     call(instance, "DELETE", f"/adapters/{quote(self.name)}", None)
-                except StartFailed:
+                except InstanceStartFailed:
                     pass  # It goes with its process.
         remove(self._directory)
 
 
 def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> bytes:
-    """:raises StartFailed: no answer, or none of the 200s (404 where something is to be deleted is fine)."""
+    """:raises InstanceStartFailed: no answer, or none of the 200s (404 where something is to be deleted is fine)."""
     connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
     try:
         content = None if body is None else json.dumps(body)
@@ -79,10 +79,10 @@ def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None
         reply = connection.getresponse()
         said = reply.read()
     except (OSError, http.client.HTTPException) as error:
-        raise StartFailed(f"{method} {path} was not answered by the container ({error})") from error
+        raise InstanceStartFailed(f"{method} {path} was not answered by the container ({error})") from error
     finally:
         connection.close()
     if reply.status // 100 != 2 and not (method == "DELETE" and reply.status == 404):
         text = said.decode("utf-8", "replace")[:LONGEST_REASON]
-        raise StartFailed(f"{method} {path} was answered {reply.status} by the container: {text}")
+        raise InstanceStartFailed(f"{method} {path} was answered {reply.status} by the container: {text}")
     return said

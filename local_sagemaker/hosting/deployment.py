@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from local_sagemaker.hosting.instances.instance_pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.target_models import TargetModels
 
@@ -49,7 +49,7 @@ def part_of(count: int, share: float) -> int:
     return math.ceil(round(count * share, 6))
 
 
-def failure_reason(variant: str, error: StartFailed) -> str:
+def failure_reason(variant: str, error: InstanceStartFailed) -> str:
     return (
         f"The primary container for production variant {variant} did not pass the ping health check. "
         f"Please check CloudWatch logs for this endpoint. ({error})"
@@ -71,15 +71,15 @@ class Deployment:
     def wait_ready(self, cancelled: Callable[[], bool]) -> None:
         """Until every variant has as many healthy instances as it should.
 
-        :raises StartFailed: with the endpoint's FailureReason.
+        :raises InstanceStartFailed: with the endpoint's FailureReason.
         :raises Cancelled: nobody waits any more.
         """
         for variant in self.variants.values():
             if variant.pool is not None:
                 try:
                     variant.pool.wait_ready(cancelled)
-                except StartFailed as error:
-                    raise StartFailed(failure_reason(variant.name, error)) from error
+                except InstanceStartFailed as error:
+                    raise InstanceStartFailed(failure_reason(variant.name, error)) from error
 
     def scale_to(self, share: float, at_least: bool = False) -> None:
         for variant in self.variants.values():

@@ -13,12 +13,12 @@ from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.deployment import Deployment, Variant
 from local_sagemaker.hosting.fleets import Fleets
-from local_sagemaker.hosting.instances.host_settings import Timing
+from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
-from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.planned_faults import Chaos
 from local_sagemaker.hosting.rollout import Rollout
-from local_sagemaker.hosting.sticky_sessions import Sessions
+from local_sagemaker.hosting.sticky_sessions import StickySessions
 from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
@@ -41,12 +41,12 @@ class LiveEndpoint:
     :ivar starting: the copies of inference components that do not serve yet.
     """
 
-    def __init__(self, name: str, fleets: Fleets, timing: Timing, alarms: Alarms, report: Report) -> None:
+    def __init__(self, name: str, fleets: Fleets, timing: HostTiming, alarms: Alarms, report: Report) -> None:
         self.name = name
         self.changed = threading.Condition(threading.RLock())
         self.current: Deployment | None = None
         self.components: dict[str, Component] = {}
-        self.sessions = Sessions()
+        self.sessions = StickySessions()
         self.chaos = Chaos()
         self.starting: list[Pool] = []
         self.pending: Deployment | None = None
@@ -127,7 +127,7 @@ class LiveEndpoint:
     def _create(self, plan: Document) -> None:
         try:
             deployment = self._start(plan, self._is_deleted)
-        except StartFailed as error:
+        except InstanceStartFailed as error:
             with self.changed:
                 self.pending = None
             self._report("Failed", str(error))
@@ -155,7 +155,7 @@ class LiveEndpoint:
         try:
             deployment = self._start(plan, update.cancelled, rollout.shares[0] if rollout.rolling else 1.0)
             self._shift(before, deployment, update)
-        except StartFailed as error:
+        except InstanceStartFailed as error:
             self._report("RollingBack", str(error))
             self._roll_back(before, rollout, str(error))
         except BaseException as error:
@@ -170,7 +170,7 @@ class LiveEndpoint:
                 before.drain()
 
     def _shift(self, before: Deployment | None, deployment: Deployment, update: Update) -> None:
-        """:raises StartFailed: an instance of the new fleet is lost, an alarm rings, or it takes too long."""
+        """:raises InstanceStartFailed: an instance of the new fleet is lost, an alarm rings, or it takes too long."""
         rollout = update.rollout
         for share in rollout.shares:
             if rollout.rolling:
@@ -193,7 +193,7 @@ class LiveEndpoint:
                     before.wait_ready(self._is_deleted)
                     with self.changed:
                         self._share = min(self._share, 1 - share)
-            except StartFailed as error:
+            except InstanceStartFailed as error:
                 self._report("UpdateRollbackFailed", f"{reason} The rollback failed, too: {error}")
                 return
             except Cancelled:
@@ -225,7 +225,7 @@ class LiveEndpoint:
                 variant.pool.scale(count)
                 try:
                     variant.pool.wait_ready(self.ended.is_set)
-                except StartFailed as error:
+                except InstanceStartFailed as error:
                     reason = f"The instances of variant {variant.name} could not be scaled to {count}. ({error})"
                     variant.count = before
                     variant.pool.scale(before)

@@ -11,7 +11,7 @@ from pathlib import Path
 from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
 from local_sagemaker.hosting.instances.instance import Launch, confinement
-from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
 from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
 from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
@@ -36,7 +36,7 @@ class Fleets:
         fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
 
     def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
-        """:raises StartFailed: there is no such command on this machine."""
+        """:raises InstanceStartFailed: there is no such command on this machine."""
         settings = self._settings
         runner = self._runner(container)
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
@@ -56,7 +56,7 @@ class Fleets:
         return timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
 
     def _runner(self, container: Document) -> Runner:
-        """:raises StartFailed: what would stand for the image is not on this machine."""
+        """:raises InstanceStartFailed: what would stand for the image is not on this machine."""
         settings, image = self._settings, container["Image"]
         command = settings.images.command(image)
         if command is None and settings.docker is not None:
@@ -93,7 +93,7 @@ class Fleets:
 
         :param deployment: an empty one. Each fleet is in it, with ``changed`` held, when its processes begin: who
             cancels and then takes the lock finds them all.
-        :raises StartFailed: with the endpoint's FailureReason; what has begun to run is being stopped.
+        :raises InstanceStartFailed: with the endpoint's FailureReason; what has begun to run is being stopped.
         :raises Cancelled: likewise.
         """
         try:
@@ -122,9 +122,9 @@ class Fleets:
         try:
             launch = self.launch(endpoint, name, container, base, planned)
             self.fetch(container, base, name, self.download_seconds(planned))
-        except (DataError, StartFailed) as error:
+        except (DataError, InstanceStartFailed) as error:
             remove(base)
-            raise StartFailed(str(error)) from error
+            raise InstanceStartFailed(str(error)) from error
         with changed:
             if cancelled():
                 remove(base)
@@ -143,7 +143,7 @@ class Fleets:
 
 def _check_command(image: str, command: str) -> None:
     if shutil.which(command) is None:
-        raise StartFailed(f"The image {image} stands for the command {command}, which is not there.")
+        raise InstanceStartFailed(f"The image {image} stands for the command {command}, which is not there.")
 
 
 def least_outstanding(planned: Document) -> bool:

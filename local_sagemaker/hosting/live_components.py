@@ -11,8 +11,8 @@ from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.fleets import Fleets
-from local_sagemaker.hosting.instances.host_settings import Timing
-from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
+from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, remove
 from local_sagemaker.hosting.rollout import Rollout
 from local_sagemaker.hosting.update import Update
@@ -24,10 +24,10 @@ Report = Callable[[str, str | None], None]
 ENDPOINT_WITHIN = 600.0
 
 
-class Components:
+class LiveComponents:
     """:ivar plan: VariantName, Container, Base (the base component's name, of an adapter), CopyCount, time limits."""
 
-    def __init__(self, fleets: Fleets, timing: Timing, alarms: Alarms) -> None:
+    def __init__(self, fleets: Fleets, timing: HostTiming, alarms: Alarms) -> None:
         self._fleets = fleets
         self._timing = timing
         self._alarms = alarms
@@ -59,7 +59,7 @@ class Components:
         def run() -> None:
             try:
                 change()
-            except (StartFailed, DataError) as error:
+            except (InstanceStartFailed, DataError) as error:
                 report("Failed", str(error))
             except Cancelled:
                 pass
@@ -91,7 +91,7 @@ class Components:
             component = self._copies(live, name, plan, update.cancelled)
             put(live, name, component)
             update.bake(component, rollout.wait)
-        except (StartFailed, DataError) as error:
+        except (InstanceStartFailed, DataError) as error:
             put(live, name, before)
             if component is not None:
                 component.stop()
@@ -110,7 +110,7 @@ class Components:
             if live.deleted:
                 raise Cancelled
             if not ready:
-                raise StartFailed("Its endpoint, or its base inference component, did not come into service.")
+                raise InstanceStartFailed("Its endpoint, or its base inference component, did not come into service.")
             return live.components[base] if base is not None else None
 
     def _copies(
@@ -132,8 +132,8 @@ class Components:
             if pool is not None:
                 pool.stop()
             remove(directory)
-            if isinstance(error, StartFailed):
-                raise StartFailed(
+            if isinstance(error, InstanceStartFailed):
+                raise InstanceStartFailed(
                     f"A copy of the inference component did not pass the ping health check. ({error})"
                 ) from error
             raise
@@ -169,7 +169,7 @@ class Components:
         pool.scale(count)
         try:
             pool.wait_ready(lambda: live.deleted)
-        except StartFailed as error:
+        except InstanceStartFailed as error:
             pool.scale(before)
             report("InService", f"The copies could not be scaled to {count}. ({error})")
         else:

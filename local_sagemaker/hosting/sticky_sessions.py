@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 
-class Sessions:
+class StickySessions:
     """Guarded by the endpoint's lock."""
 
     def __init__(self) -> None:

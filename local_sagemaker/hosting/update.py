@@ -7,8 +7,8 @@ import time
 from typing import Protocol
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.instances.host_settings import Timing
-from local_sagemaker.hosting.instances.instance_pool import Cancelled, StartFailed
+from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed
 from local_sagemaker.hosting.rollout import Rollout
 
 LOOK_EVERY = 0.1
@@ -22,7 +22,7 @@ class Watched(Protocol):
 class Update:
     """:param ended: set, when the endpoint is being deleted."""
 
-    def __init__(self, rollout: Rollout, timing: Timing, alarms: Alarms, ended: threading.Event) -> None:
+    def __init__(self, rollout: Rollout, timing: HostTiming, alarms: Alarms, ended: threading.Event) -> None:
         self.rollout = rollout
         self._timing = timing
         self._alarms = alarms
@@ -30,9 +30,9 @@ class Update:
         self._until = None if rollout.limit is None else time.monotonic() + timing.scaled(rollout.limit)
 
     def cancelled(self) -> bool:
-        """:raises StartFailed: it takes too long."""
+        """:raises InstanceStartFailed: it takes too long."""
         if self._until is not None and time.monotonic() > self._until:
-            raise StartFailed(
+            raise InstanceStartFailed(
                 f"The deployment took longer than MaximumExecutionTimeoutInSeconds ({self.rollout.limit:g})."
             )
         return self._ended.is_set()
@@ -40,17 +40,19 @@ class Update:
     def bake(self, deployment: Watched, seconds: float) -> None:
         """Watches the new fleet, and the alarms, for that long; at least once.
 
-        :raises StartFailed: an instance is lost, an alarm rings, or the whole takes too long.
+        :raises InstanceStartFailed: an instance is lost, an alarm rings, or the whole takes too long.
         :raises Cancelled: the endpoint is being deleted.
         """
         until = time.monotonic() + self._timing.scaled(seconds)
         while True:
             if deployment.lost():
-                raise StartFailed("An instance of the new fleet failed its health checks while traffic moved to it.")
+                raise InstanceStartFailed(
+                    "An instance of the new fleet failed its health checks while traffic moved to it."
+                )
             if self.cancelled():
                 raise Cancelled
             if self.rollout.alarms and (ringing := self._alarms.ringing(self.rollout.alarms)):
-                raise StartFailed(f"The CloudWatch alarm {', '.join(ringing)} is in the state ALARM.")
+                raise InstanceStartFailed(f"The CloudWatch alarm {', '.join(ringing)} is in the state ALARM.")
             if (left := until - time.monotonic()) <= 0:
                 return
             self._ended.wait(min(left, LOOK_EVERY))

@@ -26,12 +26,12 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import UpstreamError
-from local_sagemaker.gateway.gateway_settings import Limits
+from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.runtime_gateway import connect, in_sagemakers_words
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.instances.s3_access import Location, ObjectError
+from local_sagemaker.hosting.instances.s3_access import ObjectError, S3Location
 from local_sagemaker.runtime.hosted_routes import HostedRoutes
-from local_sagemaker.runtime.notifications import ERROR, SUCCESS, Outcome, Publisher, Topics, message
+from local_sagemaker.runtime.notifications import ERROR, SUCCESS, InvocationOutcome, Publisher, Topics, message
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Expired(Exception):
 
 
 class Asynchronous:
-    def __init__(self, host: Host, routes: HostedRoutes, limits: Limits, directory: Path) -> None:
+    def __init__(self, host: Host, routes: HostedRoutes, limits: RuntimeLimits, directory: Path) -> None:
         self._host = host
         self._routes = routes
         self._limits = limits
@@ -165,17 +165,17 @@ class Asynchronous:
         try:
             body, content_type = self._answer(accepted)
             if accepted.output:
-                self._host.objects.write(Location.parse(accepted.output), body, content_type)
+                self._host.objects.write(S3Location.parse(accepted.output), body, content_type)
         except (errors.GatewayError, ObjectError, Expired, UpstreamError) as error:
             self._fail(accepted, str(error), error.original.encode() if isinstance(error, errors.ModelError) else b"")
         except Exception:
             log.exception("the asynchronous request %s failed", accepted.id)
             self._fail(accepted, "The service failed; its own log has the reason.", b"")
         else:
-            self._notify(accepted, Outcome(None, accepted.output, content_type, body))
+            self._notify(accepted, InvocationOutcome(None, accepted.output, content_type, body))
         self._file(accepted).unlink(missing_ok=True)
 
-    def _notify(self, accepted: Accepted, outcome: Outcome) -> None:
+    def _notify(self, accepted: Accepted, outcome: InvocationOutcome) -> None:
         topics = Topics.of(accepted.topics)
         topic, kind = (topics.success, SUCCESS) if outcome.reason is None else (topics.error, ERROR)
         if topic is None:
@@ -194,7 +194,7 @@ class Asynchronous:
 
     def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:
         if accepted.input:
-            body = self._host.objects.read(Location.parse(accepted.input), INPUT_BYTES)
+            body = self._host.objects.read(S3Location.parse(accepted.input), INPUT_BYTES)
         else:
             body = base64.b64decode(accepted.inline)
         while True:
@@ -225,10 +225,10 @@ class Asynchronous:
             log.warning("the asynchronous request %s failed, and there is no S3FailurePath: %s", accepted.id, reason)
         else:
             try:
-                self._host.objects.write(Location.parse(accepted.failure), reason.encode(), "text/plain")
+                self._host.objects.write(S3Location.parse(accepted.failure), reason.encode(), "text/plain")
             except ObjectError as error:
                 log.warning("the failure of the asynchronous request %s can't be written: %s", accepted.id, error)
-        self._notify(accepted, Outcome(reason, accepted.failure, "text/plain", said))
+        self._notify(accepted, InvocationOutcome(reason, accepted.failure, "text/plain", said))
 
     def _file(self, accepted: Accepted) -> Path:
         return self._directory / f"{accepted.id}.json"

@@ -7,16 +7,16 @@ from werkzeug.datastructures import Headers
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
-from local_sagemaker.gateway.http_reply import Head
-from local_sagemaker.gateway.invocation_routes import Route
+from local_sagemaker.gateway.http_reply import ReplyHead
+from local_sagemaker.gateway.invocation_routes import InvocationRoute
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.instance import Instance
-from local_sagemaker.hosting.instances.instance_pool import Pool, StartFailed
+from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError
 from local_sagemaker.hosting.instances.prefix_routing import body_here
-from local_sagemaker.hosting.instances.target_models import LoadFailed, NotReady, TargetModels
+from local_sagemaker.hosting.instances.target_models import LoadFailed, TargetModels, TargetNotReady
 
 NEW_SESSION = "NEW_SESSION"
 
@@ -44,7 +44,7 @@ class HostedRoute:
         """:raises ServiceUnavailable: the container does not take the adapter."""
         try:
             adapter.prepare(self._instance)
-        except StartFailed as error:
+        except InstanceStartFailed as error:
             raise errors.ServiceUnavailable(self.endpoint, str(error)) from error
         self.more_headers = ((headers.ADAPTER, adapter.name),)
 
@@ -54,7 +54,7 @@ class HostedRoute:
             name = targets.prepare(self._instance, target)
         except DataError as error:
             raise errors.TargetModelMissing(str(error)) from error
-        except NotReady as error:
+        except TargetNotReady as error:
             raise errors.ModelNotReady(target) from error
         except LoadFailed as error:
             raise errors.ModelError(self.endpoint, error.status, error.said) from error
@@ -73,7 +73,7 @@ class HostedRoute:
         self._instance = other
         return True
 
-    def answered(self, head: Head) -> None:
+    def answered(self, head: ReplyHead) -> None:
         if opened := head.get(headers.NEW_SESSION):
             with self._live.changed:
                 self._live.sessions.opened(opened, self._instance.id)
@@ -89,7 +89,7 @@ class HostedRoutes:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def route(self, name: str, asked: Headers, asynchronous: bool = False) -> Route:
+    def route(self, name: str, asked: Headers, asynchronous: bool = False) -> InvocationRoute:
         """:raises GatewayError: see `Routes.route`."""
         settings = self._host.settings
         live = self._host.find(name)
@@ -155,4 +155,4 @@ class HostedRoutes:
             for instance in each.healthy():
                 if instance.id == lives_on:
                     return each, each.take(instance), True
-        raise errors.SessionNotFound(session, endpoint)
+        raise errors.StickySessionNotFound(session, endpoint)

@@ -40,7 +40,7 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class InvocationOutcome:
     """:ivar reason: of a failure.
     :ivar location: of the output's or the failure's object, if there is one.
     :ivar body: the container's response; of a failure, what it said.
@@ -53,7 +53,12 @@ class Outcome:
 
 
 def message(
-    request: dict[str, str], inference_id: str, received: float, region: str, outcome: Outcome, with_body: bool
+    request: dict[str, str],
+    inference_id: str,
+    received: float,
+    region: str,
+    outcome: InvocationOutcome,
+    with_body: bool,
 ) -> dict[str, Any]:
     """:param request: endpointName, and contentType, accept and inputLocation where there are such."""
     told: dict[str, Any] = {

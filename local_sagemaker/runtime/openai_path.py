@@ -13,7 +13,7 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection
-from local_sagemaker.gateway.gateway_settings import Limits
+from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.invocation_routes import Routes
 from local_sagemaker.gateway.runtime_gateway import client_socket, connect, in_sagemakers_words
 
@@ -22,7 +22,7 @@ RETURNED = ("Content-Type", "Retry-After")
 
 
 class OpenAIPath:
-    def __init__(self, routes: Routes, limits: Limits) -> None:
+    def __init__(self, routes: Routes, limits: RuntimeLimits) -> None:
         self._routes = routes
         self._limits = limits
 

@@ -16,8 +16,8 @@ from local_sagemaker.hosting.component import call
 from local_sagemaker.hosting.deployment import Deployment
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.instance import Instance
-from local_sagemaker.hosting.instances.instance_pool import Cancelled, Pool, StartFailed
-from local_sagemaker.hosting.instances.s3_access import Location, ObjectError, Objects
+from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
+from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
 from local_sagemaker.transform.records import MEGABYTE, RecordTooLong, assemble, payloads
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class TransformJob:
             self._transform(deployment)
         except Cancelled:
             status = "Stopped"
-        except (JobFailed, StartFailed, ObjectError, RecordTooLong) as error:
+        except (JobFailed, InstanceStartFailed, ObjectError, RecordTooLong) as error:
             status, reason = "Failed", str(error)
         except Exception:
             log.exception("the transform job %s failed", self._asked["TransformJobName"])
@@ -121,16 +121,16 @@ class TransformJob:
                 answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
                 self._write(location, answers)
 
-    def _inputs(self) -> Iterator[Location]:
+    def _inputs(self) -> Iterator[S3Location]:
         """:raises JobFailed: there is none."""
         uri = self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
-        prefix = Location.parse(uri)
-        found = [Location(prefix.bucket, key) for key in self._objects.keys(prefix) if not key.endswith("/")]
+        prefix = S3Location.parse(uri)
+        found = [S3Location(prefix.bucket, key) for key in self._objects.keys(prefix) if not key.endswith("/")]
         if not found:
             raise JobFailed(f"No objects were found at {uri}.")
         yield from found
 
-    def _read(self, location: Location) -> bytes:
+    def _read(self, location: S3Location) -> bytes:
         body = self._objects.read(location, LARGEST_OBJECT)
         if self._asked["TransformInput"].get("CompressionType") != "Gzip":
             return body
@@ -186,13 +186,13 @@ class TransformJob:
         finally:
             connection.close()
 
-    def _write(self, location: Location, answers: list[bytes]) -> None:
+    def _write(self, location: S3Location, answers: list[bytes]) -> None:
         """At the input's place below its prefix, with ``.out`` behind its name."""
-        source = Location.parse(self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"])
+        source = S3Location.parse(self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"])
         output = self._asked["TransformOutput"]
         folder = source.key.rpartition("/")[0]
         relative = location.key.removeprefix(folder).lstrip("/")
-        target = Location.parse(f"{output['S3OutputPath'].rstrip('/')}/{relative}.out")
+        target = S3Location.parse(f"{output['S3OutputPath'].rstrip('/')}/{relative}.out")
         self._objects.write(target, assemble(answers, output.get("AssembleWith", "None")), output.get("Accept"))
 
 
@@ -203,6 +203,6 @@ def execution_parameters(instance: Instance) -> Document:
     """What the container would like; a container need not answer, and a job's own members count first."""
     try:
         said = json.loads(call(instance, "GET", "/execution-parameters", None))
-    except (StartFailed, ValueError):
+    except (InstanceStartFailed, ValueError):
         return {}
     return said if isinstance(said, dict) else {}

@@ -7,7 +7,7 @@ from math import ceil
 
 from handler.errors import SettingError
 from handler.json_value import Json
-from model_packaging.capacity.measured import FRONT_END, READ_SIZE, RESTORE_RATE, Server
+from model_packaging.capacity.measured import FRONT_END, READ_SIZE, RESTORE_RATE, MeasuredServer
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 
@@ -45,7 +45,7 @@ class Fleet:
     """
 
     demand: Demand
-    server: Server
+    server: MeasuredServer
     tokens: float
     instances: int
     request_seconds: float
@@ -77,7 +77,7 @@ class Fleet:
         }
 
 
-def fleet_for(demand: Demand, server: Server) -> Fleet:
+def fleet_for(demand: Demand, server: MeasuredServer) -> Fleet:
     """As many instances as carry the load at the share of their rate that is to be used; at least one."""
     tokens = demand.requests * demand.tokens
     rate = server.tokens_per_second * demand.use

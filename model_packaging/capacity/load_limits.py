@@ -12,7 +12,7 @@ from model_packaging.capacity.measured import FRONT_END, LOOKS, POLL, S3_READS
 
 
 @dataclass(frozen=True, slots=True)
-class Quotas:
+class CapacityQuotas:
     """What the account may have; Service Quotas tells. None: not known, so not judged.
 
     :param instances: of this type, for endpoints. :param invocations: InvokeEndpoint calls a second.
@@ -57,12 +57,12 @@ class Strain:
         }
 
 
-def strains(fleet: Fleet, quotas: Quotas = Quotas()) -> list[Strain]:
+def strains(fleet: Fleet, quotas: CapacityQuotas = CapacityQuotas()) -> list[Strain]:
     """The nearest limit first; those that nobody knows last."""
     return sorted(_strains(fleet, quotas), key=lambda strain: (strain.limit is None, -strain.share))
 
 
-def _strains(fleet: Fleet, quotas: Quotas) -> Iterator[Strain]:
+def _strains(fleet: Fleet, quotas: CapacityQuotas) -> Iterator[Strain]:
     waiting = fleet.instances - 1
     yield Strain(
         "instances of the account",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from handler.artifacts.lease.acquisition_options import Options
+from handler.artifacts.lease.acquisition_options import AcquisitionOptions
 from handler.errors import SettingError
 from model_packaging.deployment.definition.limits import DISK_RATE
 
@@ -23,11 +23,11 @@ READ_SIZE: Final = 8 * 1024 * 1024
 # Requests of an instance that waits for another's compile, beside its polls and the files themselves: 4 for manifests,
 # 1 for failures. Counted in the simulation of a fleet's start, `make bench-fleet`.
 LOOKS: Final = 5
-POLL: Final = Options().poll
+POLL: Final = AcquisitionOptions().poll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class MeasuredServer:
     """One instance, as it was measured.
 
     :param tokens_per_second: generated, at `in_flight` requests at a time, with prompts like the load's.
@@ -51,14 +51,14 @@ class Server:
             raise SettingError("--weights-gb", "it is no size", "Give what `neuron-endpoint inspect` says.")
 
 
-SAMPLE: Final = Server(
+SAMPLE: Final = MeasuredServer(
     name="sample model, CPU engine, 2 cores",
     tokens_per_second=6521,
     in_flight=32,
     weights=6_038_096,
     source="benchmarks/README.md, `stream_tps_c32`, measured by this project",
 )
-LLAMA_70B: Final = Server(
+LLAMA_70B: Final = MeasuredServer(
     name="Llama 3.3 70B, trn2.48xlarge, one sequence",
     tokens_per_second=50,
     in_flight=1,

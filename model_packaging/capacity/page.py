@@ -9,7 +9,7 @@ from pathlib import Path
 
 from model_packaging.capacity.fleet_size import Demand, Fleet, fleet_for
 from model_packaging.capacity.load_limits import strains
-from model_packaging.capacity.measured import LLAMA_70B, S3_READS, SAMPLE, Server
+from model_packaging.capacity.measured import LLAMA_70B, S3_READS, SAMPLE, MeasuredServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 REQUESTS = (10, 1_000, 100_000)
@@ -39,7 +39,7 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _fleets(server: Server) -> str:
+def _fleets(server: MeasuredServer) -> str:
     fleets = [fleet_for(Demand(requests=requests), server) for requests in REQUESTS]
 
     def row(name: str, of: Iterable[str]) -> str:
@@ -69,7 +69,7 @@ def _throttled(fleet: Fleet) -> float:
     return max(fleet.start, fleet.reads / S3_READS)
 
 
-def _strains(server: Server) -> str:
+def _strains(server: MeasuredServer) -> str:
     fleet = fleet_for(Demand(requests=1000), server)
     rows = [
         f"| {strain.what} | {number(strain.needed)} | {_limit(strain.limit)} {strain.unit} "

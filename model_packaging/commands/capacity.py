@@ -41,7 +41,7 @@ def command(
     The rates of `--like` are those of docs/scale.md; no Neuron hardware was measured for them. Give your own.
     """
     from model_packaging.capacity.fleet_size import Demand, fleet_for
-    from model_packaging.capacity.load_limits import Quotas, strains
+    from model_packaging.capacity.load_limits import CapacityQuotas, strains
     from model_packaging.capacity.measured import SERVERS
     from model_packaging.capacity.page import number
 
@@ -57,7 +57,7 @@ def command(
     if own:
         server = replace(server, **own, name="your instance", source="as given")  # type: ignore[arg-type]
     fleet = fleet_for(Demand(requests=requests, tokens=tokens, use=use, price=price), server)
-    met = strains(fleet, Quotas(instance_quota, invoke_quota))
+    met = strains(fleet, CapacityQuotas(instance_quota, invoke_quota))
     if as_json:
         print_json({**fleet.document(), "strains": [strain.document(fleet) for strain in met]})
         return

@@ -26,7 +26,7 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
     from model_packaging.console.live_progress import lines
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.removal import Removal
-    from model_packaging.deployment.watch import Pace
+    from model_packaging.deployment.watch import PollInterval
     from model_packaging.local_endpoint import LocalLog
 
     removal = Removal(Aws(region), name)
@@ -38,7 +38,7 @@ def command(name: str, yes: bool, local: bool, poll: float, region: str | None, 
                 click.echo("Nothing was deleted.", err=True)
                 raise click.exceptions.Exit(1)
         with lines() as tell:
-            removal.run(tell, Pace(poll=poll), LocalLog(name) if local else None)
+            removal.run(tell, PollInterval(poll=poll), LocalLog(name) if local else None)
     if as_json:
         print_json({"deleted": [] if dry_run else there, "there": there if dry_run else []})
     elif not there:

@@ -18,7 +18,7 @@ from model_packaging.console.options import (
 from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:
-    from model_packaging.deployment.definition.request import Deployment
+    from model_packaging.deployment.definition.request import DeploymentRequest
 
 AMI = "al2-ami-sagemaker-inference-neuron-2"
 
@@ -75,7 +75,7 @@ def command(name: str, package: str | None, **given: Any) -> None:
     from model_packaging.deployment.definition.environment import shown
     from model_packaging.deployment.definition.resources import resources
     from model_packaging.deployment.definition.template import template
-    from model_packaging.deployment.watch import Pace
+    from model_packaging.deployment.watch import PollInterval
 
     local = given["local"]
     aws = Aws(given["region"])
@@ -95,7 +95,7 @@ def command(name: str, package: str | None, **given: Any) -> None:
         for reason in wanted.limits.reasons:
             tell(reason)
         log = LocalLog(name) if local else None
-        Application(aws, calls, tell, Pace(poll=given["poll"]), log=log).run(wait=not given["no_wait"])
+        Application(aws, calls, tell, PollInterval(poll=given["poll"]), log=log).run(wait=not given["no_wait"])
     if given["as_json"]:
         print_json({"endpoint": name, "component": name if wanted.component else None, **shown(document)})
     else:
@@ -118,13 +118,13 @@ def _document(calls: Any) -> dict[str, Any]:
     }
 
 
-def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) -> Deployment:
+def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) -> DeploymentRequest:
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find
     from model_packaging.deployment.definition.environment import environment
     from model_packaging.deployment.definition.instance_size import sizes_of
     from model_packaging.deployment.definition.limits import compute
-    from model_packaging.deployment.definition.request import Deployment, Network
+    from model_packaging.deployment.definition.request import DeploymentRequest, Network
     from model_packaging.deployment.definition.role import role_arn
 
     local, scaling = given["local"], scaling_of(given)
@@ -149,7 +149,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
         sizes, instance, download=given["download_seconds"], startup=given["startup_seconds"], volume=given["volume"]
     )
     role = given["role"] if given["role"] or not local else "arn:aws:iam::123456789012:role/local"
-    return Deployment(
+    return DeploymentRequest(
         name=name,
         image=image,
         role=role_arn(aws, role),
@@ -172,7 +172,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
 
 
 def scaling_of(given: Mapping[str, Any]) -> Any:
-    from model_packaging.deployment.definition.request import Scaling
+    from model_packaging.deployment.definition.request import ScalingRequest
 
     if given["maximum"] is None:
         if given["minimum"] is not None or given["concurrency"] is not None:
@@ -181,7 +181,7 @@ def scaling_of(given: Mapping[str, Any]) -> Any:
     if given["concurrency"] is None:
         raise click.UsageError("--max needs --concurrency: half of max_num_seqs is a good start.")
     minimum = given["instances"] if given["minimum"] is None else given["minimum"]
-    return Scaling(minimum, given["maximum"], given["concurrency"])
+    return ScalingRequest(minimum, given["maximum"], given["concurrency"])
 
 
 def _routing(given: Mapping[str, Any], plan: Any) -> Any:

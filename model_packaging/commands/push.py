@@ -69,9 +69,9 @@ def command(
 
 def _push_archive(archive: Path, destination: str, target: object, dry_run: bool, as_json: bool) -> None:
     from model_packaging.package.destination import push_archive
-    from model_packaging.package.upload import Target
+    from model_packaging.package.upload import UploadTarget
 
-    assert isinstance(target, Target)
+    assert isinstance(target, UploadTarget)
     with shown("push") as listener:
         done = push_archive(archive, destination, target, listener, dry_run=dry_run)
     if as_json:

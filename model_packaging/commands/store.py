@@ -12,7 +12,7 @@ from model_packaging.console.options import dry_run_option, json_option
 from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
-    from handler.artifacts.store.artifact_store import Store
+    from handler.artifacts.store.artifact_store import ArtifactStore
     from handler.artifacts.store.manifest import Manifest
     from handler.json_value import Json
 
@@ -128,13 +128,13 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
     sys.exit(1 if pinned else 0)
 
 
-def _open(uri: str) -> Store:
-    from handler.artifacts.store.artifact_store import Store
+def _open(uri: str) -> ArtifactStore:
+    from handler.artifacts.store.artifact_store import ArtifactStore
 
-    return Store.open(uri, setting="STORE")
+    return ArtifactStore.open(uri, setting="STORE")
 
 
-def _chosen(store: Store, key: str) -> list[Manifest]:
+def _chosen(store: ArtifactStore, key: str) -> list[Manifest]:
     """A graph and its weights may have one beginning; two entries of a kind may not.
 
     :raises SettingError: there is none, or it is not clear which.
@@ -153,7 +153,7 @@ def _size(entry: Manifest) -> int:
     return sum(file.size for file in entry.files)
 
 
-def _document(store: Store, entry: Manifest) -> dict[str, Json]:
+def _document(store: ArtifactStore, entry: Manifest) -> dict[str, Json]:
     return {
         "key": entry.key,
         "kind": entry.kind,

@@ -14,7 +14,7 @@ from typing import Any
 
 from handler.errors import SettingError
 from handler.neuron.hardware.instance_catalogue import find
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from model_packaging.deployment.definition.request import Network
 from model_packaging.deployment.definition.resources import tag_list
 
@@ -143,6 +143,6 @@ def _environment(wanted: CompileJob) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _fits(rented: Instance, target: Instance) -> bool:
+def _fits(rented: InstanceType, target: InstanceType) -> bool:
     same = rented.platform == target.platform or {rented.platform, target.platform} == {"trn1", "inf2"}
     return same and rented.physical_cores >= target.physical_cores and rented.platform != "inf2"

@@ -12,20 +12,22 @@ from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.container_log import ContainerLog
 from model_packaging.deployment.deployment_errors import StillGoing
 from model_packaging.deployment.diagnosis import diagnose
-from model_packaging.deployment.watch import Pace, Tell
+from model_packaging.deployment.watch import PollInterval, Tell
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 TAIL = 20
 RUNNING = ("InProgress", "Stopping")
 
 
-def run(aws: Aws, wanted: CompileJob, tell: Tell, pace: Pace | None = None, *, again: bool = False) -> dict[str, Any]:
+def run(
+    aws: Aws, wanted: CompileJob, tell: Tell, pace: PollInterval | None = None, *, again: bool = False
+) -> dict[str, Any]:
     """The finished job's description. After an interruption the same call follows the job that goes on meanwhile.
 
     :param again: starts a job although one has compiled this already.
     :raises CompileEnded: it failed or was stopped; explained from its log.
     """
-    pace = pace or Pace()
+    pace = pace or PollInterval()
     name, status = _newest(aws, wanted)
     if status == "Completed" and not again:
         tell(f"job {name} has compiled this already; --again starts another")
@@ -56,7 +58,7 @@ def _newest(aws: Aws, wanted: CompileJob) -> tuple[str, str]:
     return (jobs[0]["TrainingJobName"], jobs[0]["TrainingJobStatus"]) if jobs else ("", "")
 
 
-def _followed(aws: Aws, name: str, tell: Tell, pace: Pace) -> dict[str, Any]:
+def _followed(aws: Aws, name: str, tell: Tell, pace: PollInterval) -> dict[str, Any]:
     log = ContainerLog(aws.logs, GROUP, int((time.time() - 86_400) * 1000), prefix=f"{name}/")
     began, last = pace.clock(), ""
     lines: list[str] = []

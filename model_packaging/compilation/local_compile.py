@@ -24,7 +24,7 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.errors import EndpointError, SettingError
 from model_packaging.compilation.compilation_errors import CompileEnded
@@ -39,7 +39,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompiledArtifacts:
     """:param entries: of the store, that this run made; none when all were there."""
 
     entries: tuple[Manifest, ...]
@@ -51,7 +51,9 @@ def child_environment(given: Mapping[str, str], own: Mapping[str, str]) -> dict[
     return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **given}
 
 
-def compile_here(environ: Mapping[str, str], store: str, tell: Tell, command: tuple[str, ...] = ()) -> Made:
+def compile_here(
+    environ: Mapping[str, str], store: str, tell: Tell, command: tuple[str, ...] = ()
+) -> CompiledArtifacts:
     """:param environ: of the process, complete but for the store, the port and the scratch directory.
     :param command: the container's, by default `serve` beside this interpreter or on the path.
     :raises CompileEnded: the container ended before it was ready.
@@ -72,7 +74,7 @@ def compile_here(environ: Mapping[str, str], store: str, tell: Tell, command: tu
             _follow(process, port, log, tell)
     after = _entries(store)
     new = tuple(entry for name, entry in after.items() if name not in before)
-    return Made(new, time.monotonic() - began)
+    return CompiledArtifacts(new, time.monotonic() - began)
 
 
 @contextmanager
@@ -87,7 +89,7 @@ def failure_file(environ: Mapping[str, str], path: Path = Path("/opt/ml/output/f
 
 
 def _entries(store: str) -> dict[tuple[str, str], Manifest]:
-    return {(entry.kind, entry.key): entry for entry in Store.open(store, setting="--store").entries()}
+    return {(entry.kind, entry.key): entry for entry in ArtifactStore.open(store, setting="--store").entries()}
 
 
 def _follow(process: subprocess.Popen[bytes], port: int, log: Path, tell: Tell) -> None:

@@ -11,13 +11,13 @@ import click
 
 if TYPE_CHECKING:
     from handler.json_value import Json
-    from model_packaging.package.assembly import Assembly, Ingredients
+    from model_packaging.package.assembly import Assembly, PackageInputs
     from model_packaging.package.package_manifest import PackageManifest
 
-Command = Callable[..., Any]
+PackageCommand = Callable[..., Any]
 
 
-def part_options(command: Command) -> Command:
+def part_options(command: PackageCommand) -> PackageCommand:
     for option in (
         click.option("--revision", help="Of the hub's repository: a branch, tag or commit."),
         click.option("--code", metavar="FOLDER", help="inference.py and what it imports."),
@@ -32,10 +32,10 @@ def part_options(command: Command) -> Command:
 
 def ingredients(
     model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None
-) -> Ingredients:
-    from model_packaging.package.assembly import Ingredients
+) -> PackageInputs:
+    from model_packaging.package.assembly import PackageInputs
 
-    return Ingredients(model, artifacts, config, code, revision)
+    return PackageInputs(model, artifacts, config, code, revision)
 
 
 def read_all(assembly: Assembly) -> PackageManifest:
@@ -50,10 +50,10 @@ def read_all(assembly: Assembly) -> PackageManifest:
 @contextmanager
 def shown(description: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error, if that is a terminal."""
-    from handler.artifacts.restore.transfer_progress import Progress, bar
+    from handler.artifacts.restore.transfer_progress import TransferProgress, bar
 
     with bar(description) as listener:
-        yield lambda done, total: listener(Progress(done, total))
+        yield lambda done, total: listener(TransferProgress(done, total))
 
 
 def document(assembly: Assembly, **more: Json) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from model_packaging.deployment.calls import create, found
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG, Resources
 from model_packaging.deployment.deployment_errors import NotOurs
-from model_packaging.deployment.watch import MOVING, Pace, Tell, Watch
+from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell
 
 Members = dict[str, Any]
 
@@ -26,13 +26,13 @@ class Application:
         aws: Aws,
         wanted: Resources,
         tell: Tell,
-        pace: Pace | None = None,
+        pace: PollInterval | None = None,
         log: Log | None = None,
     ) -> None:
         self._aws, self._wanted, self._tell = aws, wanted, tell
         if log is None:
             log = ContainerLog(aws.logs, groups(wanted.name, wanted.component is not None))
-        self._watch = Watch(log, tell, pace or Pace())
+        self._watch = EndpointWatch(log, tell, pace or PollInterval())
 
     def run(self, wait: bool = True) -> None:
         """Returns when the endpoint is in service, with everything that belongs to it.

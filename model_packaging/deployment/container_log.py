@@ -17,7 +17,7 @@ LATE = 60_000  # milliseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """:param time: milliseconds since the epoch. :param stream: variant/instance."""
 
     time: int
@@ -36,7 +36,7 @@ class Log(Protocol):
         """What is older (milliseconds since the epoch) belongs to an earlier start, and is not looked at."""
         ...
 
-    def new(self) -> list[Line]:
+    def new(self) -> list[LogLine]:
         """The lines that came since, by time."""
         ...
 
@@ -56,13 +56,13 @@ class ContainerLog:
     def since(self, moment: int) -> None:
         self._start = max(self._start, moment)
 
-    def new(self) -> list[Line]:
+    def new(self) -> list[LogLine]:
         """The lines that came since, by time. CloudWatch shows them late and out of order: hence the ids."""
         lines = []
         for event in self._events():
             if event["eventId"] not in self._seen:
                 self._seen.add(event["eventId"])
-                lines.append(Line(event["timestamp"], event["logStreamName"], as_text(event["message"].rstrip())))
+                lines.append(LogLine(event["timestamp"], event["logStreamName"], as_text(event["message"].rstrip())))
         if lines:
             # Some seconds are read again each time, for what arrives late.
             self._start = max(self._start, max(line.time for line in lines) - LATE)
@@ -95,7 +95,7 @@ def as_text(line: str) -> str:
         return line
 
 
-def stage_of(lines: list[Line]) -> str:
+def stage_of(lines: list[LogLine]) -> str:
     """What the container did last, by its own account; empty when it has not said anything."""
     for line in reversed(lines):
         if match := STAGE.match(line.text):

@@ -13,7 +13,7 @@ from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import delete, found
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG
-from model_packaging.deployment.watch import Pace, Tell, Watch
+from model_packaging.deployment.watch import EndpointWatch, PollInterval, Tell
 
 NAMESPACE = "sagemaker"
 
@@ -57,13 +57,13 @@ class Removal:
             targets=[*self._targets()],
         )
 
-    def run(self, tell: Tell, pace: Pace | None = None, log: Log | None = None) -> list[str]:
+    def run(self, tell: Tell, pace: PollInterval | None = None, log: Log | None = None) -> list[str]:
         """Deletes it, and returns what was deleted when it is gone.
 
         :raises StillGoing: something took longer than the pace allows.
         """
         sagemaker, there = self._aws.sagemaker, self.owned()
-        watch = Watch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or Pace())
+        watch = EndpointWatch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or PollInterval())
         for alarm in there.alarms:
             self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
         for resource, dimension in there.targets:  # its policies and their alarms go with it

@@ -20,7 +20,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PollInterval:
     """How a wait goes; seconds.
 
     :param longest: of one wait; more than the service's own limits together.
@@ -32,10 +32,10 @@ class Pace:
     clock: Callable[[], float] = time.monotonic
 
 
-class Watch:
+class EndpointWatch:
     """:param log: of the container. :param tell: gets a line at each change."""
 
-    def __init__(self, log: Log, tell: Tell, pace: Pace) -> None:
+    def __init__(self, log: Log, tell: Tell, pace: PollInterval) -> None:
         self._log, self._tell, self._pace = log, tell, pace
         self._lines: list[Any] = []
         self._last = ""

@@ -13,7 +13,7 @@ from math import ceil
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 DEVICES, CORES = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
@@ -50,7 +50,7 @@ class PodSize:
 
 def pod_size(
     plan: EnginePlan,
-    instance: Instance | None,
+    instance: InstanceType | None,
     sizes: Sizes,
     memory: Mapping[str, Json] | None,
     *,
@@ -97,7 +97,7 @@ def _degree(plan: EnginePlan) -> int:
     return max(1, tensor * stages // nodes)
 
 
-def _devices(plan: EnginePlan, instance: Instance) -> tuple[str, int, float]:
+def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[str, int, float]:
     """Resource, count and the share of the instance. Cores are asked for only where a logical one is a physical one:
     what the plugin counts on Trn2 was not seen."""
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")

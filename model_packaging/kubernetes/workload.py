@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from handler.errors import SettingError
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from model_packaging.deployment.definition.environment import SECRET
-from model_packaging.deployment.definition.request import Scaling
+from model_packaging.deployment.definition.request import ScalingRequest
 from model_packaging.kubernetes.pod_size import PodSize
 
 # A DNS label (RFC 1123), as names of Services are; 45 leave room for the endings of ours and of ReplicaSets.
@@ -34,10 +34,10 @@ class Workload:
     size: PodSize
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: str | None = None
-    instance: Instance | None = None
+    instance: InstanceType | None = None
     namespace: str | None = None
     replicas: int = 1
-    scaling: Scaling | None = None
+    scaling: ScalingRequest | None = None
     prometheus: str | None = None
     drain: float = 25.0
     role: str | None = None

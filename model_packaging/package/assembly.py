@@ -13,7 +13,7 @@ from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
 from handler.storage.safe_paths import confined_all
-from model_packaging.package.package_item import Item, LocalFile, Made
+from model_packaging.package.package_item import GeneratedItem, Item, LocalFile
 from model_packaging.package.selection import select
 from model_packaging.package.sources import items
 
@@ -24,7 +24,7 @@ GRAPHS = ("neuron_config.json", "model.pt")
 
 
 @dataclass(frozen=True, slots=True)
-class Ingredients:
+class PackageInputs:
     """What a package is made of.
 
     :param model: a folder, s3://bucket/prefix or a hub id.
@@ -53,7 +53,7 @@ class Assembly:
         return sum(item.size for item in self.items)
 
 
-def assemble(given: Ingredients) -> Assembly:
+def assemble(given: PackageInputs) -> Assembly:
     """Every file of the package; nothing is copied yet, and but for settings nothing is read.
 
     :raises SettingError: a part is missing, or is not what it is given as.
@@ -119,7 +119,7 @@ def _with_settings(files: list[Item], config: str | None, more: Mapping[str, obj
     import yaml
 
     body = yaml.safe_dump({**document, **more}, sort_keys=False, width=120).encode()
-    return [item for item in files if item is not beside] + [Item(MODEL_FILE, len(body), Made(body))]
+    return [item for item in files if item is not beside] + [Item(MODEL_FILE, len(body), GeneratedItem(body))]
 
 
 def _local(item: Item) -> str:

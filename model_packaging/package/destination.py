@@ -11,12 +11,12 @@ from handler.storage.s3_download import split
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import NotFound
 from model_packaging.package import multipart
-from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, unheard
 from model_packaging.package.package_reader import open_package
-from model_packaging.package.upload import DIGEST, Pushed, Target
+from model_packaging.package.upload import DIGEST, Pushed, UploadTarget
 
 
-def target_of(destination: str, kms_key: str | None, replaces: bool) -> Target:
+def target_of(destination: str, kms_key: str | None, replaces: bool) -> UploadTarget:
     """:raises SettingError: it is no S3 URI, or the bucket as a whole."""
     from handler.storage.s3_objects import make_client
 
@@ -25,11 +25,11 @@ def target_of(destination: str, kms_key: str | None, replaces: bool) -> Target:
     bucket, prefix = split(destination, "DESTINATION")
     if not prefix:
         raise SettingError("DESTINATION", "a whole bucket is no place for a package", "Write s3://bucket/prefix/.")
-    return Target(make_client(), bucket, prefix, kms_key, replaces)
+    return UploadTarget(make_client(), bucket, prefix, kms_key, replaces)
 
 
 def push_archive(
-    archive: Path, destination: str, target: Target, listener: Listener = unheard, *, dry_run: bool = False
+    archive: Path, destination: str, target: UploadTarget, listener: DigestListener = unheard, *, dry_run: bool = False
 ) -> Pushed:
     """Uploads a `model.tar.gz` that `pack` made, unless the object is there with the same digest.
 

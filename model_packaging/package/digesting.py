@@ -15,7 +15,7 @@ from model_packaging.package.package_manifest import PackageManifest
 from model_packaging.package.secret_scan import scanned
 
 AT_ONCE = 4
-Listener = Callable[[int, int], None]
+DigestListener = Callable[[int, int], None]
 
 
 def unheard(done: int, total: int) -> None:
@@ -25,7 +25,7 @@ def unheard(done: int, total: int) -> None:
 class Counter:
     """Bytes done of bytes in all, counted by several threads."""
 
-    def __init__(self, total: int, listener: Listener) -> None:
+    def __init__(self, total: int, listener: DigestListener) -> None:
         self._done, self._total, self._listener, self._lock = 0, total, listener, threading.Lock()
         listener(0, total)
 
@@ -35,7 +35,9 @@ class Counter:
             self._listener(self._done, self._total)
 
 
-def digest_all(items: Iterable[Item], known: tuple[bytes, ...] = (), listener: Listener = unheard) -> PackageManifest:
+def digest_all(
+    items: Iterable[Item], known: tuple[bytes, ...] = (), listener: DigestListener = unheard
+) -> PackageManifest:
     """The manifest of these files.
 
     :param known: secrets of this process (`known_secrets`).

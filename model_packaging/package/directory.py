@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from handler.errors import SettingError
-from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, unheard
 from model_packaging.package.package_item import Item, LocalFile
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
 
-def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: Listener = unheard) -> None:
+def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener = unheard) -> None:
     """Local files are linked where the file system can, so that 140 GB of weights are not written a second time;
     so a file that is changed in place later changes in both (`verify` notices).
 

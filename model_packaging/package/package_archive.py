@@ -15,9 +15,9 @@ from io import RawIOBase
 from pathlib import Path
 from typing import IO, cast
 
-from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, unheard
 from model_packaging.package.directory import require_absent
-from model_packaging.package.package_item import Item, Made
+from model_packaging.package.package_item import GeneratedItem, Item
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
 FAST = 1
@@ -27,7 +27,7 @@ def write(
     items: Iterable[Item],
     manifest: PackageManifest,
     target: Path,
-    listener: Listener = unheard,
+    listener: DigestListener = unheard,
     level: int = FAST,
 ) -> None:
     """The archive appears whole or not at all. Its first member is the manifest, so that it can be inspected quickly.
@@ -39,7 +39,7 @@ def write(
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     counter = Counter(manifest.size, listener)
     body = written(manifest)
-    first = Item(NAME, len(body), Made(body))
+    first = Item(NAME, len(body), GeneratedItem(body))
     try:
         with (
             os.fdopen(descriptor, "wb") as file,

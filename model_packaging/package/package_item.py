@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CHUNK = 4 * 1024 * 1024
 
 
-class Origin(Protocol):
+class ItemOrigin(Protocol):
     """Where bytes are."""
 
     def chunks(self) -> Iterator[bytes]:
@@ -51,7 +51,7 @@ class S3File:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedItem:
     """Bytes that are in no file: a document that was put together."""
 
     body: bytes
@@ -70,4 +70,4 @@ class Item:
 
     path: str
     size: int
-    origin: Origin
+    origin: ItemOrigin

@@ -16,7 +16,7 @@ from model_packaging.package.package_item import CHUNK, Item
 from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
 from model_packaging.package.sources import items
 
-Contents = Iterator[tuple[str, int, Iterator[bytes]]]
+PackageContents = Iterator[tuple[str, int, Iterator[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Package:
 
     uri: str
     manifest: PackageManifest
-    contents: Callable[[], Contents]
+    contents: Callable[[], PackageContents]
 
 
 def open_package(place: str) -> Package:
@@ -42,7 +42,7 @@ def open_package(place: str) -> Package:
         raise InvalidPackage(place, f"it has no {NAME}")
     manifest = manifests.read(_whole(found.pop(NAME)), f"{place.rstrip('/')}/{NAME}")
 
-    def contents() -> Contents:
+    def contents() -> PackageContents:
         for path, item in found.items():
             yield path, item.size, item.origin.chunks()
 
@@ -56,7 +56,7 @@ def _whole(item: Item) -> bytes:
 
 
 def _archive(place: str) -> Package:
-    def contents() -> Contents:
+    def contents() -> PackageContents:
         with _stream(place) as stream, _tar(stream, place) as tar:
             while (member := _next(tar, place)) is not None:
                 if not member.isreg():

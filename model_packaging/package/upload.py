@@ -18,8 +18,8 @@ from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
 from model_packaging.package import multipart
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.digesting import Counter, Listener, unheard
-from model_packaging.package.package_item import Item, LocalFile, Made, S3File
+from model_packaging.package.digesting import Counter, DigestListener, unheard
+from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
 from model_packaging.package.package_manifest import NAME, PackageManifest
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ DIGEST = "blake3"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class UploadTarget:
     """Where a package goes.
 
     :param kms_key: a key of KMS for every object; None: as the bucket encrypts by itself.
@@ -65,7 +65,9 @@ class Pushed:
     skipped: list[str] = field(default_factory=list)
 
 
-def push(items: Sequence[Item], manifest: PackageManifest, target: Target, listener: Listener = unheard) -> Pushed:
+def push(
+    items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener = unheard
+) -> Pushed:
     """Uploads what is missing.
 
     :raises SettingError: the prefix holds other files, and may not be replaced.
@@ -106,7 +108,7 @@ def push(items: Sequence[Item], manifest: PackageManifest, target: Target, liste
     return result
 
 
-def preview(items: Sequence[Item], manifest: PackageManifest, target: Target) -> list[Item]:
+def preview(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget) -> list[Item]:
     """What `push` would send; it raises what `push` would raise, and sends nothing."""
     there, before = listed(target), _manifest(target)
     _require_ours(target, manifest, before, sorted(set(there) - {item.path for item in items} - {NAME}))
@@ -115,7 +117,7 @@ def preview(items: Sequence[Item], manifest: PackageManifest, target: Target) ->
     return [item for item in items if not _is_there(target, entries[item.path], there, known)]
 
 
-def listed(target: Target) -> dict[str, int]:
+def listed(target: UploadTarget) -> dict[str, int]:
     """Sizes of the objects below the prefix, by path."""
     with translated(target.uri, "s3:ListBucket"):
         pages = target.client.get_paginator("list_objects_v2").paginate(Bucket=target.bucket, Prefix=target.prefix)
@@ -127,7 +129,7 @@ def listed(target: Target) -> dict[str, int]:
 
 
 def _require_ours(
-    target: Target, manifest: PackageManifest, before: PackageManifest | None, strangers: Sequence[str]
+    target: UploadTarget, manifest: PackageManifest, before: PackageManifest | None, strangers: Sequence[str]
 ) -> None:
     if target.replace:
         return
@@ -140,7 +142,7 @@ def _require_ours(
         raise SettingError("DESTINATION", problem, mend)
 
 
-def _manifest(target: Target) -> PackageManifest | None:
+def _manifest(target: UploadTarget) -> PackageManifest | None:
     place = target.destination(NAME)
     try:
         with translated(place.uri, "s3:GetObject"):
@@ -150,11 +152,11 @@ def _manifest(target: Target) -> PackageManifest | None:
         return None
 
 
-def _is_there(target: Target, entry: FileEntry, there: Mapping[str, int], known: Mapping[str, str]) -> bool:
+def _is_there(target: UploadTarget, entry: FileEntry, there: Mapping[str, int], known: Mapping[str, str]) -> bool:
     return there.get(entry.path) == entry.size and _digest_there(target, entry.path, known) == entry.digest
 
 
-def _digest_there(target: Target, path: str, known: Mapping[str, str]) -> str:
+def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> str:
     if path in known:
         return known[path]
     place = target.destination(path)
@@ -163,7 +165,7 @@ def _digest_there(target: Target, path: str, known: Mapping[str, str]) -> str:
     return found.get("Metadata", {}).get(DIGEST, "")
 
 
-def _send(item: Item, entry: FileEntry, target: Target, counter: Counter) -> multipart.Uploaded:
+def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) -> multipart.Uploaded:
     place = target.destination(item.path, entry.digest)
     if isinstance(item.origin, S3File):
         _copy(item.origin, place)
@@ -173,7 +175,7 @@ def _send(item: Item, entry: FileEntry, target: Target, counter: Counter) -> mul
             raise ChangedFile(item.path)
         return sent
     else:
-        body = item.origin.body if isinstance(item.origin, Made) else b"".join(item.origin.chunks())
+        body = item.origin.body if isinstance(item.origin, GeneratedItem) else b"".join(item.origin.chunks())
         if len(body) != entry.size:
             raise ChangedFile(item.path)
         _put(place, body)
@@ -196,7 +198,7 @@ def _put(place: multipart.Destination, body: bytes) -> None:
         place.client.put_object(Bucket=place.bucket, Key=place.key, Body=body, **place.more)
 
 
-def _delete(target: Target, paths: Sequence[str]) -> None:
+def _delete(target: UploadTarget, paths: Sequence[str]) -> None:
     for path in paths:
         place = target.destination(path)
         with translated(place.uri, "s3:DeleteObject"):

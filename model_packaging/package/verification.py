@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from handler.artifacts.store.file_digests import entry_of
-from model_packaging.package.digesting import Counter, Listener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, unheard
 from model_packaging.package.package_reader import Package
 
 
@@ -17,7 +17,7 @@ class Fault:
     problem: str
 
 
-def verify(package: Package, listener: Listener = unheard) -> list[Fault]:
+def verify(package: Package, listener: DigestListener = unheard) -> list[Fault]:
     """Every fault, by path. Reads all of it."""
     wanted = {file.path: file for file in package.manifest.files}
     counter = Counter(package.manifest.size, listener)

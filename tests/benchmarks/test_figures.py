@@ -12,7 +12,7 @@ from benchmarks.lib.figures import Measurements, alone, compare, interval, measu
 from benchmarks.lib.load_generator import LoadResult
 from benchmarks.lib.probe import Ping
 from benchmarks.lib.process_usage import Usage
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.request_mix import RequestMix
 from benchmarks.lib.sample import Sample
 from benchmarks.serving.start_times import seconds_of
 
@@ -84,7 +84,7 @@ def test_a_failed_request_counts_for_nothing() -> None:
     assert (got.tokens, got.requests_per_s, got.ttft_p50_ms, got.ping_p99_ms) == (4, 0.5, None, None)
 
 
-def block(side: str, pair: int, tps: float, workload: Workload, **failures: int) -> Block:
+def block(side: str, pair: int, tps: float, workload: RequestMix, **failures: int) -> Block:
     sample = Sample(0.0, 1.0, 200, tokens=4, events=2, arrivals=(0.25, 0.5))
     pings = [Ping(0.0, 0.001, 200)] if workload.probed else []
     plain: Measurements = measure(LoadResult((sample,), 1, 0.0), pings, Usage(1, 0, 0), Usage(2, 8, 9))
@@ -93,10 +93,10 @@ def block(side: str, pair: int, tps: float, workload: Workload, **failures: int)
 
 def test_the_figures_of_a_run_have_the_ids_of_the_bars() -> None:
     workloads = [
-        Workload(),
-        Workload(streamed=False),
-        Workload(api="completion", concurrency=1),
-        Workload(probed=True),
+        RequestMix(),
+        RequestMix(streamed=False),
+        RequestMix(api="completion", concurrency=1),
+        RequestMix(probed=True),
     ]
     blocks = [
         block(side, pair, tps, workload)
@@ -113,7 +113,7 @@ def test_the_figures_of_a_run_have_the_ids_of_the_bars() -> None:
 
 
 def test_an_invalid_block_takes_the_figures_of_its_workload() -> None:
-    streamed, whole = Workload(), Workload(streamed=False)
+    streamed, whole = RequestMix(), RequestMix(streamed=False)
     blocks = [block(side, pair, 1.0, w) for pair in range(2) for w in (streamed, whole) for side in ("ours", "theirs")]
     blocks[2] = replace(blocks[2], failures={"status 500": 1})
     assert not blocks[2].valid
@@ -123,7 +123,7 @@ def test_an_invalid_block_takes_the_figures_of_its_workload() -> None:
 
 
 def test_figures_of_the_stub_have_names_of_their_own() -> None:
-    unpaced = Workload(engine="stub", concurrency=256, tokens=256)
+    unpaced = RequestMix(engine="stub", concurrency=256, tokens=256)
     workloads = {
         "ceiling_stub": replace(unpaced, share=0.3, steps_per_s=400),
         "ceiling_stub_64": replace(unpaced, share=0.3, steps_per_s=400, tokens=64),

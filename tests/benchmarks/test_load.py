@@ -8,7 +8,7 @@ import random
 import pytest
 
 from benchmarks.lib.load_generator import LoadResult, run_load
-from benchmarks.lib.request_mix import Workload
+from benchmarks.lib.request_mix import RequestMix
 
 USAGE = '{"choices":[],"usage":{"completion_tokens":4}}'
 WORDS = ["", "zażółć ", "gęślą ", "🦙"]
@@ -32,7 +32,7 @@ def counted(body: bytes, status: str = "200 OK", more: str = "") -> bytes:
 GOOD_STREAM = chunked(events(*DELTAS, USAGE, "[DONE]"))
 
 
-def load(reply: bytes, workload: Workload, *, pause: float = 0.0, leave: bool = False) -> LoadResult:
+def load(reply: bytes, workload: RequestMix, *, pause: float = 0.0, leave: bool = False) -> LoadResult:
     """Run the workload against a server that sends `reply`, cut anywhere, to every request."""
     cuts = random.Random(1)
 
@@ -62,7 +62,7 @@ def load(reply: bytes, workload: Workload, *, pause: float = 0.0, leave: bool = 
 
 
 def test_a_stream_cut_anywhere_is_counted_by_its_usage() -> None:
-    result = load(GOOD_STREAM, Workload(concurrency=3, requests=9, tokens=4), pause=0.0005)
+    result = load(GOOD_STREAM, RequestMix(concurrency=3, requests=9, tokens=4), pause=0.0005)
     assert {sample.error for sample in result.samples} == {None}
     assert [sample.tokens for sample in result.samples] == [4] * 9
     assert [sample.events for sample in result.samples] == [3] * 9  # the role alone is no text
@@ -72,13 +72,13 @@ def test_a_stream_cut_anywhere_is_counted_by_its_usage() -> None:
 
 
 def test_a_whole_reply() -> None:
-    result = load(counted(WHOLE.encode()), Workload(streamed=False, concurrency=2, requests=4, tokens=4))
+    result = load(counted(WHOLE.encode()), RequestMix(streamed=False, concurrency=2, requests=4, tokens=4))
     assert [(sample.error, sample.tokens) for sample in result.samples] == [(None, 4)] * 4
 
 
 def test_a_server_that_closes_is_asked_again_on_a_new_connection() -> None:
     reply = counted(WHOLE.encode(), more="Connection: close\r\n")
-    result = load(reply, Workload(streamed=False, concurrency=1, requests=3, tokens=4), leave=True)
+    result = load(reply, RequestMix(streamed=False, concurrency=1, requests=3, tokens=4), leave=True)
     assert [sample.error for sample in result.samples] == [None] * 3
     assert result.connections == 3
 
@@ -100,24 +100,24 @@ def test_a_server_that_closes_is_asked_again_on_a_new_connection() -> None:
     ],
 )
 def test_failures_are_failures(reply: bytes, reason: str) -> None:
-    result = load(reply, Workload(concurrency=1, requests=1, tokens=4), leave=True)
+    result = load(reply, RequestMix(concurrency=1, requests=1, tokens=4), leave=True)
     [sample] = result.samples
     assert reason in (sample.error or "")
 
 
 def test_requests_that_the_deadline_overtakes_are_failures() -> None:
-    result = load(GOOD_STREAM, Workload(concurrency=2, requests=5, tokens=4, deadline_s=0.2), pause=0.5)
+    result = load(GOOD_STREAM, RequestMix(concurrency=2, requests=5, tokens=4, deadline_s=0.2), pause=0.5)
     errors = sorted(sample.error or "" for sample in result.samples)
     assert errors == ["not answered before the deadline"] * 2 + ["not sent before the deadline"] * 3
 
 
 def test_a_load_bound_in_time_ends_by_itself_and_without_failures() -> None:
-    workload = Workload(streamed=False, concurrency=2, requests=10**6, tokens=4, seconds=0.2)
+    workload = RequestMix(streamed=False, concurrency=2, requests=10**6, tokens=4, seconds=0.2)
     result = load(counted(WHOLE.encode()), workload)
     assert 2 <= len(result.samples) < 10**6
     assert {sample.error for sample in result.samples} == {None}
 
 
 def test_nobody_listens() -> None:
-    result = asyncio.run(run_load(Workload(concurrency=1, requests=2), 1))
+    result = asyncio.run(run_load(RequestMix(concurrency=1, requests=2), 1))
     assert all("Refused" in (sample.error or "") for sample in result.samples)

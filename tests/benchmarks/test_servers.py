@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.lib import process_usage as processes
 from benchmarks.lib.contestant import KINDS, Contestant
-from benchmarks.lib.contestant_server import Server, ServerFailed
+from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.lib.probe import Ping, ask
 
 # A master that opens the port, a worker that answers, and an "engine" that holds a copy of the socket and is
@@ -53,7 +53,7 @@ def port() -> int:
 
 def test_the_worker_is_measured_and_nobody_survives(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.lib.process_usage.GRACE_S", 0.3)
-    with Server(scripted(MASTER, port), tmp_path / "log") as server:
+    with ContestantServer(scripted(MASTER, port), tmp_path / "log") as server:
         family = processes.family(server.pid)
         assert len(family) == 3
         assert [process.ppid() for process in processes.http_processes(server.pid, port)] == [server.pid]
@@ -68,7 +68,7 @@ def test_a_server_that_ends_says_why(port: int, tmp_path: Path) -> None:
     code = "print('no such setting'); raise SystemExit(3)"
     with (
         pytest.raises(ServerFailed, match=r"ended with code 3(.|\n)*no such setting"),
-        Server(scripted(code, port), tmp_path / "log"),
+        ContestantServer(scripted(code, port), tmp_path / "log"),
     ):
         pass
 

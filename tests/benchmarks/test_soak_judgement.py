@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.soak.soak import Soak
-from benchmarks.soak.soak_requests import OURS, Asked, wrong
+from benchmarks.soak.soak_requests import OURS, SoakRequest, wrong
 from benchmarks.soak.soak_state import Held
 from benchmarks.soak.soak_visit import WrongReply, check
 
@@ -62,7 +62,7 @@ def test_a_wrong_reply_is() -> None:
     ],
 )
 def test_a_reply_is_checked(status: int, body: bytes, fine: bool) -> None:
-    asked = Asked("a", "/", b"", mark=b"[DONE]")
+    asked = SoakRequest("a", "/", b"", mark=b"[DONE]")
     if fine:
         check(asked, status, body)
     else:

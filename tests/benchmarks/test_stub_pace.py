@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.serving.stub_pace import Pace, plain_words
+from benchmarks.serving.stub_pace import StubPace, plain_words
 
 
 def test_steps_keep_their_rate_whatever_the_scheduler_takes() -> None:
-    pace = Pace()
+    pace = StubPace()
     now, ends = 100.0, []
     for scheduler_s in (0.0, 0.005, 0.015, 0.001):
         now += scheduler_s
@@ -18,14 +18,14 @@ def test_steps_keep_their_rate_whatever_the_scheduler_takes() -> None:
 
 
 def test_nothing_is_made_up_for_after_a_pause() -> None:
-    pace = Pace()
+    pace = StubPace()
     pace.wait_s(100.0, 50)
     assert pace.wait_s(105.0, 50) == pytest.approx(0.02)
     assert pace.wait_s(105.02, 50) == pytest.approx(0.02)
 
 
 def test_unpaced_never_waits() -> None:
-    pace = Pace()
+    pace = StubPace()
     assert [pace.wait_s(now, None) for now in (1.0, 1.001, 50.0)] == [0.0, 0.0, 0.0]
 
 

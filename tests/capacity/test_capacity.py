@@ -18,8 +18,8 @@ import sample_model
 from handler.errors import SettingError
 from model_packaging.capacity import measured, page
 from model_packaging.capacity.fleet_size import Demand, fleet_for
-from model_packaging.capacity.load_limits import Quotas, strains
-from model_packaging.capacity.measured import LLAMA_70B, LOOKS, POLL, S3_READS, SAMPLE, Server
+from model_packaging.capacity.load_limits import CapacityQuotas, strains
+from model_packaging.capacity.measured import LLAMA_70B, LOOKS, POLL, S3_READS, SAMPLE, MeasuredServer
 from model_packaging.cli import main
 from tests.simulation.fleet import Scenario, simulate
 
@@ -78,7 +78,7 @@ def test_the_polls_are_those_of_the_products_own_code(tmp_path: Path) -> None:
 
 def test_by_hand() -> None:
     """100 requests of 50 tokens at 1,000 tokens/s: 5,000 tokens/s, 10 instances at a half of their rate."""
-    server = Server(name="x", tokens_per_second=1000, in_flight=10, weights=160 * 1024**2, source="")
+    server = MeasuredServer(name="x", tokens_per_second=1000, in_flight=10, weights=160 * 1024**2, source="")
     fleet = fleet_for(Demand(requests=100, tokens=50, use=0.5, price=3.6), server)
     assert fleet.instances == 10
     assert fleet.cost_hour == pytest.approx(36)
@@ -93,11 +93,11 @@ def test_by_hand() -> None:
 def test_any_fleet_carries_its_load_and_one_instance_less_would_not(
     requests: float, tokens: int, use: float, rate: float, weights: int
 ) -> None:
-    server = Server(name="x", tokens_per_second=rate, in_flight=1, weights=weights, source="")
+    server = MeasuredServer(name="x", tokens_per_second=rate, in_flight=1, weights=weights, source="")
     fleet = fleet_for(Demand(requests=requests, tokens=tokens, use=use), server)
     assert fleet.instances * rate * use >= fleet.tokens * (1 - 1e-6)
     assert fleet.instances == 1 or (fleet.instances - 1) * rate * use < fleet.tokens
-    shares = [strain.share for strain in strains(fleet, Quotas(10, 10.0))]
+    shares = [strain.share for strain in strains(fleet, CapacityQuotas(10, 10.0))]
     assert shares == sorted(shares, reverse=True)
 
 
@@ -109,7 +109,7 @@ def test_at_the_load_that_it_names_a_limit_is_met() -> None:
     there = fleet_for(Demand(requests=met), LLAMA_70B)
     again = next(strain for strain in strains(there) if strain.what == first.what)
     assert again.needed == pytest.approx(S3_READS, rel=0.01)
-    quotas = strains(fleet, Quotas(instances=100, invocations=1e9))
+    quotas = strains(fleet, CapacityQuotas(instances=100, invocations=1e9))
     assert quotas[0].what == "instances of the account"
     assert quotas[0].requests(fleet) == pytest.approx(100 / fleet.instances * 1000)
     unknown = [strain for strain in strains(fleet) if strain.limit is None]
@@ -163,5 +163,5 @@ def test_what_is_no_load_is_refused(words: tuple[str, ...], setting: str) -> Non
 
 def test_a_server_says_where_its_rate_is_from() -> None:
     with pytest.raises(SettingError):
-        Server(name="x", tokens_per_second=-1, in_flight=1, weights=0, source="")
+        MeasuredServer(name="x", tokens_per_second=-1, in_flight=1, weights=0, source="")
     assert all(server.source for server in measured.SERVERS.values())

@@ -19,9 +19,9 @@ from collections.abc import AsyncIterator
 from scripted_tokenizer import scripted_prompts, text_of
 
 from handler.engine.api_routes import PLAIN
-from handler.engine.engine_request import Ticket
+from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
-from handler.engine.frontend_args import FrontEnd
+from handler.engine.frontend_args import FrontendArgs
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EndpointError, GenerationFailed, InvalidField
@@ -54,21 +54,21 @@ class ScriptedEngine:
         self.prompts = scripted_prompts(quick=quick)
         self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size)
         self.traits = PLAIN
-        self.front_end = FrontEnd()
+        self.front_end = FrontendArgs()
         self.begun = 0
         self.cancelled = 0
         self.is_dead = False
         self.silent = 0.0
         self.stopped = False
         self.failures: list[EndpointError] = []
-        self._running: dict[str, tuple[asyncio.Task[None], Ticket]] = {}
+        self._running: dict[str, tuple[asyncio.Task[None], EngineRequest]] = {}
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
-    def ticket(self, generation: Generation, sink: Sink) -> Ticket:
+    def ticket(self, generation: Generation, sink: Sink) -> EngineRequest:
         self.limits.check(generation)
-        return Ticket(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
+        return EngineRequest(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
 
-    async def add(self, generation: Generation, params: object, ticket: Ticket) -> None:
+    async def add(self, generation: Generation, params: object, ticket: EngineRequest) -> None:
         script = text_of(generation.prompt)
         if script == "<refuse>":
             ticket.fail(InvalidField("prompt", "vLLM refuses it"))
@@ -79,7 +79,7 @@ class ScriptedEngine:
         if ticket.cancelled:
             self.abort(generation.request_id)
 
-    async def _play(self, generation: Generation, script: str, ticket: Ticket) -> None:
+    async def _play(self, generation: Generation, script: str, ticket: EngineRequest) -> None:
         text, ids, finish = "", [], "stop"
         try:
             async for piece in self._pieces(script):

@@ -18,7 +18,7 @@ from container.server.multiprocess import follower as following
 from container.server.multiprocess.multiprocess_server import SharedServer
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.core_clients import SPARE_SEATS, Seats
+from handler.engine.core_clients import SPARE_SEATS, CoreClients
 from handler.errors import EndpointError
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
@@ -33,7 +33,7 @@ class OwnedEngine(ScriptedEngine):
     def __init__(self) -> None:
         super().__init__()
         addresses = ("nowhere",) * (FRONT_ENDS + 1 + SPARE_SEATS)
-        self.seats = Seats(addresses, addresses)
+        self.seats = CoreClients(addresses, addresses)
         self.pids = (os.getpid(),)
 
     def release(self, seat: int) -> int:

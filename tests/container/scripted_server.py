@@ -34,7 +34,7 @@ STREAM_SECONDS = 1.5
 
 
 class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
-    """What `EngineWorker` asks of `container.server.gunicorn_server.Server`, with a configuration for tests."""
+    """What `EngineWorker` asks of `container.server.gunicorn_server.GunicornServer`, with a configuration for tests."""
 
     service: Service
 

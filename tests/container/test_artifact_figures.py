@@ -12,7 +12,7 @@ from container.routes import prometheus as metrics
 from container.service import Service
 from handler.artifacts.restore.restore import Restored
 from handler.config.endpoint_config import EndpointConfig
-from handler.startup.artifact_metrics import ArtifactFigures
+from handler.startup.artifact_metrics import ArtifactMetrics
 
 
 def scraped(service: Service) -> str:
@@ -56,13 +56,13 @@ def test_without_a_store_there_are_none() -> None:
 
 
 def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    ArtifactFigures().hear({"event": "artifact_miss", "message": "two\nlines", "fields": ["x"]})
+    ArtifactMetrics().hear({"event": "artifact_miss", "message": "two\nlines", "fields": ["x"]})
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["message"] for line in lines] == ["two\nlines"]
 
 
 def test_a_manifest_cannot_fill_the_metrics() -> None:
-    figures = ArtifactFigures()
+    figures = ArtifactMetrics()
     figures.hear({"event": "artifact_miss", "fields": ["x" * 10_000, *map(str, range(1000))]})
     assert len(figures.miss_fields) <= 12
     assert all(len(name) <= 80 for name in figures.miss_fields)

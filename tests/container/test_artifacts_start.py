@@ -24,13 +24,13 @@ from neuron_stand_in.settings import StandInSettings
 import sample_model
 from container.routes import ping as health
 from container.service import Service
-from handler.artifacts.lease.clock import RealTime
+from handler.artifacts.lease.clock import RealClock
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease.lease import Contender
 from handler.artifacts.restore.restore_errors import RestoreTimedOut
 from handler.artifacts.restore.restore_lock import locked
-from handler.artifacts.restore.restore_parts import Contents
-from handler.artifacts.restore.restore_target import Target
+from handler.artifacts.restore.restore_parts import RestoreContents
+from handler.artifacts.restore.restore_target import RestoreTarget
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
 from handler.model.companions import Companions, bring_companions
@@ -177,7 +177,7 @@ def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path
     with pytest.raises(CompileKilled):
         scout.start(no_memory)
     lease = next((tmp_path / "store" / "leases" / "graph").iterdir())
-    other = Contender(open_objects(f"file://{tmp_path}/store"), f"leases/graph/{lease.name}", RealTime(), "their-host")
+    other = Contender(open_objects(f"file://{tmp_path}/store"), f"leases/graph/{lease.name}", RealClock(), "their-host")
     other.look()  # the lease that the scout has released
     held = other.take()
     assert held is not None
@@ -226,7 +226,7 @@ def test_a_restore_ends_at_the_deadline_of_the_start(tmp_path: Path) -> None:
 
     late_ended = threading.Event()
     key = next((tmp_path / "store" / "manifests" / "graph").iterdir()).stem
-    place = Target(target / key[:32], Contents.of([]), "ENDPOINT_SCRATCH")
+    place = RestoreTarget(target / key[:32], RestoreContents.of([]), "ENDPOINT_SCRATCH")
     other = threading.Thread(target=another_process, args=(place.lock,))
     other.start()
     try:

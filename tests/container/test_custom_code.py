@@ -15,7 +15,7 @@ from waiting import eventually
 from container.application import create_app
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
-from handler.custom_code.code_contract import CodeRequest, Outcome
+from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
 from handler.custom_code.request_deadline import UNTIL
 from handler.errors import SettingError
@@ -26,13 +26,13 @@ from handler.startup.custom_code_loading import prepared_code
 class ScriptedCode:
     """A stand-in for the loaded code: a function of the request."""
 
-    def __init__(self, answer: Callable[[CodeRequest], Outcome | None]) -> None:
+    def __init__(self, answer: Callable[[CodeRequest], CodeReply | None]) -> None:
         self.invoke = answer
 
 
 @pytest.fixture
 def code(service: Service, engine: ScriptedEngine) -> Iterator[Callable[..., FlaskClient]]:
-    def with_code(answer: Callable[[CodeRequest], Outcome | None]) -> FlaskClient:
+    def with_code(answer: Callable[[CodeRequest], CodeReply | None]) -> FlaskClient:
         service.custom_code = ScriptedCode(answer)
         return create_app(service).test_client()
 
@@ -41,9 +41,9 @@ def code(service: Service, engine: ScriptedEngine) -> Iterator[Callable[..., Fla
 
 
 def test_its_reply_and_headers(code: Callable[..., FlaskClient]) -> None:
-    def answer(request: CodeRequest) -> Outcome:
+    def answer(request: CodeRequest) -> CodeReply:
         assert (request.content_type, request.accept) == ("text/csv", "text/x")
-        return Outcome(request.body[::-1], "text/x", 202, {"X-Amzn-SageMaker-Custom-Attributes": "a=1\r\nX-Evil: 2"})
+        return CodeReply(request.body[::-1], "text/x", 202, {"X-Amzn-SageMaker-Custom-Attributes": "a=1\r\nX-Evil: 2"})
 
     headers = {"Content-Type": "text/csv; charset=utf-8", "Accept": "text/x"}
     reply = code(answer).post("/invocations", data=b"abc", headers=headers, buffered=True)
@@ -67,10 +67,10 @@ def test_its_errors(code: Callable[..., FlaskClient], error: Exception, status: 
         raise error
         yield b""
 
-    def answer(request: CodeRequest) -> Outcome:
+    def answer(request: CodeRequest) -> CodeReply:
         if when == "before":
             raise error
-        return Outcome(fail(), "text/plain")
+        return CodeReply(fail(), "text/plain")
 
     reply = code(answer).post("/invocations", json={}, buffered=True)
     assert reply.status_code == status
@@ -87,7 +87,7 @@ def test_a_stream_holds_its_place_and_ends_with_its_client(code: Callable[..., F
         finally:
             closed.append(True)
 
-    reply = code(lambda request: Outcome(pieces(), "text/plain")).post("/invocations", json={}, buffered=False)
+    reply = code(lambda request: CodeReply(pieces(), "text/plain")).post("/invocations", json={}, buffered=False)
     parts = iter(reply.response)
     assert [next(parts), next(parts)] == [b"more", b"more"]
     assert service.admission.count == 1
@@ -97,7 +97,7 @@ def test_a_stream_holds_its_place_and_ends_with_its_client(code: Callable[..., F
 
 
 def test_an_empty_stream_is_an_empty_reply(code: Callable[..., FlaskClient]) -> None:
-    reply = code(lambda request: Outcome(iter(()), "text/plain")).post("/invocations", json={}, buffered=True)
+    reply = code(lambda request: CodeReply(iter(()), "text/plain")).post("/invocations", json={}, buffered=True)
     assert (reply.status_code, reply.data) == (200, b"")
 
 
@@ -116,7 +116,7 @@ def test_the_other_routes_are_the_endpoints_own(code: Callable[..., FlaskClient]
 
 def test_without_an_engine_the_other_routes_say_so(code: Callable[..., FlaskClient], service: Service) -> None:
     service.engine = None
-    client = code(lambda request: Outcome(b"own", "text/plain"))
+    client = code(lambda request: CodeReply(b"own", "text/plain"))
     assert client.post("/invocations", json={}, buffered=True).data == b"own"
     assert client.get("/ping").status_code == 200
     assert client.get("/metrics").status_code == 200
@@ -126,7 +126,7 @@ def test_without_an_engine_the_other_routes_say_so(code: Callable[..., FlaskClie
 
 
 def test_the_limits_hold_for_it_too(code: Callable[..., FlaskClient], service: Service) -> None:
-    client = code(lambda request: Outcome(b"", "text/plain"))
+    client = code(lambda request: CodeReply(b"", "text/plain"))
     assert client.post("/invocations", data=b"x" * (service.config.max_body + 1)).status_code == 413
     service.admission.limit = 0
     assert client.post("/invocations", json={}, buffered=True).status_code == 429
@@ -160,22 +160,22 @@ def test_without_an_engine_there_has_to_be_code_that_may_run(tmp_path: Any) -> N
 
 
 def test_a_reply_of_json(code: Callable[..., FlaskClient]) -> None:
-    client = code(lambda request: Outcome(json.dumps([1]).encode(), "application/json"))
+    client = code(lambda request: CodeReply(json.dumps([1]).encode(), "application/json"))
     assert client.post("/invocations", json={}, buffered=True).get_json() == [1]
 
 
 def test_an_asynchronous_endpoint_gets_a_stream_whole(code: Callable[..., FlaskClient], service: Service) -> None:
     service.config = replace(service.config, asynchronous=True)
-    client = code(lambda request: Outcome(iter([b"a", b"b"]), "text/plain"))
+    client = code(lambda request: CodeReply(iter([b"a", b"b"]), "text/plain"))
     reply = client.post("/invocations", json={}, buffered=True)
     assert (reply.data, reply.headers["Content-Length"]) == (b"ab", "2")
 
 
 def test_the_deadline_is_the_requests(code: Callable[..., FlaskClient], service: Service) -> None:
-    def answer(request: CodeRequest) -> Outcome:
+    def answer(request: CodeRequest) -> CodeReply:
         until = UNTIL.get()
         assert until is not None
-        return Outcome(" ".join(f"{until(stream)[0]:.0f}" for stream in (False, True)).encode(), "text/plain")
+        return CodeReply(" ".join(f"{until(stream)[0]:.0f}" for stream in (False, True)).encode(), "text/plain")
 
     client = code(answer)
     assert client.post("/invocations", json={}, buffered=True).data == b"58 478"
@@ -192,7 +192,7 @@ def test_the_deadline_holds_for_the_last_piece_too(code: Callable[..., FlaskClie
             assert until is not None
             yield f"{until(True)[0]:.0f} ".encode()
 
-    client = code(lambda request: Outcome(pieces(), "text/plain"))
+    client = code(lambda request: CodeReply(pieces(), "text/plain"))
     headers = {"X-Amzn-SageMaker-InvocationTimeoutSeconds": "9"}
     assert client.post("/invocations", json={}, headers=headers, buffered=True).data == b"9 9 "
     assert UNTIL.get() is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotDirect, head_of
+from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotEligible, head_of
 from handler.engine.api_routes import Route
 
 BODY = b'{"prompt": "a"}'
@@ -94,5 +94,5 @@ def test_a_head_in_pieces_is_waited_for(size: int) -> None:
     ],
 )
 def test_everything_else_is_gunicorns(data: bytes) -> None:
-    with pytest.raises(NotDirect):
+    with pytest.raises(NotEligible):
         head_of(data)

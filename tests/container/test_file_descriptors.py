@@ -17,7 +17,7 @@ from raw_http import request
 from scripted_process import PING, WAYS, Server
 from waiting import WITHIN, eventually
 
-from container.connection.lingering_close import Lingering
+from container.connection.lingering_close import LingeringClose
 
 LIMIT = 256
 CONNECTIONS = 300
@@ -67,7 +67,7 @@ def test_clients_that_connect_and_send_nothing(server: Server) -> None:
 
 
 def test_the_first_connection_that_is_closed_after_its_reply_when_no_descriptor_is_left() -> None:
-    lingering = Lingering()
+    lingering = LingeringClose()
     client, connection = socket.socketpair()
     closed = threading.Event()
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from container.process_group.shared_admission import SharedAdmission
-from container.process_group.shared_state import Board, Leader, Member
+from container.process_group.shared_state import Leader, Member, SharedState
 from handler.errors import TooManyRequests
 
 
@@ -31,7 +31,7 @@ def status_of(pid: int) -> int:
 
 
 def test_the_limit_is_exact_over_processes() -> None:
-    board = Board(4)
+    board = SharedState(4)
     board.places = 50
 
     def take(seat: int) -> int:
@@ -54,7 +54,7 @@ def test_the_limit_is_exact_over_processes() -> None:
 
 
 def test_a_killed_process_gives_back_its_places_and_locks_nobody_out() -> None:
-    board = Board(3)
+    board = SharedState(3)
     board.places = 8
 
     def hold() -> int:
@@ -77,7 +77,7 @@ def test_a_killed_process_gives_back_its_places_and_locks_nobody_out() -> None:
 
 
 def test_who_has_more_connections_than_another_is_told() -> None:
-    board = Board(4)
+    board = SharedState(4)
     assert board.fewest_connections(1) is None
     for seat, connections in ((1, 5), (2, 3), (3, 0)):
         board.note_connections(seat, connections)
@@ -88,7 +88,7 @@ def test_who_has_more_connections_than_another_is_told() -> None:
 
 
 def test_a_seat_is_given_once_and_the_board_says_when_there_is_none() -> None:
-    board = Board(4)
+    board = SharedState(4)
     assert [board.take_seat() for _ in range(3)] == [1, 2, 3]
     board.set_member(2, Member.GONE)
     board.clear(2)
@@ -99,7 +99,7 @@ def test_a_seat_is_given_once_and_the_board_says_when_there_is_none() -> None:
 
 
 def test_a_reason_is_read_by_all_and_cut_where_it_is_too_long() -> None:
-    board = Board(2)
+    board = SharedState(2)
     assert board.leader is Leader.STARTING
     assert board.reason == ""
 

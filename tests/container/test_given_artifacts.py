@@ -14,7 +14,7 @@ from artifact_files import write_artifacts
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.problems import SettingErrors
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.given_artifacts import with_given_artifacts
 
@@ -27,7 +27,7 @@ def plan(**arguments: object) -> EnginePlan:
 
 
 def service(directory: Path, scratch: Path) -> Service:
-    sources = {"compiled_artifacts": Source(Origin.ENVIRONMENT, NAME)}
+    sources = {"compiled_artifacts": ValueSource(Origin.ENVIRONMENT, NAME)}
     return Service.of(EndpointConfig(compiled_artifacts=str(directory), scratch=scratch, sources=sources))
 
 

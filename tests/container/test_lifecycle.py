@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from handler.errors import Draining, EngineFailed, NotReady
-from handler.startup.lifecycle import Lifecycle, State
+from handler.startup.lifecycle import Lifecycle, ServingStatus
 
 
 class Told:
@@ -30,7 +30,7 @@ def test_a_start_goes_through_its_stages_to_ready() -> None:
     life = told.life
     for stage in ("fetch model", "start engine", "warm up"):
         life.stage(stage)
-        assert (life.status.state, life.status.stage) == (State.STARTING, stage)
+        assert (life.status.state, life.status.stage) == (ServingStatus.STARTING, stage)
         with pytest.raises(NotReady, match=stage):
             life.require_ready()
     assert not life.served
@@ -55,7 +55,7 @@ def test_it_is_ready_once() -> None:
     told.life.ready()
     told.life.ready()
     told.life.stage("late")
-    assert told.life.status.state is State.READY
+    assert told.life.status.state is ServingStatus.READY
     assert told.readies == 1
     assert told.stages == ["bind port"]
 
@@ -70,7 +70,7 @@ def test_draining_takes_nothing_new_and_does_not_turn_ready() -> None:
             told.life.require_ready()
         told.life.stage("warm up")
         told.life.ready()
-        assert told.life.status.state is State.DRAINING
+        assert told.life.status.state is ServingStatus.DRAINING
         assert told.readies == int(started)
 
 
@@ -83,7 +83,7 @@ def test_a_failure_is_told_once_with_its_first_reason_and_stays() -> None:
     told.life.ready()
     told.life.stage("warm up")
     assert told.failures == ["no memory"]
-    assert (told.life.status.state, told.life.status.stage) == (State.FAILED, "start engine")
+    assert (told.life.status.state, told.life.status.stage) == (ServingStatus.FAILED, "start engine")
     assert (told.readies, told.life.served) == (0, False)
     with pytest.raises(EngineFailed, match="could not start"):
         told.life.require_ready()
@@ -94,17 +94,17 @@ def test_a_failure_while_draining_is_the_graver_news() -> None:
     told.life.ready()
     told.life.drain()
     told.life.fail("its process ended")
-    assert told.life.status.state is State.FAILED
+    assert told.life.status.state is ServingStatus.FAILED
     assert told.life.served
 
 
 def test_a_listener_may_ask_the_lifecycle_itself() -> None:
-    seen: list[State] = []
+    seen: list[ServingStatus] = []
     life = Lifecycle(failed=lambda reason: seen.append(life.status.state))
     thread = threading.Thread(target=life.fail, args=("x",), daemon=True)
     thread.start()
     thread.join(5)
-    assert seen == [State.FAILED]
+    assert seen == [ServingStatus.FAILED]
 
 
 def test_of_many_threads_that_fail_it_one_is_told() -> None:

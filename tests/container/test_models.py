@@ -21,12 +21,12 @@ from container.server import engine_watchdog as watching
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.engine_plan import EnginePlan
-from handler.startup.multi_model.memory_budget import GIB, Need
+from handler.startup.multi_model.memory_budget import GIB, MemoryNeed
 from handler.startup.multi_model.model_errors import ModelLoadFailed
-from handler.startup.multi_model.model_registry import Models
-from handler.startup.multi_model.model_start import Prepared
+from handler.startup.multi_model.model_registry import ModelRegistry
+from handler.startup.multi_model.model_start import PreparedModel
 
-NEED = Need(0, 0, "a test")
+NEED = MemoryNeed(0, 0, "a test")
 
 
 class Starts:
@@ -42,13 +42,13 @@ class Starts:
         self.begun = 0
         self.ready = threading.Event()
         self.ready.set()
-        self.needs: dict[str, Need] = {}
+        self.needs: dict[str, MemoryNeed] = {}
         self.failing = ""
 
-    def prepare(self, config: EndpointConfig, name: str, path: Path) -> Prepared:
-        return Prepared(name, config, EnginePlan("cpu", {}), self.needs.get(name, NEED))
+    def prepare(self, config: EndpointConfig, name: str, path: Path) -> PreparedModel:
+        return PreparedModel(name, config, EnginePlan("cpu", {}), self.needs.get(name, NEED))
 
-    def start(self, prepared: Prepared) -> Any:
+    def start(self, prepared: PreparedModel) -> Any:
         self.begun += 1
         assert self.ready.wait(WITHIN)
         if self.failing:
@@ -68,9 +68,9 @@ def starts() -> Iterator[Starts]:
 
 
 @pytest.fixture
-def models(service: Service, starts: Starts) -> Models:
+def models(service: Service, starts: Starts) -> ModelRegistry:
     service.config = replace(service.config, multi_model=True, max_models=2, drain=WITHIN)
-    service.models = Models(
+    service.models = ModelRegistry(
         service.config, service.lifecycle, service.admission, lambda: service.engine, None, starts.prepare, starts.start
     )
     return service.models
@@ -83,7 +83,7 @@ def configure(service: Service, **changes: Any) -> None:
 
 
 @pytest.fixture
-def client(service: Service, models: Models) -> FlaskClient:
+def client(service: Service, models: ModelRegistry) -> FlaskClient:
     return create_app(service).test_client()
 
 
@@ -103,7 +103,7 @@ def load(client: FlaskClient, url: str) -> Callable[[str], tuple[int, str]]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(service: Service, starts: Starts, models: Models) -> Iterator[None]:
+def nothing_is_left(service: Service, starts: Starts, models: ModelRegistry) -> Iterator[None]:
     yield
     eventually(lambda: service.admission.count == 0)
     assert all(engine.unfinished() == 0 for found in starts.engines.values() for engine in found)
@@ -196,7 +196,7 @@ def test_a_full_endpoint_says_507_and_names_the_one_that_was_not_used_for_longes
 def test_memory_that_is_not_there_is_a_507_with_the_setting(
     client: FlaskClient, load: Any, starts: Starts, url: str
 ) -> None:
-    starts.needs["huge"] = Need(0, 1 << 60, "VLLM_CPU_KVCACHE_SPACE=1073741824")
+    starts.needs["huge"] = MemoryNeed(0, 1 << 60, "VLLM_CPU_KVCACHE_SPACE=1073741824")
     reply = client.post("/models", json={"model_name": "huge", "url": url})
     assert reply.status_code == 507
     assert "VLLM_CPU_KVCACHE_SPACE=1073741824" in reply.json["error"]["message"]
@@ -207,7 +207,7 @@ def test_what_an_engine_was_promised_is_no_room_for_the_next(
     monkeypatch: pytest.MonkeyPatch, load: Any, starts: Starts
 ) -> None:
     monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 5 * GIB)
-    starts.needs = dict.fromkeys(("one", "two"), Need(GIB, GIB, "a test"))  # 3 GiB with its process
+    starts.needs = dict.fromkeys(("one", "two"), MemoryNeed(GIB, GIB, "a test"))  # 3 GiB with its process
     assert load("one") == (200, "")
     assert load("two") == (507, "models_full")
 
@@ -233,7 +233,7 @@ def test_the_queue_is_behind_the_slots_of_all(service: Service, client: FlaskCli
 
 
 def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
-    service: Service, client: FlaskClient, load: Any, starts: Starts, models: Models
+    service: Service, client: FlaskClient, load: Any, starts: Starts, models: ModelRegistry
 ) -> None:
     load("one")
     engine = starts.engines["one"][0]
@@ -259,7 +259,7 @@ def test_a_core_that_dies_fails_its_own_requests_and_may_be_loaded_again(
     assert 'endpoint_model_up{model="one"} 1.0' in client.get("/metrics").text
 
 
-def test_a_failed_model_may_be_unloaded(client: FlaskClient, load: Any, starts: Starts, models: Models) -> None:
+def test_a_failed_model_may_be_unloaded(client: FlaskClient, load: Any, starts: Starts, models: ModelRegistry) -> None:
     load("one")
     starts.engines["one"][0].silent = 1e6
     models.watch()
@@ -330,7 +330,7 @@ def test_the_watch_looks_at_each_and_ends_all_with_the_first(
     load("one")
     load("two")
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(watching.watch, service, ended.set)
+        pool.submit(watching.watch_engine, service, ended.set)
         starts.engines["one"][0].is_dead = True
         eventually(lambda: listed(client) == ["one:failed", "two"])
         assert not ended.is_set()

@@ -17,7 +17,7 @@ from handler.config.loading.config_loader import load
 from handler.engine.vllm_api.core import engine_metrics as figures
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
-from handler.startup.multi_model.memory_budget import CORE, GIB, Need, need_of, room
+from handler.startup.multi_model.memory_budget import CORE, GIB, MemoryNeed, need_of, room
 from handler.startup.multi_model.model_errors import InvalidModel, ModelsUnsupported
 from handler.startup.multi_model.model_start import prepare, whole_model
 from handler.startup.start import without_model
@@ -94,9 +94,9 @@ def test_an_engine_that_has_taken_its_part_owes_nothing(monkeypatch: pytest.Monk
     engine: Any = SimpleNamespace(pids=(1,))
     monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 10 * GIB)
     monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.resident", lambda pids: 2 * GIB)
-    assert room([(engine, Need(GIB, 2 * GIB, ""))]) == 8 * GIB
-    assert room([(engine, Need(0, GIB // 2, ""))]) == 10 * GIB
-    assert room([(engine, Need(20 * GIB, 0, ""))]) == 0
+    assert room([(engine, MemoryNeed(GIB, 2 * GIB, ""))]) == 8 * GIB
+    assert room([(engine, MemoryNeed(0, GIB // 2, ""))]) == 10 * GIB
+    assert room([(engine, MemoryNeed(20 * GIB, 0, ""))]) == 0
 
 
 @pytest.mark.parametrize("made", [True, False])

@@ -10,17 +10,17 @@ import sys
 
 import pytest
 
-from handler.artifacts.restore.transfer_progress import Progress
+from handler.artifacts.restore.transfer_progress import TransferProgress
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.progress_display import of_bytes, shown
 
 PROGRAM = """
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.progress_display import shown
-from handler.artifacts.restore.transfer_progress import Progress
+from handler.artifacts.restore.transfer_progress import TransferProgress
 with shown(Lifecycle(), "restore artifacts") as tell:
-    tell(Progress(1_000_000_000, 2_000_000_000, 5e8))
-    tell(Progress(2_000_000_000, 2_000_000_000, 5e8))
+    tell(TransferProgress(1_000_000_000, 2_000_000_000, 5e8))
+    tell(TransferProgress(2_000_000_000, 2_000_000_000, 5e8))
 """
 
 
@@ -28,9 +28,9 @@ def test_rate_and_waiting_reach_the_status_and_leave_it() -> None:
     life = Lifecycle()
     life.stage("restore artifacts")
     with shown(life, "restore artifacts") as tell:
-        tell(Progress(5, 10, 2.5))
+        tell(TransferProgress(5, 10, 2.5))
         assert (life.status.done, life.status.total, life.status.rate, life.status.waiting) == (5, 10, 2.5, "")
-        tell(Progress(0, 10, waiting=True))
+        tell(TransferProgress(0, 10, waiting=True))
         assert "another process" in life.status.waiting
     assert (life.status.total, life.status.waiting) == (0, "")
 
@@ -40,7 +40,7 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(caplog: pytest.LogCap
     with caplog.at_level(logging.INFO), shown(Lifecycle(), "fetch model", lambda: now[0]) as tell:
         for second in range(25):
             now[0] = 100.0 + second
-            tell(Progress(second * 10**9, 30 * 10**9, 1e9))
+            tell(TransferProgress(second * 10**9, 30 * 10**9, 1e9))
     assert caplog.messages == [
         "fetch model: 10.00 of 30.00 GB, 1000 MB/s",
         "fetch model: 20.00 of 30.00 GB, 1000 MB/s",
@@ -50,7 +50,7 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(caplog: pytest.LogCap
 
 def test_nothing_is_said_of_what_was_there_already(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), shown(Lifecycle(), "restore") as tell:
-        tell(Progress(7, 7))
+        tell(TransferProgress(7, 7))
     assert caplog.messages == []
 
 
@@ -73,7 +73,7 @@ def test_a_terminal_gets_a_bar() -> None:
 
 
 def test_bytes_get_a_rate() -> None:
-    told: list[Progress] = []
+    told: list[TransferProgress] = []
     listen = of_bytes(told.append)
     listen(0, 100)
     listen(50, 100)

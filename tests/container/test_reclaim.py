@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from container.server.memory_return import PATIENCE, STEP, Reclaim
+from container.server.memory_return import PATIENCE, STEP, MemoryReturn
 
 # Blocks of a heap, every 500th of which stays in use, so that glibc alone gives nothing back.
 LEFT = """
 import ctypes
-from container.server.memory_return import Reclaim, own_memory
+from container.server.memory_return import MemoryReturn, own_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
-reclaim = Reclaim(own_memory, lambda: libc.malloc_trim(0))
+reclaim = MemoryReturn(own_memory, lambda: libc.malloc_trim(0))
 blocks = [libc.malloc(4000) for _ in range(50_000)]
 for block in blocks:
     ctypes.memset(ctypes.c_void_p(block), 1, 4000)
@@ -37,7 +37,7 @@ class Process:
         self.own = self.free = 0
         self.trims = 0
         self.readable = True
-        self.reclaim = Reclaim(self.read, self.trim)
+        self.reclaim = MemoryReturn(self.read, self.trim)
 
     def read(self) -> int:
         if not self.readable:

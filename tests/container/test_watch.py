@@ -10,19 +10,19 @@ from waiting import WITHIN, eventually
 
 from container.application import create_app
 from container.server import engine_watchdog as module
-from container.server.engine_watchdog import watch
+from container.server.engine_watchdog import watch_engine
 from container.service import Service
 from handler.errors import EngineFailed
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 
 class Watched:
-    """A watch in its thread."""
+    """The watchdog in its thread."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
         self.ended = threading.Event()
-        self.thread = threading.Thread(target=watch, args=(service, self.ended.set), daemon=True)
+        self.thread = threading.Thread(target=watch_engine, args=(service, self.ended.set), daemon=True)
         self.thread.start()
 
 
@@ -39,7 +39,7 @@ def watched(service: Service, engine: ScriptedEngine, monkeypatch: pytest.Monkey
 
 
 def turns(watched: Watched, count: int = 5) -> None:
-    """Returns after the watch has looked several times."""
+    """Returns after the watchdog has looked several times."""
     seen = 0
     original = watched.service.engine.stalled_for  # type: ignore[union-attr]
 
@@ -64,7 +64,7 @@ def test_a_dead_engine_fails_the_service_ends_its_requests_and_then_the_process(
     engine.is_dead = True
     assert watched.ended.wait(WITHIN)
     request.join(WITHIN)
-    assert service.lifecycle.status.state is State.FAILED
+    assert service.lifecycle.status.state is ServingStatus.FAILED
     assert replies[0].status_code == 503, "nobody hangs"
     assert engine.stopped
     assert [type(error) for error in engine.failures] == [EngineFailed]
@@ -75,7 +75,7 @@ def test_a_stall_that_is_short_is_let_pass_and_one_that_stays_is_not(
 ) -> None:
     engine.silent = service.config.stall * 2
     turns(watched)
-    assert service.lifecycle.status.state is State.READY
+    assert service.lifecycle.status.state is ServingStatus.READY
     engine.silent = service.config.stall * module.PATIENCE + 1
     assert watched.ended.wait(WITHIN)
     assert "no progress" in service.lifecycle.status.reason
@@ -122,4 +122,4 @@ def test_while_it_drains_a_dead_engine_is_still_seen(
     service.lifecycle.drain()
     engine.is_dead = True
     assert watched.ended.wait(WITHIN)
-    assert service.lifecycle.status.state is State.FAILED
+    assert service.lifecycle.status.state is ServingStatus.FAILED

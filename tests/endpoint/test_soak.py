@@ -9,7 +9,7 @@ import pytest
 from serve_process import ServeProcess
 
 from benchmarks.soak.soak import SoakPlan, soak
-from benchmarks.soak.soak_state import Watch
+from benchmarks.soak.soak_state import StateWatch
 
 pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
 
@@ -20,7 +20,7 @@ VISITORS = 40
 
 def test_visitors_of_every_kind_leave_nothing_behind(endpoint: ServeProcess) -> None:
     plan = SoakPlan(SECONDS, warm_seconds=SECONDS / 2, visitors=VISITORS)
-    result = asyncio.run(soak(Watch(endpoint.process.pid, endpoint.port), endpoint.port, plan, SLOTS))
+    result = asyncio.run(soak(StateWatch(endpoint.process.pid, endpoint.port), endpoint.port, plan, SLOTS))
     assert result.wrong == []
     assert result.leaks() == []
     assert len(result.visits) >= 15, f"not all kinds came: {result.visits}"

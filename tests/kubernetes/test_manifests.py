@@ -16,7 +16,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import main
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
-from model_packaging.deployment.definition.request import Scaling
+from model_packaging.deployment.definition.request import ScalingRequest
 from model_packaging.kubernetes.kserve import kserve_manifests
 from model_packaging.kubernetes.manifests import manifests
 from model_packaging.kubernetes.node_group import group_manifests
@@ -102,7 +102,7 @@ def test_a_broken_manifest_does_not_fit(make: Any, way: str) -> None:
 
 
 def test_kserves_own_fields_are_checked_too() -> None:
-    document = kserve_manifests(workload(scaling=Scaling(1, 2, 4.0), prometheus="http://p:9090"))[-1]
+    document = kserve_manifests(workload(scaling=ScalingRequest(1, 2, 4.0), prometheus="http://p:9090"))[-1]
     assert problems(document) == []
     metric = document["spec"]["predictor"]["autoScaling"]["metrics"][0]
     metric["external"]["metric"]["server"] = "x"
@@ -179,7 +179,7 @@ def test_no_secret_is_printed_and_nothing_runs_as_root() -> None:
 def test_several_replicas() -> None:
     assert "PodDisruptionBudget" not in documents(workload())
     assert documents(workload(replicas=3))["Deployment"]["spec"]["replicas"] == 3
-    scaled = documents(workload(scaling=Scaling(2, 6, 8.0)))
+    scaled = documents(workload(scaling=ScalingRequest(2, 6, 8.0)))
     assert "replicas" not in scaled["Deployment"]["spec"]  # the autoscaler's to say
     target = scaled["HorizontalPodAutoscaler"]["spec"]["metrics"][0]["pods"]["target"]
     assert target["averageValue"] == "8000m"
@@ -194,8 +194,8 @@ def test_several_replicas() -> None:
         ({"name": "1chat"}, "NAME"),
         ({"name": "x" * 46}, "NAME"),
         ({"namespace": "a.b"}, "--namespace"),
-        ({"scaling": Scaling(0, 2, 1.0)}, "--min"),
-        ({"scaling": Scaling(1, 2, 0.0)}, "--concurrency"),
+        ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
+        ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
     ],
 )
 def test_what_a_cluster_would_refuse_is_refused(change: dict[str, Any], setting: str) -> None:

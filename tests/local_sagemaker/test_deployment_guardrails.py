@@ -14,8 +14,8 @@ from local_service import Cloud, until
 from test_endpoint_changes import ask, errors, load, versions
 
 from local_sagemaker.hosting.alarms import Alarms
-from local_sagemaker.hosting.instances.host_settings import Timing
-from local_sagemaker.hosting.instances.instance_pool import StartFailed
+from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed
 from local_sagemaker.hosting.rollout import Rollout
 from local_sagemaker.hosting.update import Update
 
@@ -140,8 +140,8 @@ def test_a_deployment_is_checked(cloud: Cloud, config: dict[str, Any], said: str
 
 def test_an_update_that_takes_too_long_fails() -> None:
     nowhere = Alarms("http://127.0.0.1:9", "us-east-1")
-    update = Update(Rollout(limit=600), Timing(speed=1e9), nowhere, threading.Event())
+    update = Update(Rollout(limit=600), HostTiming(speed=1e9), nowhere, threading.Event())
     time.sleep(0.001)  # 600 s, at that speed, are less
-    with pytest.raises(StartFailed, match=r"longer than MaximumExecutionTimeoutInSeconds \(600\)"):
+    with pytest.raises(InstanceStartFailed, match=r"longer than MaximumExecutionTimeoutInSeconds \(600\)"):
         update.cancelled()
-    assert not Update(Rollout(limit=600), Timing(), nowhere, threading.Event()).cancelled()
+    assert not Update(Rollout(limit=600), HostTiming(), nowhere, threading.Event()).cancelled()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from local_sagemaker.gateway import idle_connections as idle
-from local_sagemaker.gateway.container_connection import Broken, ContainerConnection, Deadline
+from local_sagemaker.gateway.container_connection import ConnectionBroken, ContainerConnection, InvocationDeadline
 from local_sagemaker.gateway.gateway_settings import ContainerAddress
 from local_sagemaker.gateway.idle_connections import IdleConnections
 
@@ -60,7 +60,7 @@ def container() -> Iterator[Container]:
 
 
 def ask(container: Container, kept: IdleConnections) -> bytes:
-    with ContainerConnection(container.address, 5, Deadline.after(5), None, kept) as connection:
+    with ContainerConnection(container.address, 5, InvocationDeadline.after(5), None, kept) as connection:
         connection.post("/invocations", [], b"{}")
         return b"".join(connection.parts())
 
@@ -73,7 +73,7 @@ def test_streams_one_after_the_other_share_a_connection(container: Container) ->
 
 def test_streams_at_once_have_one_each(container: Container) -> None:
     kept = IdleConnections()
-    with ContainerConnection(container.address, 5, Deadline.after(5), None, kept) as first:
+    with ContainerConnection(container.address, 5, InvocationDeadline.after(5), None, kept) as first:
         first.post("/invocations", [], b"{}")
         assert ask(container, kept) == b"a"
     assert len(container.accepted) == 2
@@ -91,7 +91,7 @@ def test_a_reply_that_ends_its_connection_leaves_none(container: Container, repl
     kept = IdleConnections()
     container.reply = reply
     if reply is BROKEN:
-        with pytest.raises(Broken):
+        with pytest.raises(ConnectionBroken):
             ask(container, kept)
     else:
         assert ask(container, kept) == b"a"
@@ -101,7 +101,7 @@ def test_a_reply_that_ends_its_connection_leaves_none(container: Container, repl
 def test_one_that_was_given_up_midway_is_closed(container: Container) -> None:
     kept = IdleConnections()
     container.reply = BROKEN
-    with ContainerConnection(container.address, 5, Deadline.after(5), None, kept) as connection:
+    with ContainerConnection(container.address, 5, InvocationDeadline.after(5), None, kept) as connection:
         connection.post("/invocations", [], b"{}")
         next(connection.parts())
     assert kept.take(container.address) is None

@@ -15,7 +15,7 @@ from local_sagemaker.control import shapes
 from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
-from local_sagemaker.control.models import Models
+from local_sagemaker.control.models import ModelDocuments
 from local_sagemaker.control.scaling import Scaling
 from local_sagemaker.control.tags import Tags
 from local_sagemaker.control.transform_jobs import TransformJobs
@@ -39,7 +39,7 @@ def patterns(shape: Shape | None, seen: set[str]) -> Iterator[str]:
 PARTS = ("member", "key", "value")
 NOTHING: Any = MagicMock()
 RESOURCES: Any = (
-    Models(NOTHING, NOTHING, NOTHING),
+    ModelDocuments(NOTHING, NOTHING, NOTHING),
     EndpointConfigs(NOTHING, NOTHING),
     Endpoints(NOTHING, NOTHING, NOTHING),
     Components(NOTHING, NOTHING, NOTHING),

@@ -11,8 +11,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-from handler.artifacts.store.artifact_store import Store
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.publication import CompileInputs
 
 MODE = os.environ.get("SCRIPT", "compiles")
 PINGS = iter(["check configuration", "compile: start engine", "compile: start engine", "publish artifacts"])
@@ -44,8 +44,8 @@ class Handler(BaseHTTPRequestHandler):
 def publish() -> None:
     with tempfile.TemporaryDirectory() as made:
         Path(made, "model.pt").write_bytes(os.environ["ENDPOINT_MODEL"].encode())
-        store = Store.open(os.environ["ENDPOINT_ARTIFACT_STORE"])
-        store.publish(Path(made), Ingredients("ab" * 32, "graph", {"platform": "cpu"}, compile_seconds=3.0))
+        store = ArtifactStore.open(os.environ["ENDPOINT_ARTIFACT_STORE"])
+        store.publish(Path(made), CompileInputs("ab" * 32, "graph", {"platform": "cpu"}, compile_seconds=3.0))
 
 
 if MODE == "refuses":

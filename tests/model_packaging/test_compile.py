@@ -21,12 +21,12 @@ from model_packaging.compilation.compilation_errors import CompileEnded
 from model_packaging.compilation.compile_job import CompileJob, machines, members
 from model_packaging.compilation.compile_job_run import run, stop
 from model_packaging.deployment.aws import Aws
-from model_packaging.deployment.watch import Pace
+from model_packaging.deployment.watch import PollInterval
 
 ROOT = Path(__file__).parents[2]
 SERVE = (sys.executable, str(Path(__file__).with_name("scripted_serve.py")))
 ROLE = "arn:aws:iam::123456789012:role/compile"
-PACE = Pace(poll=0, sleep=lambda seconds: None, clock=lambda: 0.0)
+PACE = PollInterval(poll=0, sleep=lambda seconds: None, clock=lambda: 0.0)
 
 
 def environ(tmp_path: Path, mode: str) -> dict[str, str]:

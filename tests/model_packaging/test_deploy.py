@@ -18,14 +18,14 @@ from handler.errors import SettingError
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.calls import create
-from model_packaging.deployment.definition.limits import Limits
-from model_packaging.deployment.definition.request import Deployment, Network, Scaling
+from model_packaging.deployment.definition.limits import InstanceLimits
+from model_packaging.deployment.definition.request import DeploymentRequest, Network, ScalingRequest
 from model_packaging.deployment.definition.resources import TAG, resources
 from model_packaging.deployment.definition.role import role_arn
 from model_packaging.deployment.definition.routing import STRATEGIES, Routing
 from model_packaging.deployment.deployment_errors import DeploymentFailed, NotOurs, StillGoing
 from model_packaging.deployment.removal import Removal
-from model_packaging.deployment.watch import Pace
+from model_packaging.deployment.watch import PollInterval
 
 GOLDEN = Path(__file__).parent / "golden"
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
@@ -36,7 +36,7 @@ PLAIN: dict[str, Any] = {
     "image": "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1",
     "role": ROLE,
     "instance": "ml.inf2.48xlarge",
-    "limits": Limits(600, 1800, 128),
+    "limits": InstanceLimits(600, 1800, 128),
     "model": "s3://bucket/models/one",
     "environment": {"ENDPOINT_INSTANCE": "ml.inf2.48xlarge"},
     "ami": "al2-ami-sagemaker-inference-neuron-2",
@@ -46,20 +46,24 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "scaled": {
         "instances": 2,
-        "scaling": Scaling(2, 6, 8.0),
+        "scaling": ScalingRequest(2, 6, 8.0),
         "routing": Routing("prefix", 8192, 16),
         "alarm_topic": "arn:aws:sns:us-east-1:123456789012:x",
     },
     "component": {
         "component": True,
         "instance": "ml.trn2.48xlarge",
-        "limits": Limits(600, 1800, None),
-        "scaling": Scaling(0, 4, 16.0),
+        "limits": InstanceLimits(600, 1800, None),
+        "scaling": ScalingRequest(0, 4, 16.0),
         "network": Network(("subnet-1", "subnet-2"), ("sg-1",)),
         "kms_key": "arn:aws:kms:us-east-1:123456789012:key/x",
         "tags": {"team": "search"},
     },
-    "async": {"async_output": "s3://bucket/out/", "model": "s3://bucket/model.tar.gz", "scaling": Scaling(0, 2, 5.0)},
+    "async": {
+        "async_output": "s3://bucket/out/",
+        "model": "s3://bucket/model.tar.gz",
+        "scaling": ScalingRequest(0, 2, 5.0),
+    },
 }
 
 
@@ -79,16 +83,16 @@ def aws(switchboard: Switchboard) -> Aws:
     return Aws(session=switchboard.session)
 
 
-def pace(longest: float = 1000.0) -> Pace:
+def pace(longest: float = 1000.0) -> PollInterval:
     now = iter(range(10**9))
-    return Pace(poll=1, longest=longest, sleep=lambda seconds: None, clock=lambda: float(next(now)))
+    return PollInterval(poll=1, longest=longest, sleep=lambda seconds: None, clock=lambda: float(next(now)))
 
 
-def wanted(variant: str, **more: Any) -> Deployment:
-    return Deployment(**{**PLAIN, **VARIANTS[variant], **more})
+def wanted(variant: str, **more: Any) -> DeploymentRequest:
+    return DeploymentRequest(**{**PLAIN, **VARIANTS[variant], **more})
 
 
-def deploy(aws: Aws, what: Deployment) -> list[str]:
+def deploy(aws: Aws, what: DeploymentRequest) -> list[str]:
     told: list[str] = []
     Application(aws, resources(what), told.append, pace()).run()
     return told
@@ -317,9 +321,9 @@ def test_the_role_is_found_when_it_is_the_only_one(fake: FakeAws, aws: Aws) -> N
         ({"environment": {"A": "x" * 1025}}, "A"),
         ({"environment": {f"A{i}": "x" for i in range(101)}}, "--env-file"),
         ({"environment": {f"A{i}": "x" * 1000 for i in range(40)}}, "--env-file"),
-        ({"scaling": Scaling(0, 2, 1.0)}, "--min"),
-        ({"scaling": Scaling(3, 2, 1.0)}, "--min"),
-        ({"scaling": Scaling(1, 2, 0.0)}, "--concurrency"),
+        ({"scaling": ScalingRequest(0, 2, 1.0)}, "--min"),
+        ({"scaling": ScalingRequest(3, 2, 1.0)}, "--min"),
+        ({"scaling": ScalingRequest(1, 2, 0.0)}, "--concurrency"),
         ({"network": Network(("subnet-1",), ())}, "--subnet"),
         ({"network": Network(isolation=True), "environment": {"ENDPOINT_MODEL": "s3://b/x"}}, "--isolated"),
     ],

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from fake_aws import FakeAws, Switchboard
 
 import sample_model
-from handler.artifacts.store.artifact_store import Store
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.publication import CompileInputs
 from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.cli import COMMANDS, main
 from model_packaging.deployment import aws as deployment_aws
@@ -253,7 +253,7 @@ def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package:
     store = {"ENDPOINT_ARTIFACT_STORE": f"s3://{bucket}/store"}
     assert sizes_of(package, store, "inf2").compiles  # nothing is in it yet
     (tmp_path / "model.pt").write_bytes(b"graph")
-    Store.open(store["ENDPOINT_ARTIFACT_STORE"]).publish(tmp_path, Ingredients("ab" * 32, "graph", {}))
+    ArtifactStore.open(store["ENDPOINT_ARTIFACT_STORE"]).publish(tmp_path, CompileInputs("ab" * 32, "graph", {}))
     assert not sizes_of(package, store, "inf2").compiles
     assert sizes_of(None, {"ENDPOINT_MODEL": package}, "inf2").fetched > 5_000_000
 
@@ -265,7 +265,7 @@ def store(tmp_path: Path) -> str:
         made = tmp_path / f"made-{number}"
         made.mkdir()
         (made / "model.pt").write_bytes(b"graph %d" % number)
-        Store.open(uri).publish(made, Ingredients(key, "graph", {"platform": "trn2"}, compile_seconds=60.0))
+        ArtifactStore.open(uri).publish(made, CompileInputs(key, "graph", {"platform": "trn2"}, compile_seconds=60.0))
     return uri
 
 

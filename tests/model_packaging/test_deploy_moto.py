@@ -11,22 +11,22 @@ import boto3
 
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
-from model_packaging.deployment.definition.limits import Limits
-from model_packaging.deployment.definition.request import Deployment
+from model_packaging.deployment.definition.limits import InstanceLimits
+from model_packaging.deployment.definition.request import DeploymentRequest
 from model_packaging.deployment.definition.resources import resources
 from model_packaging.deployment.removal import Removal
-from model_packaging.deployment.watch import Pace
+from model_packaging.deployment.watch import PollInterval
 
-PACE = Pace(poll=0, sleep=lambda seconds: None)
+PACE = PollInterval(poll=0, sleep=lambda seconds: None)
 
 
 def test_made_found_again_and_gone(s3: Any) -> None:
-    wanted = Deployment(
+    wanted = DeploymentRequest(
         name="chat",
         image="123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1",
         role="arn:aws:iam::123456789012:role/endpoint",
         instance="ml.inf1.2xlarge",  # the newest with Neuron cores that moto knows
-        limits=Limits(600, 1800, 128),
+        limits=InstanceLimits(600, 1800, 128),
         model="s3://bucket/models/one",
     )
     aws = Aws()

@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 import sample_model
-from handler.artifacts.store.artifact_store import Store
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.publication import CompileInputs
 from model_packaging.cli import main
 
 IMAGE = ("--image", "registry/neuron-endpoint:0.1")
@@ -37,7 +37,7 @@ def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, 
     artifacts = str(graphs)
     if kind == "store":
         artifacts = f"file://{tmp_path}/store"
-        Store.open(artifacts).publish(graphs, Ingredients("ab" * 32, "graph", {}))
+        ArtifactStore.open(artifacts).publish(graphs, CompileInputs("ab" * 32, "graph", {}))
     to = f"s3://{bucket}/{kind}/"
     pushed = run("push", str(sample_model.path()), to, "--artifacts", artifacts)
     assert pushed.exit_code == 0, pushed.output

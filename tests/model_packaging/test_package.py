@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from handler.artifacts.store.artifact_store import Store
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.publication import CompileInputs
 from handler.config.loading.config_loader import load
 from handler.storage.archive import unpack
 from model_packaging.cli import main
@@ -85,15 +85,15 @@ def test_a_compiled_directory_is_found_by_the_endpoint(model: Path, tmp_path: Pa
 
 
 def test_a_stores_entries_are_found_in_the_package(model: Path, tmp_path: Path) -> None:
-    store = Store.open(f"file://{tmp_path}/store")
+    store = ArtifactStore.open(f"file://{tmp_path}/store")
     (tmp_path / "graph").mkdir()
     (tmp_path / "graph" / "model.pt").write_bytes(b"graph")
-    store.publish(tmp_path / "graph", Ingredients("ab" * 32, "graph", {"tensor_parallel_size": 2}))
+    store.publish(tmp_path / "graph", CompileInputs("ab" * 32, "graph", {"tensor_parallel_size": 2}))
     told("pack", model, "--artifacts", f"file://{tmp_path}/store", "--to", tmp_path / "out")
     settings = load({}, model=str(tmp_path / "out"))
     assert settings.artifact_store == "file:///opt/ml/model/artifacts"
     assert settings.on_miss == "fail"
-    assert Store.open(f"file://{tmp_path}/out/artifacts").find("ab" * 32, "graph") is not None
+    assert ArtifactStore.open(f"file://{tmp_path}/out/artifacts").find("ab" * 32, "graph") is not None
     assert told("inspect", tmp_path / "out")["graphs"] == [f"graph {'ab' * 32}"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from container.routes.ping import STATUS
 from handler import errors
 from handler.config.fields import fields
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
@@ -66,4 +66,4 @@ def test_every_setting_on_the_page_exists() -> None:
     named = re.findall(r"ENDPOINT_(\w+?)\b(?:=|`| |$|s3)", PAGE, re.MULTILINE)
     assert named
     assert {name.lower() for name in named} <= fields().keys()
-    assert State.READY not in {state for state, code in STATUS.items() if code != 200}
+    assert ServingStatus.READY not in {state for state, code in STATUS.items() if code != 200}

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Acquired, Compilation, Options
+from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOptions, Compilation
 from handler.artifacts.lease.compile_errors import CompileFailed
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.store import object_names as layout
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 from handler.storage.storage_errors import ArtifactError
@@ -30,7 +30,10 @@ from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource
 from tests.simulation.fleet_fate import Death, Deaths
 from tests.simulation.fleet_time import Machine, VirtualTime
 
-KEYS = (Key("graph", "a" * 64, {"model": "simulated"}), Key("weights", "b" * 64, {"model": "simulated"}))
+KEYS = (
+    ArtifactKey("graph", "a" * 64, {"model": "simulated"}),
+    ArtifactKey("weights", "b" * 64, {"model": "simulated"}),
+)
 SHARDS = 2
 
 
@@ -50,7 +53,7 @@ class Scenario:
     deaths: Sequence[Death] = ()
     failing: bool = False
     faults: float = 0.0
-    options: Options = field(default_factory=Options)
+    options: AcquisitionOptions = field(default_factory=AcquisitionOptions)
     seed: int = 0
 
 
@@ -122,7 +125,7 @@ def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instanc
             raise CompileFailed("simulated", "error: simulated")
 
     acquisition = Acquisition(
-        Store(objects),
+        ArtifactStore(objects),
         KEYS,
         instance.directory / "artifacts",
         bring,

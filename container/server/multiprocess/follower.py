@@ -17,7 +17,7 @@ from handler.errors import EngineFailed
 from handler.start_failure import in_one_line
 from handler.startup.checked_plan import use_environment
 from handler.startup.custom_code_loading import load_custom_code
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 logger = logging.getLogger(__name__)
 INTERVAL = 0.1
@@ -75,7 +75,7 @@ def follow(service: Service, peers: Peers, changed: Callable[[], None], end: Cal
         engine = service.engine
         if engine is not None:
             board.note_unfinished(peers.post.seat, engine.unfinished())
-            if engine.dead() and service.lifecycle.status.state is State.READY:
+            if engine.dead() and service.lifecycle.status.state is ServingStatus.READY:
                 break
         time.sleep(INTERVAL)
     reason = board.reason or "the engine's process ended"

@@ -9,11 +9,15 @@ from collections.abc import Callable
 from container.process_group.peers import Peers
 from container.process_group.shared_state import Leader, Member
 from container.service import Service
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 logger = logging.getLogger(__name__)
 INTERVAL = 0.1
-STATES = {State.READY: Leader.READY, State.DRAINING: Leader.DRAINING, State.FAILED: Leader.FAILED}
+STATES = {
+    ServingStatus.READY: Leader.READY,
+    ServingStatus.DRAINING: Leader.DRAINING,
+    ServingStatus.FAILED: Leader.FAILED,
+}
 
 
 def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
@@ -24,7 +28,7 @@ def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
     board, accepted = peers.board, True
     while True:
         state = service.lifecycle.status.state
-        if state is State.FAILED:
+        if state is ServingStatus.FAILED:
             board.reason = service.lifecycle.status.reason
         elif service.monitor is not None:
             trouble = service.monitor.trouble()
@@ -33,7 +37,7 @@ def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
         board.leader = STATES.get(state, board.leader)
         for seat in board.members(Member.GONE):
             release(service, peers, seat)
-        if board.full and state is State.READY:
+        if board.full and state is ServingStatus.READY:
             service.lifecycle.fail("the front ends ended again and again")
         if accepts(service, peers) != accepted:
             accepted = not accepted
@@ -43,7 +47,7 @@ def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
 
 def accepts(service: Service, peers: Peers) -> bool:
     """The leader answers new connections itself until it is ready, and whenever nobody else does."""
-    return service.lifecycle.status.state is not State.READY or not peers.board.members(Member.SERVING)
+    return service.lifecycle.status.state is not ServingStatus.READY or not peers.board.members(Member.SERVING)
 
 
 def release(service: Service, peers: Peers, seat: int) -> None:
@@ -57,5 +61,5 @@ def release(service: Service, peers: Peers, seat: int) -> None:
             logger.warning("the requests of a front end that ended are not freed (%s)", type(error).__name__)
             return
     peers.board.clear(seat)
-    if service.lifecycle.status.state is State.READY:
+    if service.lifecycle.status.state is ServingStatus.READY:
         logger.warning("a front end ended; %d of its requests were freed, and another takes its place", freed)

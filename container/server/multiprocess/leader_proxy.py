@@ -12,7 +12,7 @@ from typing import Any
 
 from flask import Flask, Response, request
 
-from container.process_group.process_context import Post
+from container.process_group.process_context import ProcessContext
 from container.process_group.shared_state import Leader
 from container.requests.request_body import read_body
 from container.service import Service
@@ -36,7 +36,7 @@ BROUGHT_BACK = (
 )
 
 
-def install(app: Flask, service: Service, post: Post) -> None:
+def install(app: Flask, service: Service, post: ProcessContext) -> None:
     """Makes an application that of one process among several."""
 
     @app.after_request
@@ -55,7 +55,7 @@ def install(app: Flask, service: Service, post: Post) -> None:
         return None
 
 
-def ask(service: Service, post: Post) -> Response:
+def ask(service: Service, post: ProcessContext) -> Response:
     """The leader's reply to the request at hand.
 
     :raises NotReady, EngineFailed: there is no leader to ask.
@@ -78,7 +78,7 @@ def ask(service: Service, post: Post) -> Response:
 
 
 class _Connection(HTTPConnection):
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: ProcessContext) -> None:
         super().__init__("leader", timeout=SECONDS)
         self._address = str(post.socket)
 

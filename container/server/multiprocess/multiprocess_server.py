@@ -10,10 +10,10 @@ from flask import Flask
 
 from container.process_group import shared_metrics
 from container.process_group.peers import Peers
-from container.process_group.process_context import Post
+from container.process_group.process_context import ProcessContext
 from container.process_group.shared_admission import SharedAdmission
 from container.process_group.shared_state import Leader, Member
-from container.server.gunicorn_server import Server
+from container.server.gunicorn_server import GunicornServer
 from container.server.multiprocess import leader_proxy as relay
 from container.service import Service
 from handler.engine.core_clients import SPARE_SEATS
@@ -22,16 +22,16 @@ from handler.sessions.shared_sessions import SharedSessions
 NO_SEAT = -1
 
 
-class SharedServer(Server):
+class SharedServer(GunicornServer):
     """One endpoint of several processes. All but `new_service` runs in the master.
 
     :ivar post: in a serving process, its own.
     """
 
-    post: Post
+    post: ProcessContext
     _leader: Any = None
-    _led: Post
-    _earlier: Post | None = None
+    _led: ProcessContext
+    _earlier: ProcessContext | None = None
 
     def load_config(self) -> None:
         super().load_config()
@@ -63,14 +63,14 @@ class SharedServer(Server):
             if self._earlier is not None:
                 self._earlier.remove()
             self._earlier = getattr(self, "_led", None)
-            self._led = Post.of_leader(self.config.front_ends + 1 + SPARE_SEATS)
+            self._led = ProcessContext.of_leader(self.config.front_ends + 1 + SPARE_SEATS)
             self._leader, worker.post = worker, self._led
             return
         worker.post = replace(self._led, seat=self._led.board.take_seat() or NO_SEAT)
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
         super()._child_exit(arbiter, worker)
-        post: Post = worker.post
+        post: ProcessContext = worker.post
         if worker is self._leader:
             self._leader = None
             post.board.leader = Leader.GONE

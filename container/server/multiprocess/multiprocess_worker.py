@@ -12,12 +12,12 @@ from types import FrameType
 from gunicorn import util
 
 from container.process_group.peers import Peers
-from container.process_group.process_context import Post
+from container.process_group.process_context import ProcessContext
 from container.server.multiprocess.follower import follow, join
 from container.server.multiprocess.leader import accepts, lead
 from container.server.multiprocess.leader_proxy import HEADER
 from container.server.worker import EXIT_ENGINE_FAILED, EngineWorker, leave
-from handler.startup.lifecycle import State
+from handler.startup.lifecycle import ServingStatus
 
 BACKLOG = 128
 # How long a front end leaves a connection to those that have fewer, and how often: 10 ms at the most, should they not
@@ -31,7 +31,7 @@ class SharedWorker(EngineWorker):
     :ivar post: set by the master before this process is started.
     """
 
-    post: Post
+    post: ProcessContext
     _yielded = 0
 
     def init_process(self) -> None:
@@ -79,7 +79,7 @@ class SharedWorker(EngineWorker):
     def _accepts(self) -> bool:
         if self.peers.leads:
             return accepts(self.service, self.peers)
-        return self.service.lifecycle.status.state is not State.STARTING
+        return self.service.lifecycle.status.state is not ServingStatus.STARTING
 
     def notify(self) -> None:
         """In each turn of the main loop."""

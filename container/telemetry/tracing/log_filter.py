@@ -14,7 +14,7 @@ LOGGERS = (
 SECONDS = 60.0
 
 
-class Seldom(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets one line of a logger and level through in so many seconds."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -35,5 +35,5 @@ def seldom() -> None:
     """Once a process."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
-        if not any(isinstance(found, Seldom) for found in logger.filters):
-            logger.addFilter(Seldom())
+        if not any(isinstance(found, RateLimitFilter) for found in logger.filters):
+            logger.addFilter(RateLimitFilter())

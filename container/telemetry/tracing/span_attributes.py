@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from container.requests.request_record import RequestRecord
 from handler.engine.generation.generation import Generation
-from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.chat import ChatReply
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
@@ -38,7 +38,7 @@ def asked(call: AnyCall, model: str) -> dict[str, Value]:
         }
     elif isinstance(call, Call):
         found = _of_generation(call.generation, CHAT if isinstance(call.reply, ChatReply) else TEXT)
-    elif isinstance(call, SeveralCall):
+    elif isinstance(call, MultipleCall):
         found = _of_generation(call.generations[0], TEXT)
     else:
         return {}

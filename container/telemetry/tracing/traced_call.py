@@ -8,7 +8,7 @@ from container.requests.request_record import RequestRecord
 from container.telemetry.tracing.span_attributes import answered, asked
 from handler.engine.generation.generation import Generation
 from handler.schemas.framing import LinesCall, unframed
-from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
 
@@ -36,6 +36,6 @@ def _followed(call: AnyCall, record: RequestRecord) -> AnyCall:
 
     if isinstance(call, Call):
         return replace(call, generation=with_trace(call.generation))
-    if isinstance(call, SeveralCall):
+    if isinstance(call, MultipleCall):
         return replace(call, generations=tuple(with_trace(one) for one in call.generations))
     return call

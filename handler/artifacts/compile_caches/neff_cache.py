@@ -36,7 +36,7 @@ GIB = 1024**3
 MOST_BYTES = 20 * GIB
 
 
-class State(Enum):
+class ModuleState(Enum):
     """What a module's directory holds."""
 
     FINISHED = "finished"
@@ -85,16 +85,21 @@ class NeffCache:
 
     def clean(self) -> Cleaned:
         """Removes what would end or mislead the next compile. Call it when none is running here."""
-        counts = dict.fromkeys(State, 0)
+        counts = dict.fromkeys(ModuleState, 0)
         for module in self._modules():
             state = state_of(module, self._layout)
             counts[state] += 1
-            if state in {State.POISONED, State.HALF_MADE}:
+            if state in {ModuleState.POISONED, ModuleState.HALF_MADE}:
                 shutil.rmtree(module)
-            elif state is State.FINISHED:
+            elif state is ModuleState.FINISHED:
                 for lock in module.glob("*.lock"):
                     lock.unlink()
-        return Cleaned(counts[State.FINISHED], counts[State.POISONED], counts[State.HALF_MADE], counts[State.BUSY])
+        return Cleaned(
+            counts[ModuleState.FINISHED],
+            counts[ModuleState.POISONED],
+            counts[ModuleState.HALF_MADE],
+            counts[ModuleState.BUSY],
+        )
 
     def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> Moved:
         """Before a compile: the modules that this version of the compiler has made elsewhere, the newest first.
@@ -136,7 +141,7 @@ class NeffCache:
 
     def finished(self) -> list[Path]:
         """The directories of finished modules."""
-        return [module for module in self._modules() if state_of(module, self._layout) is State.FINISHED]
+        return [module for module in self._modules() if state_of(module, self._layout) is ModuleState.FINISHED]
 
     def _modules(self) -> Iterator[Path]:
         for module in sorted(self._root.glob(f"{self._layout.folder}/*")):
@@ -144,15 +149,15 @@ class NeffCache:
                 yield module
 
 
-def state_of(module: Path, layout: CacheLayout = NEURONX_CC) -> State:
+def state_of(module: Path, layout: CacheLayout = NEURONX_CC) -> ModuleState:
     """What a module's directory holds. Busy is one whose lock a living process holds (flock, as `filelock` does it)."""
     if any(_is_locked(lock) for lock in module.glob("*.lock")):
-        return State.BUSY
+        return ModuleState.BUSY
     neffs = [neff for neff in module.glob(layout.neff) if neff.is_file()]
     if neffs and all(neff.stat().st_size for neff in neffs) and (module / layout.done).is_file():
-        return State.FINISHED
+        return ModuleState.FINISHED
     failed = layout.log is not None and (module / layout.log).is_file() and not neffs
-    return State.POISONED if failed else State.HALF_MADE
+    return ModuleState.POISONED if failed else ModuleState.HALF_MADE
 
 
 def _is_locked(lock: Path) -> bool:

@@ -34,7 +34,7 @@ NOT_VOUCHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExternalPart:
     """One compiled model: `name` is "" or, of a multimodal one, `text_model` or `vision_model`.
 
     :param ranks: ranks that weights must be there for; empty when they are sharded on load.
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ExternalArtifacts:
     """What was found. `config` is neuron_config.json; empty when it is missing or broken.
 
     :param findings: what will keep it from loading (errors), and what will surprise (warnings).
@@ -57,7 +57,7 @@ class Foreign:
 
     where: str
     config: Mapping[str, Json]
-    parts: tuple[Part, ...]
+    parts: tuple[ExternalPart, ...]
     size: int
     findings: tuple[Finding, ...]
     not_vouched: tuple[str, ...] = NOT_VOUCHED
@@ -72,7 +72,7 @@ def recognised(names: Mapping[str, int]) -> bool:
     return CONFIG in names or GRAPH in names or f"text_model/{GRAPH}" in names
 
 
-def describe(files: ObjectStore) -> Foreign:
+def describe(files: ObjectStore) -> ExternalArtifacts:
     """Looks at a directory (`DirectoryObjects`) or prefix (`S3Objects`): names, sizes, ends of zips and headers."""
     sizes = {info.key: info.size for info in files.list("")}
     findings: list[Finding] = []
@@ -84,7 +84,7 @@ def describe(files: ObjectStore) -> Foreign:
             (("text_model", "text_config"), ("vision_model", "vision_config")) if multimodal else (("", ""),)
         )
     )
-    return Foreign(files.uri, config, parts, sum(sizes.values()), tuple(findings))
+    return ExternalArtifacts(files.uri, config, parts, sum(sizes.values()), tuple(findings))
 
 
 def _config(files: ObjectStore, sizes: Mapping[str, int], findings: list[Finding]) -> dict[str, Json]:
@@ -103,7 +103,7 @@ def _config(files: ObjectStore, sizes: Mapping[str, int], findings: list[Finding
 
 def _part(
     files: ObjectStore, sizes: Mapping[str, int], name: str, config: Mapping[str, Json], findings: list[Finding]
-) -> Part:
+) -> ExternalPart:
     prefix = f"{name}/" if name else ""
     graph = _graph(files, sizes, prefix + GRAPH, findings)
     ranks: tuple[int, ...] = ()
@@ -133,7 +133,7 @@ def _part(
                 "Copy all of it again, or compile again.",
             )
         )
-    return Part(name, graph, ranks, shards)
+    return ExternalPart(name, graph, ranks, shards)
 
 
 def _graph(files: ObjectStore, sizes: Mapping[str, int], path: str, findings: list[Finding]) -> bool:

@@ -25,7 +25,7 @@ CONFIGS = ("override_neuron_config", "neuron_config", "vision_neuron_config")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CompileTarget:
     """What is compiled for.
 
     :param platform: the compiler's target (`inf2`, `trn1`, `trn2`, `trn3`), or `cpu`.
@@ -50,7 +50,7 @@ class KeyInputs:
 
     plan: EnginePlan
     versions: Mapping[str, str]
-    target: Target
+    target: CompileTarget
     checkpoint: CheckpointIdentity
     environ: Mapping[str, str] = field(default_factory=dict)
     adapters: Mapping[str, CheckpointIdentity] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class KeyInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ArtifactKey:
     """`digest` is blake3 of the canonical `fields`, hex."""
 
     kind: str
@@ -67,12 +67,12 @@ class Key:
     fields: Mapping[str, Json]
 
 
-def graph_key(inputs: KeyInputs) -> Key:
+def graph_key(inputs: KeyInputs) -> ArtifactKey:
     """The key of what the compiler makes."""
     return _key("graph", _graph_fields(inputs))
 
 
-def weights_key(inputs: KeyInputs) -> Key:
+def weights_key(inputs: KeyInputs) -> ArtifactKey:
     """The key of the sharded weights that go with `graph_key`."""
     content: dict[str, Json] = {"model": digest(inputs.checkpoint.content)}
     if inputs.adapters:
@@ -82,9 +82,9 @@ def weights_key(inputs: KeyInputs) -> Key:
     return _key("weights", {**_graph_fields(inputs), "content": content})
 
 
-def _key(kind: str, fields: dict[str, Json]) -> Key:
+def _key(kind: str, fields: dict[str, Json]) -> ArtifactKey:
     fields = {"schema": KEY_SCHEMA, "kind": kind, **fields}
-    return Key(kind, digest(fields), fields)
+    return ArtifactKey(kind, digest(fields), fields)
 
 
 def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.identity.canonical_json import canonical
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
@@ -69,7 +69,7 @@ class Miss:
         }
 
 
-def explain(key: Key, entries: Iterable[Manifest]) -> Miss:
+def explain(key: ArtifactKey, entries: Iterable[Manifest]) -> Miss:
     """Compares what is asked for with every entry of its kind. Of equally near ones the newest is taken."""
     wanted = _flat(key.fields)
     compared = 0

@@ -15,17 +15,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.identity.miss_report import explain
-from handler.artifacts.lease.acquisition_options import Acquired, Compile, Listener, OnMiss, Options, Restore, unheard
-from handler.artifacts.lease.clock import RealTime, Timing
+from handler.artifacts.lease.acquisition_options import (
+    Acquired,
+    AcquisitionOptions,
+    Compile,
+    EventListener,
+    OnMiss,
+    Restore,
+    unheard,
+)
+from handler.artifacts.lease.clock import Clock, RealClock
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, NoEntry
 from handler.artifacts.lease.lease import Contender
-from handler.artifacts.lease.lease_record import Standing
+from handler.artifacts.lease.lease_record import LeaseState
 from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store import object_names as layout
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 from handler.storage.storage_errors import ArtifactError, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
@@ -38,31 +46,31 @@ class Acquisition:
 
     :param keys: one or two, in the order in which the engine needs them.
     :param target: the directory to restore to; a compile is made beside it.
-    :param deadline: monotonic seconds (`Timing.now`) after which it gives up.
+    :param deadline: monotonic seconds (`Clock.now`) after which it gives up.
     """
 
     def __init__(
         self,
-        store: Store,
-        keys: Sequence[Key],
+        store: ArtifactStore,
+        keys: Sequence[ArtifactKey],
         target: Path,
         restore: Restore,
         compile: Compile,
         deadline: float,
         *,
-        options: Options | None = None,
+        options: AcquisitionOptions | None = None,
         failures: NegativeEntries | None = None,
-        listener: Listener = unheard,
-        timing: Timing | None = None,
+        listener: EventListener = unheard,
+        timing: Clock | None = None,
         random: Random | None = None,
     ) -> None:
         self._store, self._keys, self._target = store, tuple(keys), target
         self._restore, self._compile, self._deadline = restore, compile, deadline
-        self._options, self._tell = options or Options(), listener
-        self._timing, self._random = timing or RealTime(), random or Random()
+        self._options, self._tell = options or AcquisitionOptions(), listener
+        self._timing, self._random = timing or RealClock(), random or Random()
         self._failures = failures or NegativeEntries(store.objects, self._timing)
         self._began = self._timing.now()
-        self._watched: tuple[Key, Contender] | None = None
+        self._watched: tuple[ArtifactKey, Contender] | None = None
         self._told: object = None
         self._vanished = self._compiling = False
 
@@ -131,13 +139,13 @@ class Acquisition:
             lease.release()
         return self._restored([found[key.digest] for key in self._keys])
 
-    def _contender(self, key: Key) -> Contender:
+    def _contender(self, key: ArtifactKey) -> Contender:
         machine = " ".join(self._options.machine.values())
         name = f"{LEASES}{key.kind}/{key.digest}"
         return Contender(self._store.objects, name, self._timing, machine, self._options.lease)
 
     def _is_held(self, contender: Contender) -> bool:
-        held = contender.look() is Standing.HELD
+        held = contender.look() is LeaseState.HELD
         if held and contender.record is not None:
             record = contender.record
             self._once("artifact_wait", key=self._keys[0].digest, machine=record.machine, fencing=record.fencing)
@@ -164,7 +172,7 @@ class Acquisition:
         names = [layout.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
         return EntryDamaged([self._store.objects.location(name).uri for name in names], error)
 
-    def _explain(self, key: Key) -> str:
+    def _explain(self, key: ArtifactKey) -> str:
         try:
             miss = explain(key, self._store.entries(key.kind))
         except ArtifactError as error:

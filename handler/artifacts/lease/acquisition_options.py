@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease import lease
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
@@ -35,7 +35,7 @@ class Compilation:
     """
 
     directory: Path
-    missing: tuple[Key, ...]
+    missing: tuple[ArtifactKey, ...]
     deadline: float
     held: Callable[[], bool]
 
@@ -44,7 +44,7 @@ class Compilation:
 Compile = Callable[[Compilation], None]
 # Brings entries to a directory: `restore.restore` with its source, paths and progress.
 Restore = Callable[[Sequence[Manifest], Path], object]
-Listener = Callable[[Mapping[str, Json]], None]
+EventListener = Callable[[Mapping[str, Json]], None]
 
 
 def unheard(event: Mapping[str, Json]) -> None:
@@ -52,7 +52,7 @@ def unheard(event: Mapping[str, Json]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AcquisitionOptions:
     """Times in seconds.
 
     :param lease: how long a lease lasts that is not renewed: what a holder's death costs the others.

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-# Ends what was begun with `Timing.every`, and returns when a call that is under way has returned.
+# Ends what was begun with `Clock.every`, and returns when a call that is under way has returned.
 Cancel = Callable[[], None]
 
 
-class Timing(Protocol):
+class Clock(Protocol):
     """Seconds, everywhere."""
 
     def now(self) -> float:
@@ -29,7 +29,7 @@ class Timing(Protocol):
         ...
 
 
-class RealTime:
+class RealClock:
     """This machine's clocks, and a thread for each `every`."""
 
     def now(self) -> float:

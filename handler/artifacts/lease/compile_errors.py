@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handler.start_failure import mend
+from handler.start_failure import fix_for
 from handler.storage.storage_errors import ArtifactError
 
 
@@ -19,7 +19,7 @@ class CompileFailed(ArtifactError):
 
     def __init__(self, reason: str, log: str = "", seconds: float | None = None) -> None:
         self.reason, self.log, self.seconds = reason, log, seconds
-        super().__init__(f"The compilation failed: {reason}. {mend(reason)}")
+        super().__init__(f"The compilation failed: {reason}. {fix_for(reason)}")
 
 
 class CompileKilled(ArtifactError):

@@ -20,9 +20,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from handler.artifacts.lease.clock import Cancel, Timing
+from handler.artifacts.lease.clock import Cancel, Clock
 from handler.artifacts.lease.compile_errors import LeaseLost
-from handler.artifacts.lease.lease_record import LARGEST, LeaseRecord, Standing, read
+from handler.artifacts.lease.lease_record import LARGEST, LeaseRecord, LeaseState, read
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, TooLarge
 
@@ -40,7 +40,7 @@ class Contender:
     """
 
     def __init__(
-        self, objects: ObjectStore, name: str, timing: Timing, machine: str = "", seconds: float = SECONDS
+        self, objects: ObjectStore, name: str, timing: Clock, machine: str = "", seconds: float = SECONDS
     ) -> None:
         self.holder = uuid.uuid4().hex
         self._objects, self._name, self._timing = objects, name, timing
@@ -49,7 +49,7 @@ class Contender:
         self._since = 0.0
         self.record: LeaseRecord | None = None
 
-    def look(self) -> Standing:
+    def look(self) -> LeaseState:
         """One request: whether the lease is free, held or expired, as far as can be known by now."""
         asked = self._timing.now()
         try:
@@ -57,12 +57,12 @@ class Contender:
             record = read(body, self._seconds)
         except NotFound:
             self._etag, self.record = None, None
-            return Standing.FREE
+            return LeaseState.FREE
         if etag != self._etag or self.record is None:
             self._etag, self.record, self._since = etag, record, self._timing.now()
         if record.released:
-            return Standing.FREE
-        return Standing.EXPIRED if asked - self._since >= record.seconds else Standing.HELD
+            return LeaseState.FREE
+        return LeaseState.EXPIRED if asked - self._since >= record.seconds else LeaseState.HELD
 
     def take(self) -> Lease | None:
         """Tries to become the holder, of what `look` saw last; None when somebody else was faster.
@@ -87,7 +87,7 @@ class Lease:
     """A lease that this process took. `held` is what counts: a lease can be lost at any time."""
 
     def __init__(
-        self, objects: ObjectStore, name: str, timing: Timing, record: LeaseRecord, etag: str, sent: float
+        self, objects: ObjectStore, name: str, timing: Clock, record: LeaseRecord, etag: str, sent: float
     ) -> None:
         self._objects, self._name, self._timing = objects, name, timing
         self._record, self._etag, self._sent = record, etag, sent

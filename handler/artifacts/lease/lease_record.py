@@ -12,7 +12,7 @@ LARGEST = 4096
 LONGEST = 3600.0
 
 
-class Standing(Enum):
+class LeaseState(Enum):
     """A lease as a watcher sees it."""
 
     FREE = "free"

@@ -8,15 +8,21 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from handler.artifacts.identity.artifact_key import Key
-from handler.artifacts.lease.acquisition_options import Acquired, Compilation, Compile, Listener, Options
-from handler.artifacts.lease.clock import Timing
+from handler.artifacts.identity.artifact_key import ArtifactKey
+from handler.artifacts.lease.acquisition_options import (
+    Acquired,
+    AcquisitionOptions,
+    Compilation,
+    Compile,
+    EventListener,
+)
+from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import CompileFailed
 from handler.artifacts.lease.lease import Lease
 from handler.artifacts.lease.negative_entries import NegativeEntries
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.publication import CompileInputs
 from handler.processes import alive
 from handler.storage.storage_errors import ArtifactError
 
@@ -26,18 +32,23 @@ class LeasedCompile:
 
     def __init__(
         self,
-        store: Store,
+        store: ArtifactStore,
         lease: Lease,
         failures: NegativeEntries,
-        options: Options,
-        listener: Listener,
-        timing: Timing,
+        options: AcquisitionOptions,
+        listener: EventListener,
+        timing: Clock,
     ) -> None:
         self._store, self._lease, self._failures = store, lease, failures
         self._options, self._tell, self._timing = options, listener, timing
 
     def run(
-        self, compile: Compile, target: Path, missing: tuple[Key, ...], found: Sequence[Manifest], deadline: float
+        self,
+        compile: Compile,
+        target: Path,
+        missing: tuple[ArtifactKey, ...],
+        found: Sequence[Manifest],
+        deadline: float,
     ) -> Acquired:
         """Compiles beside `target`, and publishes.
 
@@ -56,14 +67,14 @@ class LeasedCompile:
         published = len(manifests) == len(missing)
         return Acquired(directory, compiled=True, published=published, manifests=(*found, *manifests))
 
-    def _publish(self, directory: Path, missing: tuple[Key, ...], seconds: float) -> list[Manifest]:
+    def _publish(self, directory: Path, missing: tuple[ArtifactKey, ...], seconds: float) -> list[Manifest]:
         """What could not be published is compiled again by another; this instance has what it needs in any case."""
         manifests: list[Manifest] = []
         try:
             self._lease.confirm()
             for key in reversed(missing):
                 machine = {**self._options.machine, "holder": self._lease.holder}
-                ingredients = Ingredients(key.digest, key.kind, key.fields, seconds, machine)
+                ingredients = CompileInputs(key.digest, key.kind, key.fields, seconds, machine)
                 manifest = self._store.publish(directory, ingredients, self._while_held)
                 if manifest.machine.get("holder") != self._lease.holder:
                     raise self._lease.lost()  # another's, who was a moment earlier: what is here is not it
@@ -78,7 +89,7 @@ class LeasedCompile:
         if not self._lease.held:
             raise self._lease.lost()
 
-    def _remember(self, key: Key, error: CompileFailed) -> None:
+    def _remember(self, key: ArtifactKey, error: CompileFailed) -> None:
         self._tell({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
         try:
             self._lease.confirm()

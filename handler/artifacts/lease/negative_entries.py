@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from handler.artifacts.identity.artifact_key import Key
-from handler.artifacts.lease.clock import Timing
+from handler.artifacts.identity.artifact_key import ArtifactKey
+from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import CompileFailed, FailedBefore
 from handler.artifacts.lease.log_redaction import redacted, tail
 from handler.artifacts.store import object_names as layout
@@ -42,11 +42,11 @@ class NegativeEntries:
     """
 
     def __init__(
-        self, objects: ObjectStore, timing: Timing, seconds: float = SECONDS, environ: Mapping[str, str] | None = None
+        self, objects: ObjectStore, timing: Clock, seconds: float = SECONDS, environ: Mapping[str, str] | None = None
     ) -> None:
         self._objects, self._timing, self._seconds, self._environ = objects, timing, seconds, environ or {}
 
-    def require_none(self, key: Key) -> None:
+    def require_none(self, key: ArtifactKey) -> None:
         """:raises FailedBefore: this key failed to compile, and that still counts."""
         name = name_of(key)
         try:
@@ -61,7 +61,7 @@ class NegativeEntries:
             left = failure.seconds - age
             raise FailedBefore(where, failure.reason, failure.machine, age, left, failure.log)
 
-    def write(self, key: Key, error: CompileFailed, machine: str = "") -> None:
+    def write(self, key: ArtifactKey, error: CompileFailed, machine: str = "") -> None:
         """Remembers a failure, in place of an older one."""
         failure = _Failure(
             key=key.digest,
@@ -73,10 +73,10 @@ class NegativeEntries:
         )
         self._objects.put(name_of(key), msgspec.json.encode(failure))
 
-    def clear(self, key: Key) -> None:
+    def clear(self, key: ArtifactKey) -> None:
         """Forgets a failure: the next start tries at once."""
         self._objects.delete(name_of(key))
 
 
-def name_of(key: Key) -> str:
+def name_of(key: ArtifactKey) -> str:
     return PREFIX + layout.manifest_name(key.kind, key.digest).removeprefix(layout.MANIFESTS)

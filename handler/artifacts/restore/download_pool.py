@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from handler.artifacts.restore.download_worker import PartWorker
+from handler.artifacts.restore.download_worker import DownloadWorker
 from handler.artifacts.restore.restore_errors import RestoreTimedOut
-from handler.artifacts.restore.restore_parts import Part
-from handler.artifacts.restore.transfer import Source
-from handler.artifacts.restore.transfer_progress import Listener, Progress, Rate
+from handler.artifacts.restore.restore_parts import FilePart
+from handler.artifacts.restore.transfer import TransferSource
+from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress
 from handler.storage.retry import Retry
 
 TICK = 0.2  # seconds between two looks at the workers
 GRACE = 10.0  # seconds that a thread has to end; one that does not (a resolver, a dead disk) writes nothing any more
 
 
-class PartCrew:
+class DownloadPool:
     """Brings parts into a directory.
 
     :param directory: where the files are written.
@@ -29,7 +29,7 @@ class PartCrew:
     """
 
     def __init__(
-        self, directory: Path, target: Path, source: Source, retry: Retry, threads: int, deadline: float
+        self, directory: Path, target: Path, source: TransferSource, retry: Retry, threads: int, deadline: float
     ) -> None:
         self._target, self._retry, self._deadline = target, retry, deadline
         self._stop = threading.Event()
@@ -37,18 +37,18 @@ class PartCrew:
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self.workers = [
-            PartWorker(directory, source, retry, deadline, self._stop, Random()) for _ in range(max(1, threads))
+            DownloadWorker(directory, source, retry, deadline, self._stop, Random()) for _ in range(max(1, threads))
         ]
         self._running = len(self.workers)
 
-    def bring(self, parts: Iterator[Part], total: int, progress: Listener, *, resume: bool) -> None:
+    def bring(self, parts: Iterator[FilePart], total: int, progress: ProgressListener, *, resume: bool) -> None:
         """Returns when every part is in place and right.
 
         :raises RestoreTimedOut: the deadline passed first.
         :raises ArtifactError, OSError: the first that any worker ended with.
         """
 
-        def take() -> Part | None:
+        def take() -> FilePart | None:
             with self._lock:
                 return next(parts, None)
 
@@ -62,7 +62,7 @@ class PartCrew:
         try:
             while not self._ended.wait(TICK):
                 fetched = sum(worker.fetched for worker in self.workers)
-                progress(Progress(self._done(), total, rate.of(fetched)))
+                progress(TransferProgress(self._done(), total, rate.of(fetched)))
                 if time.monotonic() > self._deadline:
                     raise RestoreTimedOut(self._target, self._done(), total, "fetching")
                 self._break_off(self._retry.stall)
@@ -70,9 +70,9 @@ class PartCrew:
             self._end(threads)
         if self._failure is not None:
             raise self._failure
-        progress(Progress(self._done(), total, rate.of(sum(worker.fetched for worker in self.workers))))
+        progress(TransferProgress(self._done(), total, rate.of(sum(worker.fetched for worker in self.workers))))
 
-    def _run(self, worker: PartWorker, take: Callable[[], Part | None], resume: bool) -> None:
+    def _run(self, worker: DownloadWorker, take: Callable[[], FilePart | None], resume: bool) -> None:
         try:
             worker.work(take, resume=resume)
         except BaseException as error:

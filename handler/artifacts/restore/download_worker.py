@@ -11,8 +11,8 @@ from random import Random
 
 from blake3 import blake3
 
-from handler.artifacts.restore.restore_parts import Part
-from handler.artifacts.restore.transfer import Interrupted, Source
+from handler.artifacts.restore.restore_parts import FilePart
+from handler.artifacts.restore.transfer import Interrupted, TransferSource
 from handler.storage.retry import Retry
 from handler.storage.storage_errors import CredentialsRefused, DigestMismatch, StoreUnavailable
 
@@ -22,7 +22,7 @@ BUFFER = 1024 * 1024
 SKEWED = 3
 
 
-class PartWorker:
+class DownloadWorker:
     """Its figures are written by its own thread only and may be read by any.
 
     :ivar done: bytes in place, with those of the part under way; goes back when that has to be repeated.
@@ -33,7 +33,13 @@ class PartWorker:
     """
 
     def __init__(
-        self, directory: Path, source: Source, retry: Retry, deadline: float, stop: threading.Event, random: Random
+        self,
+        directory: Path,
+        source: TransferSource,
+        retry: Retry,
+        deadline: float,
+        stop: threading.Event,
+        random: Random,
     ) -> None:
         self._directory = directory
         self._source, self.reader = source, source.reader()
@@ -42,7 +48,7 @@ class PartWorker:
         self.done = self.fetched = self.kept = self.retries = 0
         self.moved: float | None = None
 
-    def work(self, take: Callable[[], Part | None], *, resume: bool) -> None:
+    def work(self, take: Callable[[], FilePart | None], *, resume: bool) -> None:
         """Until there is no part left, or `stop` is set.
 
         :param resume: an earlier restore may have left parts that are right: those are kept.
@@ -60,7 +66,7 @@ class PartWorker:
             self.moved = None
             self.reader.close()
 
-    def _bring(self, part: Part) -> None:
+    def _bring(self, part: FilePart) -> None:
         failures = skewed = 0
         wrong = False
         while not self._stop.is_set():
@@ -91,7 +97,7 @@ class PartWorker:
             self.retries += 1
             self.reader.close()
 
-    def _fetch(self, part: Part) -> str:
+    def _fetch(self, part: FilePart) -> str:
         """The digest of what came; everything that came is written. Returns early, with another digest, on `stop`."""
         self.moved = now = time.monotonic()
         timeout = max(0.001, min(self._retry.wait, self._deadline - now))
@@ -122,7 +128,7 @@ class PartWorker:
         self.moved = None
         return digest.hexdigest()
 
-    def _is_there(self, part: Part) -> bool:
+    def _is_there(self, part: FilePart) -> bool:
         try:
             file = self._open(part, os.O_RDONLY)
         except FileNotFoundError:
@@ -140,7 +146,7 @@ class PartWorker:
         finally:
             os.close(file)
 
-    def _open(self, part: Part, flags: int) -> int:
+    def _open(self, part: FilePart, flags: int) -> int:
         return os.open(self._directory / part.file.path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handler.artifacts.restore import disk_space
-from handler.artifacts.restore.download_pool import PartCrew
+from handler.artifacts.restore.download_pool import DownloadPool
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore_errors import NoSpace, RestoreTimedOut, TargetRefused
 from handler.artifacts.restore.restore_lock import locked
-from handler.artifacts.restore.restore_parts import Contents
-from handler.artifacts.restore.restore_target import Target
-from handler.artifacts.restore.transfer import Source
-from handler.artifacts.restore.transfer_progress import Listener, Progress, unheard
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.restore.restore_parts import RestoreContents
+from handler.artifacts.restore.restore_target import RestoreTarget
+from handler.artifacts.restore.transfer import TransferSource
+from handler.artifacts.restore.transfer_progress import ProgressListener, TransferProgress, unheard
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.storage.retry import Retry
 from handler.storage.s3_objects import S3Objects
@@ -73,11 +73,11 @@ class Restored:
 
 def restore(
     manifests: Sequence[Manifest],
-    source: Source,
+    source: TransferSource,
     target: Path,
     *,
     paths: ModelPaths | None = None,
-    progress: Listener = unheard,
+    progress: ProgressListener = unheard,
     deadline: float = math.inf,
     options: RestoreOptions | None = None,
 ) -> Restored:
@@ -97,11 +97,11 @@ def restore(
     """
     began = time.monotonic()
     options, paths = options or RestoreOptions(), paths or ModelPaths()
-    contents = Contents.of(manifests)
-    place = Target(target, contents, options.setting)
+    contents = RestoreContents.of(manifests)
+    place = RestoreTarget(target, contents, options.setting)
 
     def waiting() -> None:
-        progress(Progress(0, contents.size, waiting=True))
+        progress(TransferProgress(0, contents.size, waiting=True))
         if time.monotonic() > deadline:
             raise RestoreTimedOut(target, 0, contents.size, "waiting for another process that restores it")
 
@@ -111,12 +111,12 @@ def restore(
             names = [file.path for file in contents.files]
             if place.finished():
                 paths.rewrite(place.path, names, place.scratch)
-                progress(Progress(contents.size, contents.size))
+                progress(TransferProgress(contents.size, contents.size))
                 return Restored(place.path, contents.size, 0, contents.size, 0, time.monotonic() - began)
             left = place.prepare()
             present = disk_space.used(place.partial) if left else 0
             disk_space.require(place.path.parent, [file.size for file in contents.files], present, options.setting)
-            crew = PartCrew(place.partial, place.path, source, options.retry, options.threads, deadline)
+            crew = DownloadPool(place.partial, place.path, source, options.retry, options.threads, deadline)
             crew.bring(contents.parts(), contents.size, progress, resume=left)
             for file in contents.files:
                 if not file.size:
@@ -134,7 +134,7 @@ def restore(
     )
 
 
-def source_of(store: Store) -> Source:
+def source_of(store: ArtifactStore) -> TransferSource:
     """The objects of a store, to be read directly.
 
     :raises CredentialsRefused: it is in S3 and there are no credentials.
@@ -150,7 +150,7 @@ def source_of(store: Store) -> Source:
 
 
 @contextmanager
-def _told(place: Target) -> Iterator[None]:
+def _told(place: RestoreTarget) -> Iterator[None]:
     """What the file system refuses, as an error that names the setting."""
     try:
         yield

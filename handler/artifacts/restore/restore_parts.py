@@ -13,7 +13,7 @@ from handler.storage.storage_errors import InvalidManifest
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """A piece of a file, with the digest that it must have. Offset and length in bytes."""
 
     file: FileEntry
@@ -23,7 +23,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class RestoreContents:
     """What a directory will hold: the files of one entry, or of several (a graph's and its weights').
 
     :param identity: digest over every file's path, size and digest: equal exactly when the directories are.
@@ -34,7 +34,7 @@ class Contents:
     identity: str
 
     @classmethod
-    def of(cls, manifests: Sequence[Manifest]) -> Contents:
+    def of(cls, manifests: Sequence[Manifest]) -> RestoreContents:
         """Checked once more, although whoever read the manifests has done so: what is written where depends on it.
 
         :raises UnsafePath: a path leaves the directory, or two files clash.
@@ -51,9 +51,9 @@ class Contents:
             identity.update(f"{file.path}\0{file.size}\0{file.digest}\0".encode())
         return cls(files, sum(file.size for file in files), identity.hexdigest())
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[FilePart]:
         """Every part of every file that has bytes."""
         for file in self.files:
             digests = file.parts or (file.digest,)
             for number, offset in enumerate(range(0, file.size, PART_SIZE)):
-                yield Part(file, offset, min(PART_SIZE, file.size - offset), digests[number])
+                yield FilePart(file, offset, min(PART_SIZE, file.size - offset), digests[number])

@@ -20,19 +20,19 @@ from pathlib import Path
 
 from handler.artifacts.restore.model_paths import CONFIG
 from handler.artifacts.restore.restore_errors import TargetRefused
-from handler.artifacts.restore.restore_parts import Contents
+from handler.artifacts.restore.restore_parts import RestoreContents
 
 READ_ONLY = Path("/opt/ml/model")  # on SageMaker, and never ours to change elsewhere
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Target:
+class RestoreTarget:
     """The paths of one restore. `target` must not be below `forbidden`.
 
     :raises TargetRefused: it is.
     """
 
-    def __init__(self, target: Path, contents: Contents, setting: str, forbidden: Path = READ_ONLY) -> None:
+    def __init__(self, target: Path, contents: RestoreContents, setting: str, forbidden: Path = READ_ONLY) -> None:
         self.path = target.parent.resolve() / target.name
         self.setting = setting
         if self.path.resolve().is_relative_to(forbidden.resolve()) or self.path.is_relative_to(forbidden):

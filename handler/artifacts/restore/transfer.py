@@ -25,7 +25,7 @@ class Interrupted(Exception):
         self.clock = clock
 
 
-class Reader(Protocol):
+class PartReader(Protocol):
     """One connection, of one thread. Only `abort` may be called from another.
 
     `open` and `readinto` raise Interrupted for what may pass, and `handler.storage.storage_errors` for what will not.
@@ -48,10 +48,10 @@ class Reader(Protocol):
         ...
 
 
-class Source(Protocol):
+class TransferSource(Protocol):
     """A place that holds the objects of an entry."""
 
-    def reader(self) -> Reader:
+    def reader(self) -> PartReader:
         """A reader of its own for each thread."""
         ...
 

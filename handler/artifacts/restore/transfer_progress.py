@@ -12,7 +12,7 @@ WINDOW = 5.0  # seconds over which the rate is taken
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TransferProgress:
     """One look at a restore.
 
     :param done, total: bytes; `done` counts what an earlier restore left, and goes back when a part has to be repeated.
@@ -26,10 +26,10 @@ class Progress:
     waiting: bool = False
 
 
-Listener = Callable[[Progress], None]
+ProgressListener = Callable[[TransferProgress], None]
 
 
-def unheard(progress: Progress) -> None:
+def unheard(progress: TransferProgress) -> None:
     """For those who do not listen."""
 
 
@@ -51,7 +51,7 @@ class Rate:
 
 
 @contextmanager
-def bar(description: str = "restore") -> Iterator[Listener]:
+def bar(description: str = "restore") -> Iterator[ProgressListener]:
     """A bar on standard error, if that is a terminal; else nothing is shown."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -62,7 +62,7 @@ def bar(description: str = "restore") -> Iterator[Listener]:
     with Bar(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as shown:
         task = shown.add_task(description, total=None)
 
-        def show(progress: Progress) -> None:
+        def show(progress: TransferProgress) -> None:
             waits = f"{description} (another process does it)" if progress.waiting else description
             shown.update(task, completed=progress.done, total=progress.total, description=waits)
 

@@ -18,7 +18,7 @@ from handler.artifacts.store.garbage_collection import Collected
 from handler.artifacts.store.gc_marks import GRACE
 from handler.artifacts.store.manifest import FileEntry, Manifest
 from handler.artifacts.store.manifest_signature import Signer
-from handler.artifacts.store.publication import Ingredients, Progress, publish, unheard
+from handler.artifacts.store.publication import CompileInputs, PublishProgress, publish, unheard
 from handler.storage.object_store import Location, ObjectStore
 from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import ArtifactError, InvalidManifest, NotFound, SignatureRefused, TooLarge
@@ -34,7 +34,7 @@ class Damage:
     problem: str
 
 
-class Store:
+class ArtifactStore:
     """A store over any `ObjectStore`. Each call may raise what its objects raise.
 
     :param objects: where everything is.
@@ -46,7 +46,7 @@ class Store:
         self.signer = signer
 
     @classmethod
-    def open(cls, uri: str, signer: Signer | None = None, setting: str = "ENDPOINT_ARTIFACT_STORE") -> Store:
+    def open(cls, uri: str, signer: Signer | None = None, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ArtifactStore:
         """The store at `s3://bucket/prefix` or `file:///directory`. Nothing is asked of it yet.
 
         :raises SettingError: the URI names neither.
@@ -77,7 +77,7 @@ class Store:
         return (entry for entry in self._all(None) if isinstance(entry, ArtifactError))
 
     def publish(
-        self, directory: Path, ingredients: Ingredients, progress: Progress = unheard, *, replace: bool = False
+        self, directory: Path, ingredients: CompileInputs, progress: PublishProgress = unheard, *, replace: bool = False
     ) -> Manifest:
         """Makes an entry of a directory; see `publication.publish`."""
         return publish(self.objects, directory, ingredients, self.signer, progress, replace=replace)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from handler.artifacts.store import manifest_json
 from handler.artifacts.store import object_names as layout
-from handler.artifacts.store.gc_marks import GRACE, Marks, State
+from handler.artifacts.store.gc_marks import GRACE, Marks, MarkState
 from handler.storage.object_store import ObjectInfo, ObjectStore, supports_conditions
 from handler.storage.storage_errors import ConditionsIgnored, NotFound
 
@@ -72,7 +72,7 @@ def collect(objects: ObjectStore, grace: float = GRACE) -> Collected:
             if now - mark.modified > grace:
                 marks.remove(digest, mark)
         elif now - mark.modified >= grace:
-            if marks.state(digest) is State.SPARED:
+            if marks.state(digest) is MarkState.SPARED:
                 condemned += marks.condemn(digest, mark)
             elif marks.claim(digest, mark):
                 objects.delete(layout.object_name(digest))

@@ -31,14 +31,14 @@ GRACE = 6 * 3600.0
 PATIENCE = 60.0
 
 
-class State(StrEnum):
+class MarkState(StrEnum):
     CONDEMNED = "condemned"
     SPARED = "spared"
     CLAIMED = "claimed"
 
 
 class _Mark(msgspec.Struct):
-    state: State
+    state: MarkState
     by: str
 
 
@@ -66,11 +66,11 @@ class Marks:
         while True:
             try:
                 mark, etag = self._get(digest)
-                if mark.state is State.CLAIMED and waited < PATIENCE:
+                if mark.state is MarkState.CLAIMED and waited < PATIENCE:
                     self._sleep(1.0)
                     waited += 1.0
                     continue
-                self._put(digest, State.SPARED, if_match=etag)
+                self._put(digest, MarkState.SPARED, if_match=etag)
                 return
             except NotFound:
                 return
@@ -81,9 +81,9 @@ class Marks:
         """Marks an object, or renews a spared one's mark; False when somebody was faster."""
         try:
             if mark is None:
-                self._put(digest, State.CONDEMNED, if_absent=True)
+                self._put(digest, MarkState.CONDEMNED, if_absent=True)
             else:
-                self._put(digest, State.CONDEMNED, if_match=mark.etag)
+                self._put(digest, MarkState.CONDEMNED, if_match=mark.etag)
         except Conflict:
             return False
         return True
@@ -92,14 +92,14 @@ class Marks:
         """Whether this collector, and nobody else, may delete the object now."""
         try:
             found, etag = self._get(digest)
-            if etag != mark.etag or found.state is State.SPARED:
+            if etag != mark.etag or found.state is MarkState.SPARED:
                 return False
-            self._put(digest, State.CLAIMED, if_match=etag)
+            self._put(digest, MarkState.CLAIMED, if_match=etag)
         except (NotFound, Conflict):
             return False
         return True
 
-    def state(self, digest: str) -> State | None:
+    def state(self, digest: str) -> MarkState | None:
         try:
             return self._get(digest)[0].state
         except NotFound:
@@ -117,8 +117,8 @@ class Marks:
         try:
             return msgspec.json.decode(body, type=_Mark), etag
         except msgspec.DecodeError:
-            return _Mark(State.SPARED, ""), etag  # not ours: nothing is deleted because of it
+            return _Mark(MarkState.SPARED, ""), etag  # not ours: nothing is deleted because of it
 
-    def _put(self, digest: str, state: State, *, if_absent: bool = False, if_match: str | None = None) -> None:
+    def _put(self, digest: str, state: MarkState, *, if_absent: bool = False, if_match: str | None = None) -> None:
         body = msgspec.json.encode(_Mark(state, self._me))
         self._objects.put(layout.condemned_name(digest), body, if_absent=if_absent, if_match=if_match)

@@ -27,12 +27,12 @@ from handler.storage.safe_paths import confined_all
 from handler.storage.storage_errors import ChangedFile, Conflict, InvalidManifest, NotFound, UnsafePath
 
 AT_ONCE = 8
-Progress = Callable[[int, int], None]
+PublishProgress = Callable[[int, int], None]
 WEIGHTS = re.compile(r"(?:.*/)?weights/[^/]+\.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
-class Ingredients:
+class CompileInputs:
     """What an entry is published under, and what is said of how it was made. See `Manifest`."""
 
     key: str
@@ -49,9 +49,9 @@ def unheard(done: int, total: int) -> None:
 def publish(
     objects: ObjectStore,
     directory: Path,
-    ingredients: Ingredients,
+    ingredients: CompileInputs,
     signer: Signer | None = None,
-    progress: Progress = unheard,
+    progress: PublishProgress = unheard,
     *,
     replace: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -173,7 +173,7 @@ def _announce(objects: ObjectStore, manifest: Manifest, signer: Signer | None, r
 
 
 class _Counter:
-    def __init__(self, total: int, progress: Progress) -> None:
+    def __init__(self, total: int, progress: PublishProgress) -> None:
         self._done, self._total, self._progress, self._lock = 0, total, progress, threading.Lock()
         progress(0, total)
 
@@ -183,7 +183,7 @@ class _Counter:
             self._progress(self._done, self._total)
 
 
-def _is_weights(ingredients: Ingredients) -> bool:
+def _is_weights(ingredients: CompileInputs) -> bool:
     return ingredients.kind == "weights"
 
 

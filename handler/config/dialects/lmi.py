@@ -19,18 +19,18 @@ from handler.errors import SettingError
 
 PREFIX = "OPTION_"
 FILE_PREFIX = "option."
-Rule = Callable[[str, str], list[Assignment]]
+OptionRule = Callable[[str, str], list[Assignment]]
 
 
-def _to(field: str) -> Rule:
+def _to(field: str) -> OptionRule:
     return lambda name, value: [assign(field, value, name)]
 
 
-def _engine(argument: str) -> Rule:
+def _engine(argument: str) -> OptionRule:
     return lambda name, value: engine.translate(argument, value, name)
 
 
-def _only(*values: str, reason: str) -> Rule:
+def _only(*values: str, reason: str) -> OptionRule:
     """Values that ask for what happens here in any case; another one is refused."""
 
     def translate(name: str, value: str) -> list[Assignment]:
@@ -65,7 +65,7 @@ def _on_device_generation(name: str, value: str) -> list[Assignment]:
         raise SettingError(name, "is read from no file here", mend) from None
 
 
-def _flag(option: str, flag: str) -> Rule:
+def _flag(option: str, flag: str) -> OptionRule:
     """An option that LMI turns into a flag of the compiler."""
 
     def translate(name: str, value: str) -> list[Assignment]:
@@ -108,7 +108,7 @@ def _handler(name: str, value: str) -> list[Assignment]:
     return _only(*handlers, reason="the handler is this endpoint")(name, value)
 
 
-OPTIONS: Mapping[str, Rule] = {
+OPTIONS: Mapping[str, OptionRule] = {
     "model_id": _to("model"),
     "revision": _engine("revision"),
     "trust_remote_code": _to("trust_remote_code"),
@@ -150,7 +150,7 @@ OPTIONS: Mapping[str, Rule] = {
     "entrypoint": _handler,
 }
 # Keys of serving.properties without `option.`.
-SERVER: Mapping[str, Rule] = {
+SERVER: Mapping[str, OptionRule] = {
     "engine": _only("python", "mpi", reason="the engine is vLLM"),
     "job_queue_size": _to("max_concurrent"),
     "batch_size": OPTIONS["batch_size"],

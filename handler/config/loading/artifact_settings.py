@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from handler.config.assignment import Given, assign
 from handler.config.fields import fields
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
 
@@ -60,7 +60,7 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | Sett
             continue
         done.add(field)
         try:
-            yield Given(assign(field, value, key), Source(Origin.ARTIFACTS, key, where))
+            yield Given(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
         except SettingError as error:
             mend = "The file is not one that NxD Inference or optimum-neuron wrote: compile again."
             yield SettingError(f"{error.setting} in {where}", error.problem, mend)

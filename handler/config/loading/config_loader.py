@@ -23,7 +23,7 @@ from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.merge import Merged, merge
 from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
 from handler.config.problems import BadValue, SettingErrors, masked
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.config.values import clean
 from handler.errors import SettingError
 
@@ -87,7 +87,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
 
 def _argument(model: str) -> Iterator[Found]:
     try:
-        yield Given(assign("model", clean(model), "MODEL"), Source(Origin.ARGUMENT, "MODEL"))
+        yield Given(assign("model", clean(model), "MODEL"), ValueSource(Origin.ARGUMENT, "MODEL"))
     except BadValue as bad:
         yield bad.named("MODEL")
     except SettingError as error:
@@ -101,7 +101,7 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Found]:
             continue
         try:
             for found in _translated(name, environ[name]):
-                yield Given(found, Source(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name))
+                yield Given(found, ValueSource(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name))
         except SettingError as error:
             yield error
 
@@ -140,5 +140,5 @@ def _config(merged: Merged, environ: Mapping[str, str], base: str) -> EndpointCo
     if "model" not in values:
         values["model"] = f"{base}/model"
         if environ.get(sagemaker.BASE, "").strip():
-            sources["model"] = Source(Origin.ENVIRONMENT, sagemaker.BASE)
+            sources["model"] = ValueSource(Origin.ENVIRONMENT, sagemaker.BASE)
     return EndpointConfig(**values, sources=sources, overridden=merged.overridden, unused=merged.unused)

@@ -10,7 +10,7 @@ from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import unknown
 from handler.config.fields import fields
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
 
@@ -23,7 +23,7 @@ def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Ite
     for key, value in document.items():
         try:
             for found in translate(key, value):
-                yield Given(found, Source(origin, f"{key}.{found.via}" if found.via else key, where))
+                yield Given(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
         except SettingError as error:
             yield SettingError(f"{error.setting} in {where}", error.problem, error.mend)
 
@@ -35,7 +35,7 @@ def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> 
             continue
         try:
             for found in lmi.translate_key(key, value):
-                yield Given(found, Source(origin, f"{key}.{found.via}" if found.via else key, where))
+                yield Given(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
         except SettingError as error:
             yield SettingError(f"{error.setting} in {where}", error.problem, error.mend)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from handler.config.assignment import Given
 from handler.config.fields import MERGED, fields
 from handler.config.problems import MASK
-from handler.config.value_source import Overridden, Source
+from handler.config.value_source import Overridden, ValueSource
 from handler.errors import SettingError
 
 # NeuronConfig's names (NxDI, models/config.py) for fields that are called otherwise.
@@ -25,7 +25,7 @@ class Merged:
     """The winners, by field, typed as the dataclass wants them."""
 
     values: Mapping[str, object]
-    sources: Mapping[str, Source]
+    sources: Mapping[str, ValueSource]
     overridden: Mapping[str, tuple[Overridden, ...]]
     unused: Mapping[str, str]
     errors: tuple[SettingError, ...]
@@ -41,7 +41,7 @@ def merge(given: Iterable[Given]) -> Merged:
         else:
             groups.setdefault(_slot(one), []).append(one)
     values: dict[str, object] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, ValueSource] = {}
     overridden: dict[str, tuple[Overridden, ...]] = {}
     errors: list[SettingError] = []
     # A variable's own value comes before the flags that other settings add to it.

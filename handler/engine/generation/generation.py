@@ -122,7 +122,7 @@ class Sink(Protocol):
     def fail(self, error: EndpointError) -> None: ...
 
 
-class Listener(Sink, Protocol):
+class StageListener(Sink, Protocol):
     """A sink that may have had enough before anything came: its client is gone, or its time is up."""
 
     @property

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Tokens:
+class TokenCounts:
     """One request's; counted on the engine's loop, read when the request has ended.
 
     :ivar prompt: of every prompt of it. :ivar output: of every sequence of it, those of a client that left included.

@@ -9,10 +9,10 @@ from typing import Final
 from handler.config.engine_arguments import known, versions
 from handler.config.finding import Finding
 from handler.config.values import shown
-from handler.neuron.checks.check_context import Case, error
+from handler.neuron.checks.check_context import CheckContext, error
 
 
-def argument_of_another_version(case: Case) -> Iterator[Finding]:
+def argument_of_another_version(case: CheckContext) -> Iterator[Finding]:
     """Only what was given as an engine argument; what the plan itself spells is the line's own."""
     version = case.vllm
     if version not in versions():

@@ -10,10 +10,10 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.instance_type import Instance
-from handler.neuron.lines.line import Keys, Line
-from handler.neuron.lines.plan_draft import Draft
-from handler.neuron.neuron_config.config_values import Values
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import PLUGIN
 
 # NeuronConfig keys that come from a plain setting, where the raw configuration does not have them.
@@ -39,16 +39,16 @@ ALIASES: Final = {"half": "float16", "float": "float32"}
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CheckContext:
     """A draft under examination.
 
     :param values: the NeuronConfig with the plugin's defaults under the override.
     :param vllm: the version of vLLM that would run; None where the line does not tell.
     """
 
-    draft: Draft
+    draft: PlanDraft
     line: Line
-    values: Values
+    values: ConfigValues
     vllm: str | None = None
 
     @property
@@ -60,13 +60,13 @@ class Case:
         return self.draft.facts
 
     @property
-    def instance(self) -> Instance | None:
+    def instance(self) -> InstanceType | None:
         return self.draft.instance
 
     @property
     def nxd(self) -> bool:
         """The line builds a NeuronConfig of NxD Inference."""
-        return self.line.keys is Keys.NXDI
+        return self.line.keys is ConfigKeys.NXDI
 
     @property
     def plugin(self) -> bool:
@@ -84,7 +84,7 @@ class Case:
         return self.draft.request.setting(field) or "neuron_config"
 
 
-Check = Callable[[Case], Iterator[Finding]]
+Check = Callable[[CheckContext], Iterator[Finding]]
 
 
 def error(code: str, setting: str, why: str, mend: str) -> Finding:
@@ -99,7 +99,7 @@ def info(code: str, setting: str, why: str, mend: str) -> Finding:
     return Finding(code, Severity.INFO, setting, why, mend)
 
 
-def effective(draft: Draft) -> dict[str, Json]:
+def effective(draft: PlanDraft) -> dict[str, Json]:
     """The NeuronConfig keys that the plugin would build: its defaults, then the override
     (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, _get_default_neuron_config)."""
     args = draft.args
@@ -132,7 +132,7 @@ def effective(draft: Draft) -> dict[str, Json]:
     return keys
 
 
-def dtype_of(draft: Draft) -> str:
+def dtype_of(draft: PlanDraft) -> str:
     """The data type that vLLM settles on, as NeuronConfig spells it."""
     given = draft.args.get("dtype")
     if not isinstance(given, str) or given == "auto":

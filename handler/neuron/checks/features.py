@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import Case, error
+from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.feature import Feature, asked
-from handler.neuron.lines.line import Keys
+from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import lines_with
 from handler.neuron.lines.nxdi import SCHEDULER, chunks
 
@@ -20,7 +20,7 @@ REASONS = {
 }
 
 
-def unsupported(case: Case) -> Iterator[Finding]:
+def unsupported(case: CheckContext) -> Iterator[Finding]:
     """One finding for each setting that asks for what the line does not have."""
     for ask in asked(case.config):
         if not case.line.has(ask.feature):
@@ -29,11 +29,11 @@ def unsupported(case: Case) -> Iterator[Finding]:
     if spelled and not case.line.has(Feature.CHUNKED_PREFILL):
         setting = SCHEDULER if SCHEDULER in case.draft.request.env else case.key("chunked_prefill_config")
         yield refusal(case, Feature.CHUNKED_PREFILL, setting)
-    if case.draft.raw and case.line.keys is Keys.NONE:
+    if case.draft.raw and case.line.keys is ConfigKeys.NONE:
         yield refusal(case, Feature.RAW, case.setting("neuron_config"))
 
 
-def refusal(case: Case, feature: Feature, setting: str) -> Finding:
+def refusal(case: CheckContext, feature: Feature, setting: str) -> Finding:
     line = case.line.title
     reason = REASONS.get((feature, case.line.name))
     why = f"{line} does not have {feature.value}{f': {reason}' if reason else ''}"

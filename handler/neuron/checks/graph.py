@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import Case, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
 
 BFLOAT16_KERNELS: Final = ("qkv_kernel_enabled", "mlp_kernel_enabled")
 OLDER: Final = ("inf2", "trn1")
 KERNEL_FREE_SDK: Final = (2, 29)
 
 
-def quantized_defaults(case: Case) -> Iterator[Finding]:
+def quantized_defaults(case: CheckContext) -> Iterator[Finding]:
     """A raw `quantized` without its data type."""
     if not case.nxd or case.draft.override.get("quantized") is not True:
         return
@@ -23,7 +23,7 @@ def quantized_defaults(case: Case) -> Iterator[Finding]:
         yield warning("quantization-defaults", case.key("quantized"), why, f"Set {' and '.join(missing)}.")
 
 
-def quantized_modules(case: Case) -> Iterator[Finding]:
+def quantized_modules(case: CheckContext) -> Iterator[Finding]:
     values = case.values
     if case.nxd and values.flag("quantized") and not values.get("modules_to_not_convert"):
         why = "every module is taken as quantized"
@@ -31,7 +31,7 @@ def quantized_modules(case: Case) -> Iterator[Finding]:
         yield info("all-modules-quantized", case.key("modules_to_not_convert"), why, mend)
 
 
-def quantization_unset(case: Case) -> Iterator[Finding]:
+def quantization_unset(case: CheckContext) -> Iterator[Finding]:
     """A path without the switch that reads it."""
     values = case.values
     if case.nxd and values.text("quantized_checkpoints_path") is not None and not values.flag("quantized"):
@@ -41,7 +41,7 @@ def quantization_unset(case: Case) -> Iterator[Finding]:
         )
 
 
-def quantized_mlp(case: Case) -> Iterator[Finding]:
+def quantized_mlp(case: CheckContext) -> Iterator[Finding]:
     """The 405B tutorial requires it; NeuronConfig does not raise."""
     values = case.values
     if case.nxd and values.flag("quantized_mlp_kernel_enabled") and not values.mlp_kernel:
@@ -51,7 +51,7 @@ def quantized_mlp(case: Case) -> Iterator[Finding]:
         )
 
 
-def kernel_dtype(case: Case) -> Iterator[Finding]:
+def kernel_dtype(case: CheckContext) -> Iterator[Finding]:
     """The QKV and MLP kernels are written for bfloat16 (tutorial "Deploying Llama3.1 405B (Trn2)")."""
     dtype = case.values.text("torch_dtype")
     if not case.nxd or dtype in (None, "bfloat16"):
@@ -63,7 +63,7 @@ def kernel_dtype(case: Case) -> Iterator[Finding]:
             )
 
 
-def kernels_on_older_platforms(case: Case) -> Iterator[Finding]:
+def kernels_on_older_platforms(case: CheckContext) -> Iterator[Finding]:
     """NxD Inference dropped NKI kernels on trn1 and inf2 in Neuron 2.29 (release notes)."""
     instance = case.instance
     if not case.nxd or instance is None or instance.platform not in OLDER or case.line.sdk < KERNEL_FREE_SDK:
@@ -75,14 +75,14 @@ def kernels_on_older_platforms(case: Case) -> Iterator[Finding]:
             yield warning("kernels-dropped", case.key(key), why, "Leave it out, or use nxdi-0.13 (Neuron 2.28).")
 
 
-def automatic_flash_attention(case: Case) -> Iterator[Finding]:
+def automatic_flash_attention(case: CheckContext) -> Iterator[Finding]:
     """`attn_kernel_enabled: false` does not switch the kernel off where the length suits it."""
     if case.nxd and case.values.given.get("attn_kernel_enabled") is False:
         why = "NxD Inference uses flash attention at lengths that suit it even where attn_kernel_enabled is false"
         yield info("flash-attention", case.key("attn_kernel_enabled"), why, "Leave it out.")
 
 
-def prefix_caching_batch(case: Case) -> Iterator[Finding]:
+def prefix_caching_batch(case: CheckContext) -> Iterator[Finding]:
     """Known issue of the plugin (README of vllm-project/vllm-neuron)."""
     values = case.values
     if case.nxd and values.flag("is_prefix_caching") and values.number("batch_size") == 1:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import Case, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import Keys
+from handler.neuron.lines.line import ConfigKeys
 
 
 def _from_hub(where: str) -> bool:
@@ -16,7 +16,7 @@ def _from_hub(where: str) -> bool:
     return not where.startswith(("/", "./", "../", "~", "s3://"))
 
 
-def eagle_draft(case: Case) -> Iterator[Finding]:
+def eagle_draft(case: CheckContext) -> Iterator[Finding]:
     """An EAGLE draft must hold the target's LM head, which published EAGLE checkpoints leave out."""
     draft = case.config.speculative_model
     if not case.nxd or not case.values.eagle or draft is None:
@@ -29,7 +29,7 @@ def eagle_draft(case: Case) -> Iterator[Finding]:
         yield info("eagle-lm-head", case.setting("speculative_model"), why, mend)
 
 
-def speculative_edge(case: Case) -> Iterator[Finding]:
+def speculative_edge(case: CheckContext) -> Iterator[Finding]:
     """vLLM wants a further block for the tokens looked ahead, and there is none: see `length_limits`."""
     if case.nxd and case.values.speculates:
         tokens = case.config.num_speculative_tokens or case.values.number("speculation_length")
@@ -38,26 +38,26 @@ def speculative_edge(case: Case) -> Iterator[Finding]:
         yield info("speculative-edge", case.setting("max_model_len"), why, mend)
 
 
-def other_method(case: Case) -> Iterator[Finding]:
+def other_method(case: CheckContext) -> Iterator[Finding]:
     """A method of vLLM's own, which only the CPU line and, for DFlash, the native plugin have."""
     given = case.draft.request.extra.get("speculative_config")
     if not isinstance(given, dict) or not case.line.platforms:
         return
     method = given.get("method")
-    if case.line.keys is Keys.NATIVE and method == "dflash":
+    if case.line.keys is ConfigKeys.NATIVE and method == "dflash":
         return
     why = f"{case.line.title} does not have speculation by '{str(method)[:40]}'"
     mend = "Use eagle or draft_model (NxD Inference), or eagle3 or dflash (native plugin)."
     yield error("unknown-speculation", case.setting("speculative_config"), why, mend)
 
 
-def draft_model(case: Case) -> Iterator[Finding]:
+def draft_model(case: CheckContext) -> Iterator[Finding]:
     if case.plugin and "speculative_config" in case.draft.args and case.config.speculation in (None, "draft_model"):
         why = "draft-model speculation is documented for the legacy fork only, but the plugin does fuse the draft"
         yield info("draft-model-undocumented", case.setting("speculative_model"), why, "Measure it, or use EAGLE.")
 
 
-def speculation_with_lora(case: Case) -> Iterator[Finding]:
+def speculation_with_lora(case: CheckContext) -> Iterator[Finding]:
     """The fork's worker asserts it (vllm/worker/neuron_worker.py)."""
     lora = case.config.enable_lora or bool(case.config.lora_modules)
     if case.nxd and lora and case.values.speculates:
@@ -65,7 +65,7 @@ def speculation_with_lora(case: Case) -> Iterator[Finding]:
         yield error("speculation-with-lora", case.setting("enable_lora"), why, "Do without one of the two.")
 
 
-def adapters(case: Case) -> Iterator[Finding]:
+def adapters(case: CheckContext) -> Iterator[Finding]:
     """Adapters are loaded into the graph: they must be files on the machine before the compile."""
     if not case.nxd or not case.line.has(Feature.LORA):
         return
@@ -76,7 +76,7 @@ def adapters(case: Case) -> Iterator[Finding]:
             yield error("lora-not-local", case.setting("lora_modules"), why, mend)
 
 
-def tied_embeddings(case: Case) -> Iterator[Finding]:
+def tied_embeddings(case: CheckContext) -> Iterator[Finding]:
     """Sharding at load cannot copy a tied embedding out of a hub id's meta tensors."""
     if not case.nxd or case.facts is None or not case.facts.tied_embeddings or not _from_hub(case.config.model):
         return
@@ -87,13 +87,13 @@ def tied_embeddings(case: Case) -> Iterator[Finding]:
     yield error("tied-embeddings", case.setting("model"), why, mend)
 
 
-def artifacts(case: Case) -> Iterator[Finding]:
+def artifacts(case: CheckContext) -> Iterator[Finding]:
     """Artifacts named outright are loaded as they stand."""
     given = case.config.compiled_artifacts or case.draft.env.get("NEURON_COMPILED_ARTIFACTS")
     if not given or not case.line.platforms:
         return
     setting = case.setting("compiled_artifacts")
-    if case.line.keys is Keys.NATIVE:
+    if case.line.keys is ConfigKeys.NATIVE:
         why = "the documentation says that NEURON_COMPILED_ARTIFACTS is read, vllm-neuron issue 38 that it is not"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT.")
     elif case.line.name != "optimum":

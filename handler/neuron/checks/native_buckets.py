@@ -8,8 +8,8 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.json_value import Json
-from handler.neuron.checks.check_context import Case, error
-from handler.neuron.lines.line import Keys
+from handler.neuron.checks.check_context import CheckContext, error
+from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.neuron_config.native_keys import DECODE_STEP, SEGMENT_SIZES
 
 DEFAULT_BLOCK: Final = 32
@@ -23,7 +23,7 @@ def _numbers(value: Json) -> list[int]:
     return [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
 
 
-def segments(case: Case) -> Iterator[Finding]:
+def segments(case: CheckContext) -> Iterator[Finding]:
     sizes = _numbers(case.draft.override.get("kv_segment_size_buckets"))
     block = max(case.draft.number("block_size") or DEFAULT_BLOCK, 1)
     wrong = [size for size in sizes if size not in SEGMENT_SIZES or size % block]
@@ -33,7 +33,7 @@ def segments(case: Case) -> Iterator[Finding]:
         yield error("segment-sizes", case.key("kv_segment_size_buckets"), why, "Use sizes of that list.")
 
 
-def decode_lengths(case: Case) -> Iterator[Finding]:
+def decode_lengths(case: CheckContext) -> Iterator[Finding]:
     lengths = _numbers(case.draft.override.get("decode_context_length_buckets"))
     longest = case.draft.number("max_model_len")
     if not lengths or longest is None:
@@ -44,7 +44,7 @@ def decode_lengths(case: Case) -> Iterator[Finding]:
         yield error("decode-lengths", case.key(name), why, "Change those that do not.")
 
 
-def largest_buckets(case: Case) -> Iterator[Finding]:
+def largest_buckets(case: CheckContext) -> Iterator[Finding]:
     """The largest bucket must equal what the scheduler may ask for."""
     for key, name in (("num_seqs_buckets", "max_num_seqs"), ("num_batched_tokens_buckets", "max_num_batched_tokens")):
         buckets, limit = _numbers(case.draft.override.get(key)), case.draft.number(name)
@@ -55,7 +55,7 @@ def largest_buckets(case: Case) -> Iterator[Finding]:
             )
 
 
-def mxfp(case: Case) -> Iterator[Finding]:
+def mxfp(case: CheckContext) -> Iterator[Finding]:
     """MXFP4 is for gpt-oss on trn3."""
     if case.draft.override.get("quantization") != "mxfp4":
         return
@@ -66,7 +66,7 @@ def mxfp(case: Case) -> Iterator[Finding]:
         yield error("mxfp4", case.key("quantization"), why, "Leave quantization out.")
 
 
-def language_only(case: Case) -> Iterator[Finding]:
+def language_only(case: CheckContext) -> Iterator[Finding]:
     """A switch that is read at the top of `additional_config` and nowhere else."""
     for section in SECTIONS:
         content = case.draft.additional.get(section)
@@ -76,9 +76,9 @@ def language_only(case: Case) -> Iterator[Finding]:
             yield error("language-only-nested", f"{section}.{LANGUAGE_ONLY}", why, mend)
 
 
-def native(case: Case) -> Iterator[Finding]:
+def native(case: CheckContext) -> Iterator[Finding]:
     """Everything above, on the native plugin only."""
-    if case.line.keys is Keys.NATIVE:
+    if case.line.keys is ConfigKeys.NATIVE:
         for check in (segments, decode_lengths, largest_buckets, mxfp, language_only):
             yield from check(case)
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import Case, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
 
 KEY: Final = "on_device_sampling_config"
 # The most that the hardware samples from (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py).
 MOST: Final = 256
 
 
-def on_device(case: Case) -> Iterator[Finding]:
+def on_device(case: CheckContext) -> Iterator[Finding]:
     """Parameters that on-device sampling ignores in silence."""
     sampling = case.values.given.get(KEY)
     if not case.nxd or not isinstance(sampling, dict):
@@ -31,7 +31,7 @@ def on_device(case: Case) -> Iterator[Finding]:
         yield finding("static-sampling", case.key(KEY), why, mend)
 
 
-def global_topk(case: Case) -> Iterator[Finding]:
+def global_topk(case: CheckContext) -> Iterator[Finding]:
     """top_k is clamped to the smaller of global_topk and 256."""
     sampling = case.values.given.get(KEY)
     value = sampling.get("global_topk") if isinstance(sampling, dict) else None
@@ -45,7 +45,7 @@ def global_topk(case: Case) -> Iterator[Finding]:
         yield warning("global-topk-unused", setting, why, "Leave it out.")
 
 
-def speculation_on_cpu(case: Case) -> Iterator[Finding]:
+def speculation_on_cpu(case: CheckContext) -> Iterator[Finding]:
     """Fused speculation checks its tokens on the device (NxDI models/model_base.py asserts it)."""
     if case.nxd and case.values.speculates and KEY in case.values.given and case.values.given[KEY] is None:
         why = "speculation samples on the device, and CPU sampling is asked for"

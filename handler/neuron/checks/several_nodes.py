@@ -13,7 +13,7 @@ from typing import Final
 from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import Json
-from handler.neuron.checks.check_context import Case, error, warning
+from handler.neuron.checks.check_context import CheckContext, error, warning
 
 HOSTED: Final = "ml."
 # What vLLM spreads an engine by, and up to which value it does not.
@@ -23,7 +23,7 @@ BACKENDS: Final = ("ray", "external_launcher")
 BACKEND: Final = "distributed_executor_backend"
 
 
-def spreading(case: Case) -> dict[str, Json]:
+def spreading(case: CheckContext) -> dict[str, Json]:
     """The arguments by which the engine would be spread, of those that were given."""
     extra = case.draft.request.extra
     found: dict[str, Json] = {}
@@ -36,7 +36,7 @@ def spreading(case: Case) -> dict[str, Json]:
     return found
 
 
-def several_nodes(case: Case) -> Iterator[Finding]:
+def several_nodes(case: CheckContext) -> Iterator[Finding]:
     """Each argument by its name."""
     given = spreading(case)
     hosted = (case.config.instance or "").startswith(HOSTED)
@@ -62,7 +62,7 @@ def several_nodes(case: Case) -> Iterator[Finding]:
             yield warning("several-nodes", setting, why, "Leave it out, or try it on one request first.")
 
 
-def _alone(case: Case, name: str, value: Json) -> Finding:
+def _alone(case: CheckContext, name: str, value: Json) -> Finding:
     why = f"{name} is {shown(value)}, and an endpoint's instances do not know each other: each is one node"
     mend = "Use a larger instance, or a cluster (docs/scale.md)."
     return error("several-nodes", case.setting(name), why, mend)

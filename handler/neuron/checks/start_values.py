@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from handler.config.finding import Finding
-from handler.neuron.checks.check_context import Case, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.nxdi import SCHEDULER
 from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
 
@@ -26,7 +26,7 @@ BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
 FRAMEWORKS: Final = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
 
 
-def positive(case: Case) -> Iterator[Finding]:
+def positive(case: CheckContext) -> Iterator[Finding]:
     """Counts and lengths below 1."""
     for name in POSITIVE:
         value = getattr(case.config, name)
@@ -44,7 +44,7 @@ def positive(case: Case) -> Iterator[Finding]:
             yield error("bucket-not-positive", case.setting(name), why, "Name lengths above 0, or leave it out.")
 
 
-def length_of_model(case: Case) -> Iterator[Finding]:
+def length_of_model(case: CheckContext) -> Iterator[Finding]:
     """The plugin switches vLLM's own check of the model's length off."""
     limit = case.facts.max_position_embeddings if case.facts else None
     length = case.draft.number("max_model_len")
@@ -54,7 +54,7 @@ def length_of_model(case: Case) -> Iterator[Finding]:
     yield warning("length-beyond-model", case.setting("max_model_len"), why, f"Lower it to {limit} or less.")
 
 
-def bucket_coverage(case: Case) -> Iterator[Finding]:
+def bucket_coverage(case: CheckContext) -> Iterator[Finding]:
     """A request that is longer than the largest bucket fails when it comes (NxDI, autobucketing)."""
     if not case.nxd or not case.values.flag("enable_bucketing"):
         return
@@ -69,7 +69,7 @@ def bucket_coverage(case: Case) -> Iterator[Finding]:
             yield warning("bucket-coverage", case.key(key), why, f"Add {limit} to the buckets, or lower the length.")
 
 
-def framework(case: Case) -> Iterator[Finding]:
+def framework(case: CheckContext) -> Iterator[Finding]:
     """VLLM_NEURON_FRAMEWORK names a framework that the line does not have."""
     named = case.draft.request.env.get("VLLM_NEURON_FRAMEWORK")
     if named is None:
@@ -84,7 +84,7 @@ def framework(case: Case) -> Iterator[Finding]:
         yield error("framework-not-in-line", "VLLM_NEURON_FRAMEWORK", why, mend)
 
 
-def model_type(case: Case) -> Iterator[Finding]:
+def model_type(case: CheckContext) -> Iterator[Finding]:
     """Models that NxD Inference has no code for."""
     if not case.nxd or case.facts is None:
         return
@@ -115,7 +115,7 @@ MODEL_TYPES: Final = (
 )
 
 
-def scheduler(case: Case) -> Iterator[Finding]:
+def scheduler(case: CheckContext) -> Iterator[Finding]:
     """The custom scheduler replaces the token budget."""
     tokens = case.draft.request.extra.get("max_num_batched_tokens")
     if case.plugin and tokens is not None and SCHEDULER not in case.draft.env:
@@ -123,14 +123,14 @@ def scheduler(case: Case) -> Iterator[Finding]:
         yield warning("token-budget-replaced", case.setting("max_num_batched_tokens"), why, "Leave it out.")
 
 
-def optimum_compiles_nothing(case: Case) -> Iterator[Finding]:
+def optimum_compiles_nothing(case: CheckContext) -> Iterator[Finding]:
     if case.line.name == "optimum":
         why = "optimum-neuron does not compile at the start: the model must be exported, or its configuration be cached"
         mend = "Export it with optimum-cli, or look the configuration up in the hub's cache."
         yield info("optimum-needs-export", case.setting("model"), why, mend)
 
 
-def front_ends(case: Case) -> Iterator[Finding]:
+def front_ends(case: CheckContext) -> Iterator[Finding]:
     """Several processes on one engine, by a mechanism of vLLM's that is inside it and moves with its versions."""
     if case.config.front_ends == 1:
         return

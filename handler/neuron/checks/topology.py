@@ -8,15 +8,15 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.errors import SettingError
-from handler.neuron.checks.check_context import Case, error, info, warning
+from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
 VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"
 
 
-def platform(case: Case) -> Iterator[Finding]:
+def platform(case: CheckContext) -> Iterator[Finding]:
     """A line that does not run on the instance at all."""
     instance, line = case.instance, case.line
     if instance is None or not line.platforms or instance.platform in line.platforms:
@@ -26,7 +26,7 @@ def platform(case: Case) -> Iterator[Finding]:
     yield error("line-platform", case.setting("line" if case.config.line else "instance"), why, mend)
 
 
-def _lnc(case: Case) -> int | None:
+def _lnc(case: CheckContext) -> int | None:
     """The LNC in force: the variable, then NeuronConfig's key; None for the platform's own."""
     text = case.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
@@ -35,7 +35,7 @@ def _lnc(case: Case) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def lnc(case: Case) -> Iterator[Finding]:
+def lnc(case: CheckContext) -> Iterator[Finding]:
     """The variable wins over the key, the key over the platform; the platform has one or two."""
     variable, key = case.draft.env.get(VARIABLE), case.values.given.get("logical_nc_config")
     setting = case.setting("logical_nc_config") if case.config.logical_nc_config is not None else VARIABLE
@@ -61,14 +61,14 @@ def lnc(case: Case) -> Iterator[Finding]:
     yield error("lnc", where, why, f"Use {allowed}, or leave it out.")
 
 
-def _cores(instance: Instance, chosen: int | None) -> int | None:
+def _cores(instance: InstanceType, chosen: int | None) -> int | None:
     try:
         return catalogue.logical_cores(instance, chosen)
     except SettingError:
         return None
 
 
-def cores(case: Case) -> Iterator[Finding]:
+def cores(case: CheckContext) -> Iterator[Finding]:
     """More cores than there are; unusual degrees; heads that do not divide."""
     degree = case.draft.number("tensor_parallel_size")
     if degree is None or degree < 1 or not case.line.platforms:
@@ -91,7 +91,7 @@ def cores(case: Case) -> Iterator[Finding]:
         yield info("padded-heads", setting, why, "A degree that divides them costs less memory and time.")
 
 
-def _visible(case: Case, degree: int) -> Iterator[Finding]:
+def _visible(case: CheckContext, degree: int) -> Iterator[Finding]:
     text = case.draft.env.get(VISIBLE)
     if text is None:
         return

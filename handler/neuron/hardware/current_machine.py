@@ -7,7 +7,7 @@ from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.instance_catalogue import find, lookup
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 
 # EC2's Nitro machines name their instance type here; containers see the host's.
 PRODUCT_NAMES = ("/sys/devices/virtual/dmi/id/product_name", "/sys/class/dmi/id/product_name")
@@ -21,7 +21,7 @@ def read_text(path: str) -> str | None:
         return None
 
 
-def this_machine(config: EndpointConfig, read: Callable[[str], str | None] = read_text) -> Instance | None:
+def this_machine(config: EndpointConfig, read: Callable[[str], str | None] = read_text) -> InstanceType | None:
     """The instance to plan for; None on a machine without Neuron cores when none was named.
 
     A configured name must be one that SageMaker hosts; a machine that we run on may be any we know.

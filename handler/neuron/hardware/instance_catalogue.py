@@ -10,22 +10,22 @@ import difflib
 from typing import Final
 
 from handler.errors import SettingError
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 
 GIB = 1024**3
 HOST_PREFIX = "ml."
 
-INSTANCES: Final[tuple[Instance, ...]] = (
-    Instance("inf2.xlarge", "inf2", 1, 2, 4, 16, 32, (1,), True),
-    Instance("inf2.8xlarge", "inf2", 1, 2, 32, 128, 32, (1,), True),
-    Instance("inf2.24xlarge", "inf2", 6, 12, 96, 384, 192, (1,), True),
-    Instance("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True),
-    Instance("trn1.2xlarge", "trn1", 1, 2, 8, 32, 32, (1,), True),
-    Instance("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True),
-    Instance("trn1n.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True),
-    Instance("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True),
-    Instance("trn2.3xlarge", "trn2", 1, 8, 12, 128, 96, (2, 1), False),
-    Instance("trn2u.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), False),
+INSTANCES: Final[tuple[InstanceType, ...]] = (
+    InstanceType("inf2.xlarge", "inf2", 1, 2, 4, 16, 32, (1,), True),
+    InstanceType("inf2.8xlarge", "inf2", 1, 2, 32, 128, 32, (1,), True),
+    InstanceType("inf2.24xlarge", "inf2", 6, 12, 96, 384, 192, (1,), True),
+    InstanceType("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True),
+    InstanceType("trn1.2xlarge", "trn1", 1, 2, 8, 32, 32, (1,), True),
+    InstanceType("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True),
+    InstanceType("trn1n.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True),
+    InstanceType("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True),
+    InstanceType("trn2.3xlarge", "trn2", 1, 8, 12, 128, 96, (2, 1), False),
+    InstanceType("trn2u.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), False),
 )
 
 # Degrees beside these run, but with collectives that the hardware's rings do not fit: worth a warning, no refusal.
@@ -35,13 +35,13 @@ LISTED_DEGREES: Final = {"inf2": (1, 2, 4, 8, 24), "trn1": (1, 2, 8, 32)}
 ROOMY = 0.7
 
 
-def lookup(name: str) -> Instance | None:
+def lookup(name: str) -> InstanceType | None:
     """The instance of this name, EC2's or SageMaker's, hosted or not; None for any other name."""
     plain = name.strip().lower().removeprefix(HOST_PREFIX)
     return next((instance for instance in INSTANCES if instance.name == plain), None)
 
 
-def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True) -> Instance:
+def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True) -> InstanceType:
     """The instance of this name, EC2's (`trn2.48xlarge`) or SageMaker's (`ml.trn2.48xlarge`).
 
     :param hosting: it must be one that SageMaker has for real-time endpoints.
@@ -65,12 +65,12 @@ def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True)
     raise SettingError(setting, f"'{name[:60]}' is not an instance with Neuron cores", mend)
 
 
-def default_lnc(instance: Instance) -> int:
+def default_lnc(instance: InstanceType) -> int:
     """Physical cores to a logical one, where nobody says otherwise: 2 on Trn2, 1 before."""
     return instance.lnc[0]
 
 
-def logical_cores(instance: Instance, lnc: int | None = None) -> int:
+def logical_cores(instance: InstanceType, lnc: int | None = None) -> int:
     """How many cores the software sees.
 
     :raises SettingError: an LNC that the instance does not have.
@@ -82,24 +82,26 @@ def logical_cores(instance: Instance, lnc: int | None = None) -> int:
     return instance.physical_cores // lnc
 
 
-def core_memory(instance: Instance, lnc: int | None = None) -> int:
+def core_memory(instance: InstanceType, lnc: int | None = None) -> int:
     """Device memory of one logical core, bytes: 16 GiB on Inf2 and Trn1, 24 GiB on Trn2 at LNC 2."""
     return instance.hbm_gib * GIB // logical_cores(instance, lnc)
 
 
-def degrees(instance: Instance, lnc: int | None = None) -> tuple[int, ...]:
+def degrees(instance: InstanceType, lnc: int | None = None) -> tuple[int, ...]:
     """Tensor-parallel degrees that are usual on this instance: the listed ones, or powers of two, up to its cores."""
     cores = logical_cores(instance, lnc)
     usual = LISTED_DEGREES.get(instance.platform) or tuple(2**power for power in range(12))
     return tuple(degree for degree in usual if degree <= cores)
 
 
-def unusual_degree(instance: Instance, degree: int, lnc: int | None = None) -> bool:
+def unusual_degree(instance: InstanceType, degree: int, lnc: int | None = None) -> bool:
     """The degree is not among the usual ones: it may run slowly, or not at all."""
     return degree not in degrees(instance, lnc)
 
 
-def default_degree(instance: Instance, heads: int = 0, weight_bytes: int | None = None, lnc: int | None = None) -> int:
+def default_degree(
+    instance: InstanceType, heads: int = 0, weight_bytes: int | None = None, lnc: int | None = None
+) -> int:
     """The tensor-parallel degree for a model where nobody says one.
 
     The largest usual degree that divides the attention heads: more cores mean more memory bandwidth, and a degree that

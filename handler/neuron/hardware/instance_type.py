@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class InstanceType:
     """One instance type.
 
     :param name: EC2's name, `trn2.48xlarge`; SageMaker's is `ml.` and the same.

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import agree
 
 DEFAULT_BLOCK: Final = 32
 
 
-def spell_prefix_caching(draft: Draft) -> None:
+def spell_prefix_caching(draft: PlanDraft) -> None:
     """Engine arguments of prefix caching, for the plugin."""
     args, config = draft.args, draft.config
     args["enable_prefix_caching"] = config.enable_prefix_caching
@@ -32,7 +32,7 @@ def spell_prefix_caching(draft: Draft) -> None:
         _contiguous(draft)
 
 
-def spell_blocks(draft: Draft) -> None:
+def spell_blocks(draft: PlanDraft) -> None:
     """A block size, and as many blocks as the longest sequences need."""
     args, config = draft.args, draft.config
     if config.block_size is not None:
@@ -59,7 +59,7 @@ def spell_blocks(draft: Draft) -> None:
         draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or leave it out.")
 
 
-def _contiguous(draft: Draft) -> None:
+def _contiguous(draft: PlanDraft) -> None:
     """Without prefix caching the plugin sets block_size to max_model_len and one block for each sequence."""
     config = draft.config
     if config.block_size is not None and config.block_size != draft.number("max_model_len"):

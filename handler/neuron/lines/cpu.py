@@ -6,9 +6,9 @@ from typing import Final
 
 from handler.neuron.lines.cpu_dtype import choose_dtype
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_vllm
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import leave_out_legacy, pin_grammar_backend, spell_environment, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
@@ -40,7 +40,7 @@ COPIED: Final = (
 )
 
 
-def spell(draft: Draft) -> None:
+def spell(draft: PlanDraft) -> None:
     """vLLM's own arguments; whatever nobody gave is vLLM's to choose, the data type on some CPUs excepted."""
     spell_vllm(draft)
     leave_out_legacy(draft)
@@ -68,4 +68,4 @@ def spell(draft: Draft) -> None:
         draft.env.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 
-CPU = Line("cpu", FEATURES, Keys.NONE, (), (0, 0), spell)
+CPU = Line("cpu", FEATURES, ConfigKeys.NONE, (), (0, 0), spell)

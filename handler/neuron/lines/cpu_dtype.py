@@ -7,13 +7,13 @@ from typing import Final
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.host_cpu import HostCpu
 from handler.neuron.hardware.instance_catalogue import GIB
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 
 WIDTH: Final = 4  # bytes of a float32
 SETTING: Final = "SM_VLLM_DTYPE"
 
 
-def choose_dtype(draft: Draft) -> None:
+def choose_dtype(draft: PlanDraft) -> None:
     """float32, where this machine's CPU has no arithmetic for the checkpoint's 16-bit type.
 
     vLLM would compute in the checkpoint's type, several times slower. Quantized checkpoints keep theirs: most of
@@ -41,7 +41,7 @@ def choose_dtype(draft: Draft) -> None:
     draft.inform("dtype-float32", setting, why, f"Set {SETTING}={dtype} to keep the checkpoint's.")
 
 
-def _obstacle(draft: Draft, facts: ModelFacts, cpu: HostCpu) -> str:
+def _obstacle(draft: PlanDraft, facts: ModelFacts, cpu: HostCpu) -> str:
     """Why a start that works in 16 bits might fail in float32; empty where nothing speaks against it."""
     if not facts.weight_bytes:
         return "the size of the weights is not known"

@@ -58,14 +58,14 @@ class Ask:
     feature: Feature
 
 
-Rule = Callable[[object], Feature | None]
+FeatureRule = Callable[[object], Feature | None]
 
 
-def _set(feature: Feature) -> Rule:
+def _set(feature: Feature) -> FeatureRule:
     return lambda value: None if value is None or value is False or value == () or value == {} else feature
 
 
-def _either(on: Feature, off: Feature) -> Rule:
+def _either(on: Feature, off: Feature) -> FeatureRule:
     return lambda value: None if value is None else on if value else off
 
 
@@ -95,7 +95,7 @@ METHODS: Final = {
     "medusa": Feature.MEDUSA,
 }
 
-RULES: Final[dict[str, Rule]] = {
+RULES: Final[dict[str, FeatureRule]] = {
     "tensor_parallel_size": _set(Feature.TENSOR_PARALLEL),
     "logical_nc_config": _set(Feature.LNC),
     "max_num_seqs": _set(Feature.CONTINUOUS_BATCHING),

@@ -13,11 +13,11 @@ from handler.json_value import Json
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fp8 import spell_fp8
-from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_fork
 from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
 from handler.neuron.lines.nxd_keys import spell_neuron_config
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
     agree,
     complete_degree,
@@ -34,7 +34,7 @@ DEFAULT_CHUNK: Final = 256
 NOT: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
 
 
-def spell(draft: Draft) -> None:
+def spell(draft: PlanDraft) -> None:
     """The fork's engine arguments and environment."""
     spell_vllm(draft)
     leave_out_additional(draft)
@@ -61,7 +61,7 @@ def spell(draft: Draft) -> None:
         draft.args["override_neuron_config"] = dict(draft.override)
 
 
-def _spell_cache(draft: Draft) -> None:
+def _spell_cache(draft: PlanDraft) -> None:
     """Contiguous, a block being a whole sequence, unless blocks are asked for."""
     args, config = draft.args, draft.config
     if config.enable_prefix_caching is not None:
@@ -78,7 +78,7 @@ def _spell_cache(draft: Draft) -> None:
         whole_sequence_blocks(draft)
 
 
-def _blocks(draft: Draft) -> None:
+def _blocks(draft: PlanDraft) -> None:
     """A block size; the fork's worker counts the blocks itself (vllm/worker/neuron_worker.py). Its loader asserts
     is_prefix_caching and fills it in under speculation only (model_loader/neuronx_distributed.py)."""
     if draft.config.enable_prefix_caching and "is_prefix_caching" not in draft.override:
@@ -98,7 +98,7 @@ def _blocks(draft: Draft) -> None:
         draft.complete("num_gpu_blocks_override", -(-length // size) * sequences, why)
 
 
-def whole_sequence_blocks(draft: Draft) -> None:
+def whole_sequence_blocks(draft: PlanDraft) -> None:
     """`block_size = max_model_len`: the fork makes it so itself, whatever it is given."""
     length, given = draft.number("max_model_len"), draft.config.block_size
     if given is not None and given != length:
@@ -109,7 +109,7 @@ def whole_sequence_blocks(draft: Draft) -> None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
 
 
-def spell_speculation(draft: Draft, framework: str) -> None:
+def spell_speculation(draft: PlanDraft, framework: str) -> None:
     """vLLM 0.7.2 has an argument for each part, 0.9.1 one object. EAGLE is switched on in the override."""
     speculative = speculative_config(draft)
     if speculative is None:
@@ -130,5 +130,9 @@ def spell_speculation(draft: Draft, framework: str) -> None:
         draft.args["use_v2_block_manager"] = True
 
 
-FORK_091 = Line("fork-0.9.1", frozenset(Feature) - NOT, Keys.NXDI, ("inf2", "trn1", "trn2"), (2, 26), spell, FRAMEWORK)
-FORK_072 = Line("fork-0.7.2", frozenset(Feature) - NOT, Keys.NXDI, ("inf2", "trn1", "trn2"), (2, 24), spell, FRAMEWORK)
+FORK_091 = Line(
+    "fork-0.9.1", frozenset(Feature) - NOT, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 26), spell, FRAMEWORK
+)
+FORK_072 = Line(
+    "fork-0.7.2", frozenset(Feature) - NOT, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 24), spell, FRAMEWORK
+)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 
 VARIABLES: Final = ("XLA_HANDLE_SPECIAL_SCALAR", "UNSAFE_FP8FNCAST")
 
@@ -20,7 +20,7 @@ def uses_fp8(keys: Mapping[str, Json]) -> bool:
     return weights or bool(keys.get("kv_cache_quant")) or bool(keys.get("quantized_mlp_kernel_enabled"))
 
 
-def spell_fp8(draft: Draft) -> None:
+def spell_fp8(draft: PlanDraft) -> None:
     """Sets both variables; one that is set to anything but 1 is an error."""
     if not uses_fp8(draft.override):
         return

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 
 
-class Keys(StrEnum):
+class ConfigKeys(StrEnum):
     """Whose NeuronConfig keys a line's raw configuration has."""
 
     NXDI = "nxdi"
@@ -32,10 +32,10 @@ class Line:
 
     name: str
     features: frozenset[Feature]
-    keys: Keys
+    keys: ConfigKeys
     platforms: tuple[str, ...]
     sdk: tuple[int, int]
-    spell: Callable[[Draft], None]
+    spell: Callable[[PlanDraft], None]
     framework: str = ""
 
     def has(self, feature: Feature) -> bool:

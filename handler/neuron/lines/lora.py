@@ -11,7 +11,7 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 
 FILE: Final = "lora-adapters.json"
 PLUGIN_ARGUMENTS: Final = ("max_loras", "max_lora_rank")
@@ -27,7 +27,7 @@ def adapter_document(config: EndpointConfig) -> dict[str, Json]:
     return {"lora-ckpt-dir": "/", "lora-ckpt-paths": dict(config.lora_modules)}
 
 
-def spell_lora_plugin(draft: Draft) -> None:
+def spell_lora_plugin(draft: PlanDraft) -> None:
     """vLLM's LoRA arguments plus the override that the plugin cannot do without."""
     if not _arguments(draft):
         return
@@ -46,7 +46,7 @@ def spell_lora_plugin(draft: Draft) -> None:
         draft.error("lora-without-target-modules", draft.request.setting("lora_target_modules"), why, mend)
 
 
-def spell_lora_fork(draft: Draft) -> None:
+def spell_lora_fork(draft: PlanDraft) -> None:
     """0.7.2 moves `lora_modules` into the override itself; 0.9.1 has no such argument and reads the override."""
     if not _arguments(draft):
         return
@@ -63,13 +63,13 @@ def spell_lora_fork(draft: Draft) -> None:
         draft.override.setdefault("target_modules", list(config.lora_target_modules))
 
 
-def spell_lora_vllm(draft: Draft) -> None:
+def spell_lora_vllm(draft: PlanDraft) -> None:
     """vLLM's own. On a CPU the bare model's requests need a place too (`handler/engine/adapters/empty_adapter.py`): with too few the
     engine computes them and the adapters' by turns, and fills the place anew each time."""
     _arguments(draft, beside=1)
 
 
-def _arguments(draft: Draft, beside: int = 0) -> bool:
+def _arguments(draft: PlanDraft, beside: int = 0) -> bool:
     """:param beside: places that are needed beside the adapters'."""
     config = draft.config
     if not config.enable_lora and not config.lora_modules:

@@ -10,9 +10,9 @@ from typing import Final
 
 from handler.json_value import Json
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.nodes import known_role
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
@@ -54,7 +54,7 @@ ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
 COPIED: Final = ("enable_prefix_caching", "block_size", "num_gpu_blocks_override")
 
 
-def spell(draft: Draft) -> None:
+def spell(draft: PlanDraft) -> None:
     """Engine arguments of the native plugin."""
     spell_vllm(draft)
     leave_out_legacy(draft)
@@ -84,7 +84,7 @@ def spell(draft: Draft) -> None:
         draft.args["additional_config"] = dict(draft.additional)
 
 
-def _spell_keys(draft: Draft) -> None:
+def _spell_keys(draft: PlanDraft) -> None:
     config = draft.config
     keys: dict[str, tuple[str, Json]] = {}
     if config.context_encoding_buckets is not None:
@@ -117,7 +117,7 @@ def _spell_keys(draft: Draft) -> None:
     draft.override.update(draft.raw)
 
 
-def _spell_speculation(draft: Draft) -> None:
+def _spell_speculation(draft: PlanDraft) -> None:
     speculative = speculative_config(draft)
     if speculative is None:
         return
@@ -128,7 +128,7 @@ def _spell_speculation(draft: Draft) -> None:
         draft.inform("completed", SAMPLING, why, "Set on_device_sampling to choose yourself.")
 
 
-def _spell_disaggregation(draft: Draft) -> None:
+def _spell_disaggregation(draft: PlanDraft) -> None:
     role = known_role(draft)
     if role is None:
         return
@@ -142,7 +142,7 @@ def _spell_disaggregation(draft: Draft) -> None:
     draft.args["kv_transfer_config"] = {**transfer, **(given if isinstance(given, dict) else {})}
 
 
-def _check_sampling(draft: Draft) -> None:
+def _check_sampling(draft: PlanDraft) -> None:
     """Async scheduling and speculation sample on the device, which is off by default here."""
     if draft.override.get(SAMPLING) is not None:
         return
@@ -152,5 +152,5 @@ def _check_sampling(draft: Draft) -> None:
             draft.error("needs-on-device-sampling", draft.request.setting(name), why, "Set on_device_sampling to true.")
 
 
-NATIVE_024 = Line("native-0.24", FEATURES, Keys.NATIVE, ("trn2", "trn3"), (2, 32), spell)
-NATIVE_021 = Line("native-0.21", FEATURES, Keys.NATIVE, ("trn2", "trn3"), (2, 31), spell)
+NATIVE_024 = Line("native-0.24", FEATURES, ConfigKeys.NATIVE, ("trn2", "trn3"), (2, 32), spell)
+NATIVE_021 = Line("native-0.21", FEATURES, ConfigKeys.NATIVE, ("trn2", "trn3"), (2, 31), spell)

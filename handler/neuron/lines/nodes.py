@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 
 ROLES: Final = {"prefill": (0, "kv_producer"), "decode": (1, "kv_consumer")}
 BOOTSTRAP: Final = {
@@ -19,7 +19,7 @@ BOOTSTRAP: Final = {
 ROOT_PORT: Final = 63423
 
 
-def known_role(draft: Draft) -> str | None:
+def known_role(draft: PlanDraft) -> str | None:
     """The role asked for; an unknown one is an error."""
     role = draft.config.disaggregation
     if role is not None and role not in ROLES:
@@ -29,7 +29,7 @@ def known_role(draft: Draft) -> str | None:
     return role
 
 
-def spell_disaggregation(draft: Draft) -> None:
+def spell_disaggregation(draft: PlanDraft) -> None:
     """One side of a pair. Addresses (`kv_ip`, `kv_port`) come from the user's own `kv_transfer_config`."""
     role = known_role(draft)
     if role is None:
@@ -49,7 +49,7 @@ def spell_disaggregation(draft: Draft) -> None:
         draft.env.setdefault(variable, value)
 
 
-def spell_nodes(draft: Draft) -> None:
+def spell_nodes(draft: PlanDraft) -> None:
     """Ranks of this node, as the fork's launcher sets them; the node's own rank and the master come from outside."""
     nodes, local = draft.config.nodes, draft.number("tensor_parallel_size")
     if nodes is None or nodes <= 1 or local is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.json_value import Json
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.plan_request import conflict
 
 # Plain settings that are NeuronConfig keys by the same name (NxDI models/config.py).
@@ -44,7 +44,7 @@ MULTIMODAL: Final = (
 )
 
 
-def is_multimodal(draft: Draft) -> bool:
+def is_multimodal(draft: PlanDraft) -> bool:
     config = draft.config
     if config.text_neuron_config is not None or config.vision_neuron_config is not None:
         return True
@@ -53,7 +53,7 @@ def is_multimodal(draft: Draft) -> bool:
     return draft.facts is not None and any(name in MULTIMODAL for name in draft.facts.architectures)
 
 
-def spell_neuron_config(draft: Draft) -> None:
+def spell_neuron_config(draft: PlanDraft) -> None:
     """Fills `draft.override`. The same key given plainly and raw with two values is an error naming both."""
     plain = _plain(draft)
     raw = {key: value for key, value in draft.raw.items() if key not in MULTIMODAL_KEYS}
@@ -63,7 +63,7 @@ def spell_neuron_config(draft: Draft) -> None:
         draft.override.update(_overlay(draft, plain, raw))
 
 
-def _plain(draft: Draft) -> dict[str, Json]:
+def _plain(draft: PlanDraft) -> dict[str, Json]:
     config = draft.config
     keys: dict[str, Json] = {}
     for name in COPIED:
@@ -79,7 +79,7 @@ def _plain(draft: Draft) -> dict[str, Json]:
     return keys
 
 
-def _quantization(draft: Draft, keys: dict[str, Json], quantization: str) -> None:
+def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) -> None:
     """Type and data type are always spelled: left out beside `quantized`, the plugin takes per-tensor INT8."""
     if quantization in INT8:
         keys.update(quantized=True, quantization_dtype="int8")
@@ -101,7 +101,7 @@ SETTING_OF: Final = {
 }
 
 
-def _overlay(draft: Draft, plain: dict[str, Json], raw: dict[str, Json]) -> dict[str, Json]:
+def _overlay(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, Json]) -> dict[str, Json]:
     merged = dict(plain)
     for key, value in raw.items():
         given = plain.get(key)
@@ -116,18 +116,18 @@ def _overlay(draft: Draft, plain: dict[str, Json], raw: dict[str, Json]) -> dict
     return merged
 
 
-def _filled(draft: Draft, key: str) -> bool:
+def _filled(draft: PlanDraft, key: str) -> bool:
     """A key that `_plain` filled in by itself may be overruled without a word."""
     return key == "quantization_type" and draft.config.quantization_type is None
 
 
-def _clash(draft: Draft, key: str, value: Json, name: str, given: Json) -> None:
+def _clash(draft: PlanDraft, key: str, value: Json, name: str, given: Json) -> None:
     inner = key.rpartition(".")
     setting = f"{draft.request.key(inner[0])}.{inner[2]}" if inner[0] else draft.request.key(key)
     draft.findings.append(conflict(setting, value, draft.request.setting(name), given))
 
 
-def _spell_multimodal(draft: Draft, plain: dict[str, Json], raw: dict[str, Json]) -> None:
+def _spell_multimodal(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, Json]) -> None:
     """The override of a multimodal model may hold the two configurations and nothing else: what was asked for
     plainly goes into the text model's."""
     for key in raw:

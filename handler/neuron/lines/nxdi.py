@@ -12,10 +12,10 @@ from typing import Final
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fp8 import spell_fp8
-from handler.neuron.lines.line import Keys, Line
+from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_plugin
 from handler.neuron.lines.nxd_keys import MULTIMODAL_KEYS, is_multimodal, spell_neuron_config
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
     agree,
     complete_degree,
@@ -45,7 +45,7 @@ NOT_BOTH: Final = frozenset(
 BOTH: Final = frozenset(Feature) - NOT_BOTH
 
 
-def spell(draft: Draft) -> None:
+def spell(draft: PlanDraft) -> None:
     """Everything that vLLM 0.13 and 0.16 with the NxDI plugin are started with."""
     spell_vllm(draft)
     leave_out_legacy(draft)
@@ -78,7 +78,7 @@ def spell(draft: Draft) -> None:
         draft.args["additional_config"] = dict(draft.additional)
 
 
-def _refuse_beside_multimodal(draft: Draft) -> None:
+def _refuse_beside_multimodal(draft: PlanDraft) -> None:
     """What other features put into the override, a multimodal model's may not hold."""
     for key in draft.override:
         if key not in MULTIMODAL_KEYS:
@@ -86,13 +86,13 @@ def _refuse_beside_multimodal(draft: Draft) -> None:
             draft.error("multimodal-override", key, why, "Do without the setting that asks for it.")
 
 
-def chunks(draft: Draft) -> bool:
+def chunks(draft: PlanDraft) -> bool:
     """Chunked prefill is asked for, in any of its three spellings."""
     variable = draft.request.env.get(SCHEDULER, "0").strip() not in ("", "0")
     return bool(draft.config.enable_chunked_prefill) or variable or draft.raw.get("chunked_prefill_config") is not None
 
 
-def _spell_chunked_prefill(draft: Draft) -> None:
+def _spell_chunked_prefill(draft: PlanDraft) -> None:
     """vLLM's own scheduler with chunked prefill: blocks, their number, and NxD Inference's own configuration."""
     draft.env[SCHEDULER] = "1"
     draft.args["enable_chunked_prefill"] = True
@@ -108,7 +108,7 @@ def _spell_chunked_prefill(draft: Draft) -> None:
         draft.inform("completed", "chunked_prefill_config", why, "Set it in the raw NeuronConfig to choose yourself.")
 
 
-def _translate_sampling_variable(draft: Draft) -> None:
+def _translate_sampling_variable(draft: PlanDraft) -> None:
     """The variable ends in a TypeError in plugin 0.5.0; CPU sampling is a null `on_device_sampling_config` there."""
     value = draft.env.pop(SAMPLING, "0").strip()
     translated = draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING
@@ -121,7 +121,7 @@ def _translate_sampling_variable(draft: Draft) -> None:
     draft.request = replace(draft.request, config=replace(draft.config, on_device_sampling=False))
 
 
-def _complete_prompt_length(draft: Draft) -> None:
+def _complete_prompt_length(draft: PlanDraft) -> None:
     """`additional_config.max_prompt_length` must equal max_context_length: without it an over-long prompt can end the
     engine instead of being refused."""
     text = draft.override.get("text_neuron_config")
@@ -143,9 +143,9 @@ def _complete_prompt_length(draft: Draft) -> None:
 
 
 NXDI_016 = Line(
-    "nxdi-0.16", BOTH - {Feature.CHUNKED_PREFILL}, Keys.NXDI, ("inf2", "trn1", "trn2", "trn3"), (2, 31), spell
+    "nxdi-0.16", BOTH - {Feature.CHUNKED_PREFILL}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2", "trn3"), (2, 31), spell
 )
 # vLLM 0.13 does not know draft-model speculation, and LoRA is confirmed for plugin 0.5 only.
 NXDI_013 = Line(
-    "nxdi-0.13", BOTH - {Feature.DRAFT_MODEL, Feature.LORA}, Keys.NXDI, ("inf2", "trn1", "trn2"), (2, 28), spell
+    "nxdi-0.13", BOTH - {Feature.DRAFT_MODEL, Feature.LORA}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 28), spell
 )

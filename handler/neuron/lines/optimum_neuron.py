@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from handler.neuron.lines.feature import Feature
-from handler.neuron.lines.line import Keys, Line
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
@@ -31,7 +31,7 @@ FEATURES: Final = frozenset(
 )
 
 
-def spell(draft: Draft) -> None:
+def spell(draft: PlanDraft) -> None:
     """vLLM's plain arguments; the platform sets the block size and turns prefix caching off itself."""
     spell_vllm(draft)
     leave_out_legacy(draft)
@@ -51,4 +51,4 @@ def spell(draft: Draft) -> None:
         draft.args["additional_config"] = dict(draft.additional)
 
 
-OPTIMUM = Line("optimum", FEATURES, Keys.NONE, ("inf2", "trn1"), (2, 26), spell)
+OPTIMUM = Line("optimum", FEATURES, ConfigKeys.NONE, ("inf2", "trn1"), (2, 26), spell)

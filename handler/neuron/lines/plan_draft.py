@@ -11,12 +11,12 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.host_cpu import HostCpu
-from handler.neuron.hardware.instance_type import Instance
-from handler.neuron.plan_request import Request
+from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.plan_request import PlanRequest
 
 
 @dataclass(slots=True)
-class Draft:
+class PlanDraft:
     """Grows while a line completes and spells a request.
 
     :param cpu: the CPU it runs on, where the plan is for this machine.
@@ -25,9 +25,9 @@ class Draft:
     :param env: variables that the line reads.
     """
 
-    request: Request
+    request: PlanRequest
     facts: ModelFacts | None = None
-    instance: Instance | None = None
+    instance: InstanceType | None = None
     line: str = ""
     cpu: HostCpu | None = None
     args: dict[str, Json] = field(default_factory=dict)

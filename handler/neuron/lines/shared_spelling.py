@@ -7,7 +7,7 @@ from typing import Final
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.hardware import instance_catalogue as catalogue
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.plan_request import conflict
 
 # Long enough for a chat, short enough to compile in minutes; a model that holds less is not asked for more.
@@ -28,7 +28,7 @@ FORK_VARIABLES: Final = (
 )
 
 
-def spell_vllm(draft: Draft) -> None:
+def spell_vllm(draft: PlanDraft) -> None:
     """vLLM's own arguments, by the same name on every line."""
     config, args = draft.config, draft.args
     args["model"] = config.model
@@ -44,7 +44,7 @@ def spell_vllm(draft: Draft) -> None:
     draft.additional.update(draft.request.additional)
 
 
-def pin_grammar_backend(draft: Draft) -> None:
+def pin_grammar_backend(draft: PlanDraft) -> None:
     """`structured_outputs_config.backend`, unless it is given; the other keys of the argument are kept.
 
     With vLLM's own default, `auto`, each request is checked for a backend of its own, but the core keeps the backend of
@@ -66,7 +66,7 @@ def pin_grammar_backend(draft: Draft) -> None:
             draft.warn("grammar-backend-auto", f"{draft.request.setting(name)}.backend", why, mend)
 
 
-def leave_out_additional(draft: Draft) -> None:
+def leave_out_additional(draft: PlanDraft) -> None:
     """The fork reads `override_neuron_config` and nothing of `additional_config`."""
     for key in draft.additional:
         why = f"{draft.line} does not read additional_config; {key[:60]} in it would do nothing, and is left out"
@@ -74,7 +74,7 @@ def leave_out_additional(draft: Draft) -> None:
     draft.additional.clear()
 
 
-def leave_out_legacy(draft: Draft) -> None:
+def leave_out_legacy(draft: PlanDraft) -> None:
     """Arguments of the fork's vLLM, which later versions do not have and end on."""
     for name in LEGACY_ARGUMENTS:
         if name in draft.args:
@@ -83,7 +83,7 @@ def leave_out_legacy(draft: Draft) -> None:
             draft.inform("argument-left-out", draft.request.setting(name), why, "Leave it out.")
 
 
-def spell_environment(draft: Draft, *, fork: bool = False) -> None:
+def spell_environment(draft: PlanDraft, *, fork: bool = False) -> None:
     """The variables passed on, and the artifacts' directory where it is one on this machine already."""
     for name, value in draft.request.env.items():
         if name in FORK_VARIABLES and not fork:
@@ -99,7 +99,7 @@ def spell_environment(draft: Draft, *, fork: bool = False) -> None:
         draft.env["NEURON_LOGICAL_NC_CONFIG"] = str(draft.config.logical_nc_config)
 
 
-def agree(draft: Draft, name: str, key: str) -> None:
+def agree(draft: PlanDraft, name: str, key: str) -> None:
     """A NeuronConfig key that repeats an engine argument: taken over where vLLM was not told, an error where they
     differ, since vLLM would schedule for one value and the graph be compiled for the other."""
     value = draft.raw.get(key)
@@ -115,7 +115,7 @@ def agree(draft: Draft, name: str, key: str) -> None:
         draft.findings.append(conflict(draft.request.key(key), value, draft.request.setting(name), given))
 
 
-def complete_length(draft: Draft) -> None:
+def complete_length(draft: PlanDraft) -> None:
     """`max_model_len`: without one the plugin does not start."""
     if draft.args.get("max_model_len") is not None:
         return
@@ -128,14 +128,14 @@ def complete_length(draft: Draft) -> None:
     draft.complete("max_model_len", length, "nobody gave a context length, and without one it does not start")
 
 
-def complete_sequences(draft: Draft) -> None:
+def complete_sequences(draft: PlanDraft) -> None:
     """`max_num_seqs`: vLLM's own default is meant for GPUs, and every sequence costs a KV cache."""
     if draft.args.get("max_num_seqs") is None:
         why = "nobody gave a number of sequences, and vLLM's default would compile for hundreds"
         draft.complete("max_num_seqs", DEFAULT_SEQUENCES, why)
 
 
-def complete_degree(draft: Draft) -> None:
+def complete_degree(draft: PlanDraft) -> None:
     """`tensor_parallel_size` from the instance's cores and the model's heads."""
     if draft.args.get("tensor_parallel_size") is not None or draft.instance is None:
         return

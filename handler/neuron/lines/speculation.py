@@ -6,19 +6,19 @@ from typing import Final
 
 from handler.json_value import Json
 from handler.neuron.lines.feature import METHODS
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.plan_draft import PlanDraft
 
 DRAFT_METHODS: Final = ("draft_model", "eagle", "eagle3")
 
 
-def method_of(draft: Draft) -> str | None:
+def method_of(draft: PlanDraft) -> str | None:
     """The method asked for; a draft without a method is a plain draft model (vLLM refuses it without one)."""
     if draft.config.speculation is not None:
         return draft.config.speculation
     return "draft_model" if draft.config.speculative_model is not None else None
 
 
-def speculative_config(draft: Draft) -> dict[str, Json] | None:
+def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
     """Method, model and length; None where no speculation is asked for, or where something is missing."""
     config, method = draft.config, method_of(draft)
     if method is None:

@@ -10,8 +10,8 @@ from typing import Final
 
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fork import spell_speculation, whole_sequence_blocks
-from handler.neuron.lines.line import Keys, Line
-from handler.neuron.lines.plan_draft import Draft
+from handler.neuron.lines.line import ConfigKeys, Line
+from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
@@ -43,7 +43,7 @@ FEATURES: Final = frozenset(
 QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
 
 
-def spell(draft: Draft) -> None:
+def spell(draft: PlanDraft) -> None:
     """The fork's engine arguments and the framework's variables."""
     spell_vllm(draft)
     leave_out_additional(draft)
@@ -64,7 +64,7 @@ def spell(draft: Draft) -> None:
         draft.args["override_neuron_config"] = dict(draft.override)
 
 
-def _buckets(draft: Draft) -> None:
+def _buckets(draft: PlanDraft) -> None:
     config = draft.config
     if config.context_encoding_buckets:
         draft.env["NEURON_CONTEXT_LENGTH_BUCKETS"] = ",".join(map(str, config.context_encoding_buckets))
@@ -72,7 +72,7 @@ def _buckets(draft: Draft) -> None:
         draft.env["NEURON_TOKEN_GEN_BUCKETS"] = ",".join(map(str, config.token_generation_buckets))
 
 
-def _quantization(draft: Draft) -> None:
+def _quantization(draft: PlanDraft) -> None:
     """`NEURON_QUANT_DTYPE` says which type, and only `quantization="neuron_quant"` makes vLLM read it."""
     asked = draft.config.quantization
     if asked is None and "NEURON_QUANT_DTYPE" not in draft.env:
@@ -87,5 +87,5 @@ def _quantization(draft: Draft) -> None:
     draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")
 
 
-TNX_091 = Line("fork-0.9.1", FEATURES, Keys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 26), spell, FRAMEWORK)
-TNX_072 = Line("fork-0.7.2", FEATURES, Keys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 24), spell, FRAMEWORK)
+TNX_091 = Line("fork-0.9.1", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 26), spell, FRAMEWORK)
+TNX_072 = Line("fork-0.7.2", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 24), spell, FRAMEWORK)

@@ -10,7 +10,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import GIB, core_memory
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.memory import overhead
 from handler.neuron.memory.memory_shape import MemoryShape, memory_shape
 from handler.neuron.memory.rank_tensors import cache_bytes, weight_bytes
@@ -34,7 +34,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MemoryPart:
     """One use of memory, bytes."""
 
     name: str
@@ -51,9 +51,9 @@ class MemoryEstimate:
     :param notes: what the estimate leaves out or had to guess.
     """
 
-    instance: Instance
+    instance: InstanceType
     shape: MemoryShape
-    parts: tuple[Part, ...]
+    parts: tuple[MemoryPart, ...]
     available: int
     host_needed: int
     host_available: int
@@ -98,7 +98,7 @@ class MemoryEstimate:
 
 
 def estimate(
-    facts: ModelFacts, config: EndpointConfig, instance: Instance, *, draft: ModelFacts | None = None
+    facts: ModelFacts, config: EndpointConfig, instance: InstanceType, *, draft: ModelFacts | None = None
 ) -> MemoryEstimate | None:
     """The estimate of a configuration; None where config.json says neither a shape nor a size.
 
@@ -118,7 +118,7 @@ def estimate(
 def measure(
     facts: ModelFacts,
     shape: MemoryShape,
-    instance: Instance,
+    instance: InstanceType,
     draft: ModelFacts | None = None,
     notes: Iterable[str] = (),
     *,
@@ -136,16 +136,16 @@ def measure(
     tensors = weights + cache + draft_weights + draft_cache
     layers = facts.layers + (draft.layers if draft else 0)
     parts = (
-        Part("weights", weights, Basis.COMPUTED),
-        Part("KV cache", cache, Basis.COMPUTED),
-        Part("draft weights", draft_weights, Basis.COMPUTED),
-        Part("draft KV cache", draft_cache, Basis.COMPUTED),
-        Part("model code", overhead.model_code(layers, shape.lnc), Basis.MEASURED),
-        Part("DMA rings", overhead.dma_rings(tensors), Basis.MEASURED),
-        Part("scratchpad", overhead.SCRATCHPAD, Basis.MEASURED),
-        Part("collectives", overhead.collectives(shape.degree), Basis.MEASURED),
-        Part("activations", overhead.activations(facts, shape), Basis.ASSUMED),
-        Part("further buckets", overhead.further_graphs(shape.graphs), Basis.ASSUMED),
+        MemoryPart("weights", weights, Basis.COMPUTED),
+        MemoryPart("KV cache", cache, Basis.COMPUTED),
+        MemoryPart("draft weights", draft_weights, Basis.COMPUTED),
+        MemoryPart("draft KV cache", draft_cache, Basis.COMPUTED),
+        MemoryPart("model code", overhead.model_code(layers, shape.lnc), Basis.MEASURED),
+        MemoryPart("DMA rings", overhead.dma_rings(tensors), Basis.MEASURED),
+        MemoryPart("scratchpad", overhead.SCRATCHPAD, Basis.MEASURED),
+        MemoryPart("collectives", overhead.collectives(shape.degree), Basis.MEASURED),
+        MemoryPart("activations", overhead.activations(facts, shape), Basis.ASSUMED),
+        MemoryPart("further buckets", overhead.further_graphs(shape.graphs), Basis.ASSUMED),
     )
     host = (weights + draft_weights) * shape.degree * (1 if presharded else 2)
     return MemoryEstimate(

@@ -11,7 +11,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_config import number
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import default_degree, default_lnc
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 
 # What the Neuron plugin takes where nobody says (vllm-neuron, vllm_neuron/platform.py).
 DEFAULT_SEQS = 32
@@ -49,7 +49,7 @@ class MemoryShape:
     graphs: int
 
 
-def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: Instance) -> MemoryShape:
+def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
     """The shape of a configuration; what it leaves open is what the Neuron plugin would take."""
     raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
     lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)

@@ -24,7 +24,7 @@ FOLLOWS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ConfigValues:
     """The keys given, completed by NeuronConfig's defaults. A value of the wrong type reads as the default:
     its type is a finding of its own."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.neuron_config.config_values import Values
-from handler.neuron.neuron_config.rule import Broken, Rule
+from handler.neuron.neuron_config.config_values import ConfigValues
+from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule
 
 CTE_PARTS: Final = ("qkv_kernel_enabled", "qkv_nki_kernel_enabled", "out_proj_kernel_enabled")
 
 
-def cte_kernel_parts(values: Values) -> Broken | None:
+def cte_kernel_parts(values: ConfigValues) -> BrokenRule | None:
     """The class looks at `is False`, and False is the default: so each part must be switched on by name."""
     if not values.flag("attn_block_cte_nki_kernel_enabled"):
         return None
@@ -20,49 +20,49 @@ def cte_kernel_parts(values: Values) -> Broken | None:
     if not missing:
         return None
     why = f"the context attention block needs {', '.join(missing)}, which are off"
-    return Broken("attn_block_cte_nki_kernel_enabled", why, f"Set {', '.join(missing)} to true, or leave it out.")
+    return BrokenRule("attn_block_cte_nki_kernel_enabled", why, f"Set {', '.join(missing)} to true, or leave it out.")
 
 
-def block_kernel_qkv(values: Values) -> Broken | None:
+def block_kernel_qkv(values: ConfigValues) -> BrokenRule | None:
     if not values.flag("attn_block_tkg_nki_kernel_enabled"):
         return None
     if values.flag("qkv_kernel_enabled") or values.flag("qkv_nki_kernel_enabled"):
         return None
     why = "the token attention block needs a QKV kernel"
-    return Broken("attn_block_tkg_nki_kernel_enabled", why, "Set qkv_kernel_enabled too.")
+    return BrokenRule("attn_block_tkg_nki_kernel_enabled", why, "Set qkv_kernel_enabled too.")
 
 
-def block_kernel_parts(values: Values) -> Broken | None:
+def block_kernel_parts(values: ConfigValues) -> BrokenRule | None:
     if values.block_kernel:
         return None
     for key in ("attn_block_tkg_nki_kernel_cache_update", "attn_block_tkg_nki_kernel_cascaded_attention"):
         if values.flag(key):
             why = "it is a part of the token attention block, which is off"
-            return Broken(key, why, "Set attn_block_tkg_nki_kernel_enabled too, or leave it out.")
+            return BrokenRule(key, why, "Set attn_block_tkg_nki_kernel_enabled too, or leave it out.")
     return None
 
 
-def block_kernel_alone(values: Values) -> Broken | None:
+def block_kernel_alone(values: ConfigValues) -> BrokenRule | None:
     if not values.block_kernel:
         return None
     clash = "flash decoding" if values.flag("flash_decoding_enabled") else "chunked prefill" if values.chunked else None
     if clash is None:
         return None
     why = f"the token attention kernels do not work with {clash}"
-    return Broken("attn_block_tkg_nki_kernel_enabled", why, f"Switch the kernel off, or do without {clash}.")
+    return BrokenRule("attn_block_tkg_nki_kernel_enabled", why, f"Switch the kernel off, or do without {clash}.")
 
 
-def fuse_rope(values: Values) -> Broken | None:
+def fuse_rope(values: ConfigValues) -> BrokenRule | None:
     if not values.flag("qkv_cte_nki_kernel_fuse_rope"):
         return None
     missing = [key for key in CTE_PARTS[:2] if not values.flag(key)]
     if not missing:
         return None
     why = f"fusing RoPE needs both QKV kernels; {' and '.join(missing)} off"
-    return Broken("qkv_cte_nki_kernel_fuse_rope", why, f"Set {' and '.join(missing)} to true, or leave it out.")
+    return BrokenRule("qkv_cte_nki_kernel_fuse_rope", why, f"Set {' and '.join(missing)} to true, or leave it out.")
 
 
-def transposed_k_cache(values: Values) -> Broken | None:
+def transposed_k_cache(values: ConfigValues) -> BrokenRule | None:
     if not values.flag("k_cache_transposed"):
         return None
     clash = {
@@ -74,10 +74,10 @@ def transposed_k_cache(values: Values) -> Broken | None:
     if not names:
         return None
     why = f"a transposed K cache does not work with {', '.join(names)}"
-    return Broken("k_cache_transposed", why, f"Leave it out, or do without {', '.join(names)}.")
+    return BrokenRule("k_cache_transposed", why, f"Leave it out, or do without {', '.join(names)}.")
 
 
-def dp_cache_update(values: Values) -> Broken | None:
+def dp_cache_update(values: ConfigValues) -> BrokenRule | None:
     """The kernel updates the cache itself only with cascaded attention (and never on trn1)."""
     if values.number("attention_dp_degree") <= 1 or not values.flag("attn_block_tkg_nki_kernel_cache_update"):
         return None
@@ -85,15 +85,15 @@ def dp_cache_update(values: Values) -> Broken | None:
         return None
     why = "with attention data parallelism the kernel's cache update needs cascaded attention"
     mend = "Set attn_block_tkg_nki_kernel_cascaded_attention too, or leave it out."
-    return Broken("attn_block_tkg_nki_kernel_cache_update", why, mend)
+    return BrokenRule("attn_block_tkg_nki_kernel_cache_update", why, mend)
 
 
 KERNEL_RULES: Final = (
-    Rule("cte-kernel-parts", cte_kernel_parts),
-    Rule("block-kernel-qkv", block_kernel_qkv),
-    Rule("block-kernel-parts", block_kernel_parts),
-    Rule("block-kernel-alone", block_kernel_alone),
-    Rule("fuse-rope", fuse_rope),
-    Rule("transposed-k-cache", transposed_k_cache),
-    Rule("dp-cache-update", dp_cache_update),
+    ConfigRule("cte-kernel-parts", cte_kernel_parts),
+    ConfigRule("block-kernel-qkv", block_kernel_qkv),
+    ConfigRule("block-kernel-parts", block_kernel_parts),
+    ConfigRule("block-kernel-alone", block_kernel_alone),
+    ConfigRule("fuse-rope", fuse_rope),
+    ConfigRule("transposed-k-cache", transposed_k_cache),
+    ConfigRule("dp-cache-update", dp_cache_update),
 )

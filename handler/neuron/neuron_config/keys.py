@@ -14,24 +14,24 @@ from handler.json_value import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConfigKey:
     """One key. `kind` is int, float, bool, str, list, dict or any; None as a value is allowed everywhere."""
 
     kind: str
     default: Json = None
 
 
-def _keys(kind: str, **defaults: Json) -> dict[str, Key]:
-    return {name: Key(kind, default) for name, default in defaults.items()}
+def _keys(kind: str, **defaults: Json) -> dict[str, ConfigKey]:
+    return {name: ConfigKey(kind, default) for name, default in defaults.items()}
 
 
-def _flags(names: str) -> dict[str, Key]:
-    return {name: Key("bool", False) for name in names.split()}
+def _flags(names: str) -> dict[str, ConfigKey]:
+    return {name: ConfigKey("bool", False) for name in names.split()}
 
 
-def _unset(kind: str, names: str) -> dict[str, Key]:
+def _unset(kind: str, names: str) -> dict[str, ConfigKey]:
     """Keys whose default is None, or follows from another key (see `values.FOLLOWS`)."""
-    return {name: Key(kind) for name in names.split()}
+    return {name: ConfigKey(kind) for name in names.split()}
 
 
 SHAPE: Final = {
@@ -119,7 +119,7 @@ PLUGIN: Final = {
     **_unset("list", "target_modules lora_modules"),
     **_unset("dict", "text_neuron_config vision_neuron_config"),
 }
-KEYS: Final[dict[str, Key]] = {
+KEYS: Final[dict[str, ConfigKey]] = {
     **SHAPE,
     **BATCHING,
     **SAMPLING,
@@ -134,13 +134,13 @@ KEYS: Final[dict[str, Key]] = {
 # No longer read: NeuronConfig warns and works the value out itself.
 DEPRECATED: Final = {"trace_tokengen_model": "", "logical_neuron_cores": "logical_nc_config"}
 
-SAMPLING_KEYS: Final[dict[str, Key]] = {
+SAMPLING_KEYS: Final[dict[str, ConfigKey]] = {
     **_flags("do_sample dynamic deterministic"),
     **_keys("int", top_k=1, global_topk=256, sampling_dp_degree=1),
     **_keys("float", top_p=1.0, temperature=1.0),
     **_keys("bool", on_device_sampling_config=True, top_k_kernel_enabled=True),
 }
-CHUNKED_PREFILL_KEYS: Final[dict[str, Key]] = {
+CHUNKED_PREFILL_KEYS: Final[dict[str, ConfigKey]] = {
     **_keys("int", max_num_seqs=0, kernel_q_tile_size=128, kernel_kv_tile_size=1024),
     **_keys("bool", tkg_model_enabled=True),
 }

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.neuron_config.keys import Key
+from handler.neuron.neuron_config.keys import ConfigKey
 
-NATIVE_KEYS: Final[dict[str, Key]] = {
-    "num_batched_tokens_buckets": Key("list"),
-    "num_seqs_buckets": Key("list"),
-    "kv_segment_size_buckets": Key("list"),
-    "decode_context_length_buckets": Key("list"),
-    "on_device_sampling_config": Key("dict"),
-    "quantization": Key("str"),
-    "ep_degree": Key("int"),
-    "embedding_dp_size": Key("int"),
-    "lm_head_dp_size": Key("int"),
+NATIVE_KEYS: Final[dict[str, ConfigKey]] = {
+    "num_batched_tokens_buckets": ConfigKey("list"),
+    "num_seqs_buckets": ConfigKey("list"),
+    "kv_segment_size_buckets": ConfigKey("list"),
+    "decode_context_length_buckets": ConfigKey("list"),
+    "on_device_sampling_config": ConfigKey("dict"),
+    "quantization": ConfigKey("str"),
+    "ep_degree": ConfigKey("int"),
+    "embedding_dp_size": ConfigKey("int"),
+    "lm_head_dp_size": ConfigKey("int"),
 }
-NATIVE_SAMPLING_KEYS: Final[dict[str, Key]] = {
-    "temperature": Key("any"),
-    "top_k": Key("any"),
-    "top_p": Key("any"),
-    "all_greedy": Key("bool"),
+NATIVE_SAMPLING_KEYS: Final[dict[str, ConfigKey]] = {
+    "temperature": ConfigKey("any"),
+    "top_k": ConfigKey("any"),
+    "top_p": ConfigKey("any"),
+    "all_greedy": ConfigKey("bool"),
 }
 SEGMENT_SIZES: Final = (512, 1024, 2048, 4096, 8192)
 DECODE_STEP: Final = 128

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from handler.neuron.neuron_config.config_values import Values
+from handler.neuron.neuron_config.config_values import ConfigValues
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenRule:
     """A rule that is broken. `key` is the NeuronConfig key to change."""
 
     key: str
@@ -18,8 +18,8 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ConfigRule:
     """One rule that raises in NeuronConfig (ValueError or AssertionError there), under a code of ours."""
 
     code: str
-    check: Callable[[Values], Broken | None]
+    check: Callable[[ConfigValues], BrokenRule | None]

@@ -9,7 +9,7 @@ from typing import Final
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.config_values import FOLLOWS
-from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, KEYS, PLUGIN, SAMPLING_KEYS, Key
+from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, KEYS, PLUGIN, SAMPLING_KEYS, ConfigKey
 
 Named = Callable[[str], str]
 WORDS: Final = {
@@ -38,7 +38,7 @@ def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
 
 
 def check_keys(
-    given: Mapping[str, Json], known: Mapping[str, Key], named: Named, *, strict: bool = True
+    given: Mapping[str, Json], known: Mapping[str, ConfigKey], named: Named, *, strict: bool = True
 ) -> list[Finding]:
     """Unknown keys and wrong types.
 
@@ -62,12 +62,12 @@ def check_keys(
     return findings
 
 
-def _counts(key: str, about: Key) -> bool:
+def _counts(key: str, about: ConfigKey) -> bool:
     """A number that NeuronConfig reckons with: null would be a TypeError there."""
     return about.kind == "int" and (about.default is not None or key in FOLLOWS or key == "logical_nc_config")
 
 
-def _unknown(key: str, known: Mapping[str, Key], named: Named, strict: bool) -> Finding:
+def _unknown(key: str, known: Mapping[str, ConfigKey], named: Named, strict: bool) -> Finding:
     near = nearest(key, known)
     inner = nearest(key, SAMPLING_KEYS) if known is not SAMPLING_KEYS and "on_device_sampling_config" in known else None
     if near is None and inner is not None:
@@ -78,7 +78,7 @@ def _unknown(key: str, known: Mapping[str, Key], named: Named, strict: bool) -> 
     return Finding("unknown-neuron-key", severity, named(key), why, mend)
 
 
-def nearest(key: str, known: Mapping[str, Key]) -> str | None:
+def nearest(key: str, known: Mapping[str, ConfigKey]) -> str | None:
     """The known key that a misspelt one is nearest to, or None."""
     plain = key[:80].replace("-", "_").lower()
     matches = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)

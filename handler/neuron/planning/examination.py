@@ -16,7 +16,7 @@ from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.vllm_versions import InstalledVllm
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -116,7 +116,7 @@ def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfi
 
 
 def _memory(
-    config: EndpointConfig, facts: ModelFacts | None, instance: Instance | None
+    config: EndpointConfig, facts: ModelFacts | None, instance: InstanceType | None
 ) -> tuple[dict[str, Json] | None, tuple[Finding, ...]]:
     from handler.neuron.memory.memory_estimate import estimate
     from handler.neuron.memory.memory_findings import memory_findings

@@ -1,4 +1,4 @@
-"""Sorts a configuration into a `Request`, whichever way its parts were spelled."""
+"""Sorts a configuration into a `PlanRequest`, whichever way its parts were spelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
-from handler.neuron.plan_request import Request, conflict
+from handler.neuron.plan_request import PlanRequest, conflict
 
 RAW_NAMES: Final = ("override_neuron_config", "override-neuron-config", "neuron_config", "neuron-config")
 # Engine arguments that have a plain setting of the same name, by the type that each takes.
@@ -38,7 +38,7 @@ METHODS: Final = {"method": "speculation"}
 OUR_METHODS: Final = ("draft_model", "eagle", "eagle3", "medusa")
 
 
-def read_request(config: EndpointConfig) -> tuple[Request, list[Finding]]:
+def read_request(config: EndpointConfig) -> tuple[PlanRequest, list[Finding]]:
     """Sorts a configuration. Findings: wrong types, broken JSON, spellings that the plugin would have ignored,
     the same thing asked for twice with different values."""
     reader = _Reader(config)
@@ -73,10 +73,10 @@ class _Reader:
             else:
                 self.extra[name] = value
 
-    def request(self) -> Request:
+    def request(self) -> PlanRequest:
         config = replace(self.config, **self.fields) if self.fields else self.config
         env = dict(self.config.neuron_env)
-        return Request(config, self.raw, self.additional, self.speculative, self.extra, env, self.named_by)
+        return PlanRequest(config, self.raw, self.additional, self.speculative, self.extra, env, self.named_by)
 
     def _argument(self, name: str) -> str:
         return self.config.source(f"engine_args.{name}").name or self.config.source("engine_args").name or name

@@ -12,15 +12,15 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.checks.check_context import Case, effective
+from handler.neuron.checks.check_context import CheckContext, effective
 from handler.neuron.checks.check_list import CHECKS
-from handler.neuron.engine_plan import Outcome
+from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.host_cpu import HostCpu
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.lines.line import Line
 from handler.neuron.lines.line_registry import NAMES, find_line, installed_line
-from handler.neuron.lines.plan_draft import Draft
-from handler.neuron.neuron_config.config_values import Values
+from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.vllm_versions import version_of
@@ -34,13 +34,13 @@ LINE_OF_FRAMEWORK = {"transformers-neuronx": "fork-0.7.2", "optimum-neuron": "op
 def make_plan(
     config: EndpointConfig,
     facts: ModelFacts | None,
-    instance: Instance | None,
+    instance: InstanceType | None,
     *,
     line: str | None = None,
     installed: Mapping[str, str] | None = None,
     cpu: HostCpu | None = None,
     judge: Judge = construct,
-) -> Outcome:
+) -> PlanOutcome:
     """The plan of one endpoint.
 
     :param facts: what the model says of itself; without them some checks cannot be made.
@@ -59,12 +59,12 @@ def make_plan(
         mend = f"Did you mean '{near[0]}'?" if near else f"Use one of {', '.join(NAMES)}."
         why = f"'{name[:40]}' is no line of vLLM and Neuron"
         unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, mend)
-        return Outcome(None, (*findings, unknown))
-    draft = Draft(request, facts, instance, chosen.name, cpu)
+        return PlanOutcome(None, (*findings, unknown))
+    draft = PlanDraft(request, facts, instance, chosen.name, cpu)
     chosen.spell(draft)
     keys = effective(draft)
     version = version_of(chosen.name, installed or {})
-    case = Case(draft, chosen, Values(keys, facts.config if facts else {}), version)
+    case = CheckContext(draft, chosen, ConfigValues(keys, facts.config if facts else {}), version)
     findings += draft.findings
     for check in CHECKS:
         findings += check(case)
@@ -73,10 +73,10 @@ def make_plan(
         findings += [verdict] if verdict is not None else []
     told = tuple(dict.fromkeys(findings))
     failed = any(finding.severity is Severity.ERROR for finding in told)
-    return Outcome(None if failed else draft.plan(), told)
+    return PlanOutcome(None if failed else draft.plan(), told)
 
 
-def default_line(config: EndpointConfig, instance: Instance | None, installed: Mapping[str, str]) -> str:
+def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
     """What is installed; else what the framework's variable names; else the NxDI plugin on a Neuron instance, CPU
     anywhere else. Plain vLLM beside a Neuron instance is a laptop that checks a deployment: the instance decides."""
     found = installed_line(installed)

@@ -14,7 +14,7 @@ from handler.engine.engine import Engine
 from handler.engine.generation import grammar_limits, sampling_check
 from handler.engine.generation.generation import Sink
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.generation.token_counts import Tokens
+from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai import document_limits, media
 from handler.schemas.openai import guided_decoding as guided
@@ -29,10 +29,10 @@ from handler.schemas.openai.sampling_fields import (
     convert,
     sampling,
 )
-from handler.schemas.reply import Running, error_event
+from handler.schemas.reply import RunningCall, error_event
 
 if TYPE_CHECKING:  # it imports vLLM
-    from handler.engine.vllm_api.serving.serving_classes import Prepared, Whole
+    from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
 
 PROMPTS: Mapping[Route, str] = {
     Route.CHAT: "messages",
@@ -163,7 +163,7 @@ class ServedCall:
 
     __slots__ = ("_prepared", "reply")
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedRequest) -> None:
         self._prepared = prepared
         self.reply = ServedReply()
 
@@ -180,10 +180,10 @@ class ServedCall:
         return self._prepared.model
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> TokenCounts:
         return self._prepared.tokens
 
-    def ticket(self, engine: Engine, sink: Sink) -> Running:
+    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
         return engine.serving_ticket(self._prepared, sink, self.reply.keep)
 
 
@@ -195,9 +195,9 @@ class ServedReply:
     __slots__ = ("_whole",)
 
     def __init__(self) -> None:
-        self._whole: Whole | None = None
+        self._whole: WholeReply | None = None
 
-    def keep(self, whole: Whole) -> None:
+    def keep(self, whole: WholeReply) -> None:
         self._whole = whole
 
     @property

@@ -1,7 +1,7 @@
 """`{"inputs": ..., "parameters": {...}, "stream": ...}`: the body of TGI and of DJL's LMI, as a call.
 
 `inputs` is a text, a list of texts (several generations, answered in order), or messages. Where TGI and LMI differ,
-`Asked` says whose body it is; docs/requests.md has the table.
+`RequestOptions` says whose body it is; docs/requests.md has the table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from handler.engine.generation.generation import Generation
 from handler.engine.generation.token_text import TokenText
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.framing import framed
-from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import AnyCall, Call
@@ -25,10 +25,10 @@ from handler.schemas.tgi_lmi.inputs_lists import BestOfReply, ListReply
 from handler.schemas.tgi_lmi.inputs_prompts import Prompt, prompts_of
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply, Reported
 from handler.schemas.tgi_lmi.inputs_sampling import greedy, sampling_of
-from handler.schemas.tgi_lmi.request_options import Asked
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 
-def parse(document: Mapping[str, Any], engine: Engine, asked: Asked | None = None) -> AnyCall:
+def parse(document: Mapping[str, Any], engine: Engine, asked: RequestOptions | None = None) -> AnyCall:
     """A TGI or LMI body as a call, of several generations where it takes them.
 
     :param asked: whose body it is and how a stream is framed, where the body leaves it open.
@@ -36,7 +36,7 @@ def parse(document: Mapping[str, Any], engine: Engine, asked: Asked | None = Non
     """
     if document.get("inputs") is None:
         raise MissingField("inputs", "send a text, a list of texts, or messages")
-    asked = asked or Asked()
+    asked = asked or RequestOptions()
     fields = convert(document, InputsFields)
     parameters = parameters_of(fields.parameters or {})
     models = fields.models(parameters)
@@ -54,9 +54,9 @@ def parse(document: Mapping[str, Any], engine: Engine, asked: Asked | None = Non
     ]
     generations, replies = tuple(generation for generation, _ in answers), [reply for _, reply in answers]
     if best_of > 1:
-        return SeveralCall(generations, BestOfReply(replies, tgi=asked.tgi))
+        return MultipleCall(generations, BestOfReply(replies, tgi=asked.tgi))
     if listed:
-        return SeveralCall(generations, ListReply(replies))
+        return MultipleCall(generations, ListReply(replies))
     return framed(Call(*answers[0]), asked.framing(TGI if asked.tgi else LMI, parameters.output_formatter))
 
 

@@ -23,7 +23,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestOptions:
     """What a request and the endpoint's settings say beside the body.
 
     :param accept: the media types of `Accept`, the liked best first.

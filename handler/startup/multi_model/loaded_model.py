@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from handler.engine.engine import Engine
 from handler.startup.admission import Admission
-from handler.startup.multi_model.memory_budget import Need
+from handler.startup.multi_model.memory_budget import MemoryNeed
 
 
 class ModelState(StrEnum):
@@ -48,6 +48,6 @@ class LoadedModel:
     places: ModelPlaces
     state: ModelState = ModelState.LOADING
     engine: Engine | None = None
-    need: Need | None = None
+    need: MemoryNeed | None = None
     used: float = field(default_factory=time.monotonic)
     reason: str = ""

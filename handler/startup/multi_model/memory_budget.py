@@ -28,7 +28,7 @@ WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class MemoryNeed:
     """What one engine takes, in bytes.
 
     :param cache_from: why the cache is of this size.
@@ -47,7 +47,7 @@ class Need:
         return f"{gib(self.bytes)} ({parts}, its process {gib(CORE)})"
 
 
-def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.environ) -> Need:
+def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.environ) -> MemoryNeed:
     """What the engine of a plan will take for the model in a directory.
 
     :raises SettingError: the cache's size is no number.
@@ -57,9 +57,9 @@ def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.enviro
     if space:
         if not space.strip().isdecimal():
             raise SettingError(SPACE, f"'{space[:60]}' is no whole number", "Give the GiB of each engine's cache.")
-        return Need(weights, int(space) * GIB, f"{SPACE}={space}")
+        return MemoryNeed(weights, int(space) * GIB, f"{SPACE}={space}")
     unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
-    return Need(weights, unset, f"{SPACE} is not set, so vLLM takes half")
+    return MemoryNeed(weights, unset, f"{SPACE} is not set, so vLLM takes half")
 
 
 def _growth(path: Path, plan: EnginePlan) -> int:
@@ -70,7 +70,7 @@ def _growth(path: Path, plan: EnginePlan) -> int:
     return 2 if facts is not None and facts.torch_dtype in HALVES and not facts.quantized else 1
 
 
-def room(running: Iterable[tuple[Engine, Need]]) -> int:
+def room(running: Iterable[tuple[Engine, MemoryNeed]]) -> int:
     """Bytes that a further engine may take.
 
     :param running: the engines that there are, each with what it was promised.

@@ -22,7 +22,7 @@ from handler.startup.admission import Admission, places
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.multi_model import model_start as starting
 from handler.startup.multi_model.loaded_model import LoadedModel, ModelPlaces, ModelState
-from handler.startup.multi_model.memory_budget import Need, gib, room
+from handler.startup.multi_model.memory_budget import MemoryNeed, gib, room
 from handler.startup.multi_model.model_errors import ModelExists, ModelFailed, ModelNotLoaded, ModelsFull, ModelUnloaded
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ PATIENCE = 5.0
 LINGER = 2.0
 
 
-class Models:
+class ModelRegistry:
     """Thread-safe. Loading and unloading wait in the caller's thread; requests never do.
 
     :param first: gives the engine of the start; None where there is none.
@@ -46,7 +46,7 @@ class Models:
         lifecycle: Lifecycle,
         admission: Admission,
         first: Callable[[], Engine | None],
-        first_need: Need | None = None,
+        first_need: MemoryNeed | None = None,
         prepare: starting.Prepare = starting.prepare,
         start: starting.Start = starting.start,
     ) -> None:
@@ -191,7 +191,7 @@ class Models:
         model = self._by_name.get(name)
         return model is not None and model.state is ModelState.UNLOADING
 
-    def _make_room(self, prepared: starting.Prepared) -> None:
+    def _make_room(self, prepared: starting.PreparedModel) -> None:
         """:raises ModelsFull: there is none, and none may be made."""
         while (problem := self._lacks(prepared)) is not None:
             idle = [model for model in self.all() if model.state is ModelState.SERVING]
@@ -200,7 +200,7 @@ class Models:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             self.unload(oldest.name)
 
-    def _lacks(self, prepared: starting.Prepared) -> str | None:
+    def _lacks(self, prepared: starting.PreparedModel) -> str | None:
         """What there is too little of for another engine."""
         with self._changed:
             models = [model for model in self._by_name.values() if model.engine is not None]

@@ -20,10 +20,10 @@ from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
-from handler.start_failure import OTHERWISE, mend
+from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
-from handler.startup.multi_model.memory_budget import Need, need_of
+from handler.startup.multi_model.memory_budget import MemoryNeed, need_of
 from handler.startup.multi_model.model_errors import (
     InvalidModel,
     ModelFailed,
@@ -60,17 +60,17 @@ SEVERAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedModel:
     """A model that can be started: read and checked, nothing of it running."""
 
     name: str
     config: EndpointConfig
     plan: EnginePlan
-    need: Need
+    need: MemoryNeed
 
 
-Prepare = Callable[[EndpointConfig, str, Path], Prepared]
-Start = Callable[[Prepared], Engine]
+Prepare = Callable[[EndpointConfig, str, Path], PreparedModel]
+Start = Callable[[PreparedModel], Engine]
 
 
 def whole_model(config: EndpointConfig, source: str) -> Path | None:
@@ -83,7 +83,7 @@ def whole_model(config: EndpointConfig, source: str) -> Path | None:
     return directory.absolute() if whole else None
 
 
-def prepare(config: EndpointConfig, name: str, path: Path) -> Prepared:
+def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
     """Reads and checks a model as the one of the start is; what the environment says holds for each.
 
     :raises EndpointError: it cannot be served, or not beside others.
@@ -103,10 +103,10 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> Prepared:
         raise InvalidModel(name, error.message.rstrip("."), "Mend the model or the setting.") from None
     if plan.line != "cpu":
         raise ModelsUnsupported(NEURON.format(line=plan.line))
-    return Prepared(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
+    return PreparedModel(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
 
 
-def start(prepared: Prepared) -> Engine:
+def start(prepared: PreparedModel) -> Engine:
     """A running engine that has made its first tokens. 10 to 60 s on a CPU.
 
     :raises ModelsFull: the system ended its process, as it does when memory runs out.
@@ -123,12 +123,12 @@ def start(prepared: Prepared) -> Engine:
             failure = compile_failure(error, core_exits(error), output.text())
             if isinstance(failure, CompileKilled):
                 raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from error
-            known = mend(failure.reason)
+            known = fix_for(failure.reason)
             said = "Mend its files or the settings." if known == OTHERWISE else known
             raise ModelLoadFailed(name, f"{failure.reason}. {said}") from error
 
 
-def _warm(prepared: Prepared) -> Engine:
+def _warm(prepared: PreparedModel) -> Engine:
     engine = launch(prepared.plan, prepared.config, further=True)
     try:
         engine.failure = ModelFailed(prepared.name, "its process ended")

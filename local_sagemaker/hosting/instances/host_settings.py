@@ -19,7 +19,7 @@ OF_THE_CPU_ENGINE = ("VLLM_CPU_", "OMP_")
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class HostTiming:
     """SageMaker's times. ``speed`` makes waits and time limits that are minutes in the cloud shorter here.
 
     Source: developer guide "Custom inference code with hosting services": pings of 2 s, 8 minutes to the first
@@ -99,7 +99,7 @@ class HostSettings:
     region: str = "us-east-1"
     account: str = "123456789012"
     images: Images = field(default_factory=Images)
-    timing: Timing = field(default_factory=Timing)
+    timing: HostTiming = field(default_factory=HostTiming)
     environment: Mapping[str, str] = field(default_factory=lambda: image_environment(os.environ))
     given: Mapping[str, str] = field(default_factory=dict)
     docker: Docker | None = None

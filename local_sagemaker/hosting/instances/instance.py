@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 
 from local_sagemaker.gateway.gateway_settings import ContainerAddress
-from local_sagemaker.hosting.instances.host_settings import Timing
+from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.runner import Runner
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 COMMAND_SECONDS = 30.0
 
 
-class State(Enum):
+class InstanceState(Enum):
     STARTING = "Starting"
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
@@ -48,7 +48,7 @@ class Launch:
     base: Path
     logs: Path
     startup_seconds: float
-    timing: Timing
+    timing: HostTiming
     pids: Path
 
 
@@ -65,7 +65,7 @@ class Instance:
     def __init__(self, launch: Launch, on_change: Callable[[Instance], None]) -> None:
         self.id = f"i-{uuid.uuid4().hex[:17]}"
         self.launch = launch
-        self.state = State.STARTING
+        self.state = InstanceState.STARTING
         self.reason = ""
         self.outstanding = 0
         self.illness = Illness()
@@ -140,8 +140,8 @@ class Instance:
                 return
             if self._ping():
                 failed = 0
-                self._become(State.HEALTHY)
-            elif self.state is State.STARTING:
+                self._become(InstanceState.HEALTHY)
+            elif self.state is InstanceState.STARTING:
                 if time.monotonic() > deadline:
                     self.reason = f"no ping was answered within {self.launch.startup_seconds:g} s"
                     return
@@ -149,9 +149,9 @@ class Instance:
                 failed += 1
                 if failed >= timing.failed_pings:
                     self.reason = f"{failed} pings in a row failed"
-                    self._become(State.UNHEALTHY)
+                    self._become(InstanceState.UNHEALTHY)
                     return
-            self._pause(timing.starting_ping_every if self.state is State.STARTING else timing.ping_every)
+            self._pause(timing.starting_ping_every if self.state is InstanceState.STARTING else timing.ping_every)
 
     def _pause(self, seconds: float) -> None:
         """Until the next ping, the end of the process or the order to stop."""
@@ -174,16 +174,16 @@ class Instance:
         finally:
             connection.close()
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: InstanceState) -> None:
         if self.state is not state:
             self.state = state
-            self.was_healthy = self.was_healthy or state is State.HEALTHY
+            self.was_healthy = self.was_healthy or state is InstanceState.HEALTHY
             self._on_change(self)
 
     def _end(self) -> None:
         if self._process is not None:
             if self._process.poll() is None:
-                self._become(State.STOPPING)
+                self._become(InstanceState.STOPPING)
                 self._process.send_signal(signal.SIGTERM)
                 try:
                     self._process.wait(self.launch.timing.kill_after)
@@ -196,7 +196,7 @@ class Instance:
         (self.launch.pids / self.id).unlink(missing_ok=True)
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        self.state = State.ENDED
+        self.state = InstanceState.ENDED
         self._ended.set()
         self._on_change(self)
 

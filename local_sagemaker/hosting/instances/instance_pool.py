@@ -8,17 +8,17 @@ import threading
 import time
 from collections.abc import Callable
 
-from local_sagemaker.hosting.instances.instance import Instance, Launch, State
+from local_sagemaker.hosting.instances.instance import Instance, InstanceState, Launch
 from local_sagemaker.hosting.instances.prefix_routing import PrefixAware
 
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 480.0
 LONGEST_PAUSE = 30.0
-EXPECTED = (State.STARTING, State.HEALTHY)
+EXPECTED = (InstanceState.STARTING, InstanceState.HEALTHY)
 
 
-class StartFailed(Exception):
+class InstanceStartFailed(Exception):
     """Why a fleet is not in service, as a FailureReason says it."""
 
 
@@ -53,7 +53,9 @@ class Pool:
             self._fill()
 
     def healthy(self) -> list[Instance]:
-        return [each for each in self._instances if each.state is State.HEALTHY and each.id not in self._draining]
+        return [
+            each for each in self._instances if each.state is InstanceState.HEALTHY and each.id not in self._draining
+        ]
 
     def instances(self) -> list[Instance]:
         with self._changed:
@@ -91,7 +93,7 @@ class Pool:
     def wait_ready(self, cancelled: Callable[[], bool]) -> None:
         """Until as many are healthy as are wanted.
 
-        :raises StartFailed: one has ended, or no ping was answered in time.
+        :raises InstanceStartFailed: one has ended, or no ping was answered in time.
         :raises Cancelled: nobody waits any more.
         """
         with self._changed:
@@ -99,7 +101,7 @@ class Pool:
                 if cancelled():
                     raise Cancelled
                 if self._failure is not None:
-                    raise StartFailed(f"{self._failure.reason}; its log is {self._failure.log}")
+                    raise InstanceStartFailed(f"{self._failure.reason}; its log is {self._failure.log}")
                 self._changed.wait(0.5)
             self._served = True
 
@@ -158,11 +160,11 @@ class Pool:
     def _note(self, instance: Instance) -> None:
         """An instance has changed its state; from its own thread."""
         with self._changed:
-            if instance.state is State.ENDED:
+            if instance.state is InstanceState.ENDED:
                 self._instances = [each for each in self._instances if each is not instance]
-            if instance.state is State.HEALTHY:
+            if instance.state is InstanceState.HEALTHY:
                 self._died_in_a_row = 0
-            lost = instance.state in (State.UNHEALTHY, State.ENDED) and bool(instance.reason)
+            lost = instance.state in (InstanceState.UNHEALTHY, InstanceState.ENDED) and bool(instance.reason)
             if lost and not self._stopped and instance.id not in self._draining:
                 self._lose(instance)
             self._changed.notify_all()

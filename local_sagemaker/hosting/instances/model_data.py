@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from local_sagemaker.hosting.instances.model_archive import BadArchive, unpack
-from local_sagemaker.hosting.instances.s3_access import Location, ObjectError, Objects
+from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
 
 READ_ONLY_DIRECTORY = 0o555
 READ_ONLY_FILE = 0o444
@@ -71,14 +71,14 @@ def _source(s3: dict[str, Any], to: Path, objects: Objects) -> None:
     elif s3["CompressionType"] == "Gzip":
         _archive(s3["S3Uri"], to, objects)
     else:
-        location = Location.parse(s3["S3Uri"])
+        location = S3Location.parse(s3["S3Uri"])
         objects.download(location, _inside(to, location.key.rpartition("/")[2]))
 
 
 def _archive(url: str, to: Path, objects: Objects) -> None:
     packed = to.parent / f"{to.name}.tar.gz"
     try:
-        objects.download(Location.parse(url), packed)
+        objects.download(S3Location.parse(url), packed)
         unpack(packed, to)
     except (BadArchive, zlib.error) as error:
         raise DataError(
@@ -90,7 +90,7 @@ def _archive(url: str, to: Path, objects: Objects) -> None:
 
 
 def _prefix(uri: str, to: Path, objects: Objects) -> None:
-    prefix = Location.parse(uri)
+    prefix = S3Location.parse(uri)
     found = False
     for key in objects.keys(prefix):
         found = True
@@ -101,7 +101,7 @@ def _prefix(uri: str, to: Path, objects: Objects) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise DataError(f"Failed to download model data: a part of {key} is both a file and a directory") from error
-        objects.download(Location(prefix.bucket, key), target)
+        objects.download(S3Location(prefix.bucket, key), target)
     if not found:
         raise DataError(f"Could not find model data at {uri}.")
 

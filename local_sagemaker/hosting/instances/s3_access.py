@@ -24,12 +24,12 @@ class ObjectError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class S3Location:
     bucket: str
     key: str
 
     @classmethod
-    def parse(cls, uri: str) -> Location:
+    def parse(cls, uri: str) -> S3Location:
         """:raises ObjectError: the URI names no bucket."""
         found = URI.fullmatch(uri) or HTTPS.fullmatch(uri)
         if not found:
@@ -55,7 +55,7 @@ class Objects:
 
     def exists(self, uri: str, prefix: bool) -> bool:
         try:
-            location = Location.parse(uri)
+            location = S3Location.parse(uri)
             if prefix:
                 return next(self.keys(location), None) is not None
             self._client.head_object(Bucket=location.bucket, Key=location.key)
@@ -63,7 +63,7 @@ class Objects:
             return False
         return True
 
-    def keys(self, prefix: Location) -> Iterator[str]:
+    def keys(self, prefix: S3Location) -> Iterator[str]:
         """:raises ObjectError: the bucket can't be listed."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=prefix.bucket, Prefix=prefix.key)
         try:
@@ -73,14 +73,14 @@ class Objects:
         except (ClientError, BotoCoreError) as error:
             raise ObjectError(f"{prefix} can't be listed: {error}") from error
 
-    def download(self, location: Location, to: Path) -> None:
+    def download(self, location: S3Location, to: Path) -> None:
         """:raises ObjectError: the object can't be read."""
         try:
             self._client.download_file(location.bucket, location.key, str(to))
         except (ClientError, BotoCoreError) as error:
             raise ObjectError(f"{location} can't be read: {error}") from error
 
-    def read(self, location: Location, most: int) -> bytes:
+    def read(self, location: S3Location, most: int) -> bytes:
         """:raises ObjectError: the object can't be read, or is longer than ``most`` bytes."""
         try:
             found: Any = self._client.get_object(Bucket=location.bucket, Key=location.key)
@@ -91,7 +91,7 @@ class Objects:
             raise ObjectError(f"{location} can't be read: {error}") from error
         return body
 
-    def write(self, location: Location, body: bytes, content_type: str | None = None) -> None:
+    def write(self, location: S3Location, body: bytes, content_type: str | None = None) -> None:
         """:raises ObjectError: the object can't be written."""
         more: Any = {"ContentType": content_type} if content_type else {}
         try:

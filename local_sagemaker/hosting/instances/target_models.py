@@ -19,7 +19,7 @@ FULL = 507
 LOADED_ALREADY = 409
 
 
-class NotReady(Exception):
+class TargetNotReady(Exception):
     """It is still being fetched or loaded; who asks again later finds it."""
 
 
@@ -52,7 +52,7 @@ class TargetModels:
         """The name by which the instance has the model.
 
         :raises DataError: there is no such archive, or it is none.
-        :raises NotReady: it takes longer than a request waits.
+        :raises TargetNotReady: it takes longer than a request waits.
         :raises LoadFailed: the container refuses it.
         """
         if target.startswith("/") or any(part in ("", ".", "..") for part in target.split("/")):
@@ -66,7 +66,7 @@ class TargetModels:
         try:
             future.result(self._patience)
         except TimeoutError as error:
-            raise NotReady from error
+            raise TargetNotReady from error
         except Exception:
             self._forget(instance, name)
             raise

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from model_packaging.deployment.definition.request import Deployment
+from model_packaging.deployment.definition.request import DeploymentRequest
 
 Members = dict[str, Any]
 
 
-def alarms(wanted: Deployment, variant: str) -> list[Members]:
+def alarms(wanted: DeploymentRequest, variant: str) -> list[Members]:
     """`<name>-errors`: the endpoint answers with 5xx. `<name>-disk`: an instance's disk fills, which ends it."""
     by_endpoint = _dimensions(wanted, variant)
     action = {"AlarmActions": [wanted.alarm_topic]} if wanted.alarm_topic else {}
@@ -43,11 +43,11 @@ def alarms(wanted: Deployment, variant: str) -> list[Members]:
     return [{**errors, **action}, {**disk, **action}]
 
 
-def _dimensions(wanted: Deployment, variant: str) -> list[dict[str, str]]:
+def _dimensions(wanted: DeploymentRequest, variant: str) -> list[dict[str, str]]:
     if wanted.component:
         return [{"Name": "InferenceComponentName", "Value": wanted.name}]
     return _variant(wanted, variant)
 
 
-def _variant(wanted: Deployment, variant: str) -> list[dict[str, str]]:
+def _variant(wanted: DeploymentRequest, variant: str) -> list[dict[str, str]]:
     return [{"Name": "EndpointName", "Value": wanted.name}, {"Name": "VariantName", "Value": variant}]

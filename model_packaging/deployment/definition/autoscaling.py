@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from model_packaging.deployment.definition.request import Deployment
+from model_packaging.deployment.definition.request import DeploymentRequest
 
 Members = dict[str, Any]
 # A Neuron instance needs minutes to start: what is not needed for ten minutes goes, what is needed comes at once.
@@ -26,7 +26,7 @@ class ScalingCalls:
     wake: Members | None
 
 
-def place(wanted: Deployment, variant: str) -> Members:
+def place(wanted: DeploymentRequest, variant: str) -> Members:
     """What scales: the component's copies, or the variant's instances."""
     if wanted.component:
         return {
@@ -41,7 +41,7 @@ def place(wanted: Deployment, variant: str) -> Members:
     }
 
 
-def scaling_calls(wanted: Deployment, variant: str, tag: str) -> ScalingCalls:
+def scaling_calls(wanted: DeploymentRequest, variant: str, tag: str) -> ScalingCalls:
     scaling = wanted.scaling
     assert scaling is not None
     where = place(wanted, variant)
@@ -80,7 +80,7 @@ def scaling_calls(wanted: Deployment, variant: str, tag: str) -> ScalingCalls:
     return ScalingCalls(target, policy, from_zero, _wake(wanted))
 
 
-def _metric(wanted: Deployment) -> Members:
+def _metric(wanted: DeploymentRequest) -> Members:
     if wanted.async_output:  # the metric that AWS's guide to asynchronous inference scales by
         return {
             "CustomizedMetricSpecification": {
@@ -95,7 +95,7 @@ def _metric(wanted: Deployment) -> Members:
     return {"PredefinedMetricSpecification": {"PredefinedMetricType": component if wanted.component else variant}}
 
 
-def _wake(wanted: Deployment) -> Members:
+def _wake(wanted: DeploymentRequest) -> Members:
     refused = ("NoCapacityInvocationFailures", "InferenceComponentName")
     queued = ("HasBacklogWithoutCapacity", "EndpointName")
     metric, dimension = queued if wanted.async_output else refused

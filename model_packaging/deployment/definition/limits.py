@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from handler.errors import SettingError
 from handler.json_value import Json
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 
 LEAST, MOST = 60, 3600  # seconds; ProductionVariant in the API reference
 SAFETY = 2.0
@@ -32,7 +32,7 @@ WITH_NVME = ("trn1", "trn2")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class InstanceLimits:
     """:param download, startup: seconds. :param volume: GB of EBS; None where the instance has disks of its own.
     :param reasons: what each was computed from, for people."""
 
@@ -59,12 +59,12 @@ class Sizes:
 
 def compute(
     sizes: Sizes,
-    instance: Instance,
+    instance: InstanceType,
     *,
     download: int | None = None,
     startup: int | None = None,
     volume: int | None = None,
-) -> Limits:
+) -> InstanceLimits:
     """The limits for what is to be started there.
 
     :param download, startup: seconds that the user gives instead. :param volume: GB likewise.
@@ -97,7 +97,7 @@ def compute(
         f"{sizes.fetched / 1e9:.1f} GB from S3 at {DISK_RATE / 1e6:.0f} MB/s, twice"
         + (f"; {compiling / 60:.0f} minutes to compile, twice" if compiling else ""),
     )
-    return Limits(
+    return InstanceLimits(
         download=_within(download if download is not None else needed),
         startup=_within(startup if startup is not None else start_seconds(sizes)),
         volume=None if instance.platform in WITH_NVME else volume or _volume(sizes),

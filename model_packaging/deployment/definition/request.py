@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from handler.errors import SettingError
-from model_packaging.deployment.definition.limits import Limits
+from model_packaging.deployment.definition.limits import InstanceLimits
 from model_packaging.deployment.definition.routing import Routing
 
 # CreateEndpoint's pattern is 63 letters, digits and hyphens; the resources' own names add a digest to it.
@@ -17,7 +17,7 @@ MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Scaling:
+class ScalingRequest:
     """How many copies there are.
 
     :param minimum: 0 only with an inference component.
@@ -39,7 +39,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class DeploymentRequest:
     """One endpoint.
 
     :param model: the package: `s3://bucket/prefix/`, or a `.tar.gz` there; None when the environment names the model.
@@ -56,13 +56,13 @@ class Deployment:
     image: str
     role: str
     instance: str
-    limits: Limits
+    limits: InstanceLimits
     model: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     instances: int = 1
     ami: str | None = None
     component: bool = False
-    scaling: Scaling | None = None
+    scaling: ScalingRequest | None = None
     routing: Routing = field(default_factory=Routing)
     network: Network = field(default_factory=Network)
     async_output: str | None = None
@@ -102,7 +102,7 @@ def _reads_elsewhere(environment: Mapping[str, str]) -> bool:
     return any(value.startswith("s3://") for value in environment.values())
 
 
-def _check_scaling(scaling: Scaling, to_zero: bool) -> None:
+def _check_scaling(scaling: ScalingRequest, to_zero: bool) -> None:
     if not 0 <= scaling.minimum <= scaling.maximum or scaling.maximum < 1:
         problem = f"{scaling.minimum} to {scaling.maximum} is no range"
         raise SettingError("--min", problem, "Give 0 <= --min <= --max, with --max at least 1.")

@@ -14,7 +14,7 @@ from typing import Any
 
 from handler.neuron.hardware.instance_catalogue import find
 from model_packaging.deployment.definition.autoscaling import ScalingCalls, scaling_calls
-from model_packaging.deployment.definition.request import Deployment
+from model_packaging.deployment.definition.request import DeploymentRequest
 
 VARIANT = "AllTraffic"
 TAG = "neuron-endpoint:deployment"
@@ -35,7 +35,7 @@ class Resources:
     alarms: tuple[Members, ...]
 
 
-def resources(wanted: Deployment) -> Resources:
+def resources(wanted: DeploymentRequest) -> Resources:
     tags = tag_list({**wanted.tags, TAG: wanted.name})
     model = _named("ModelName", wanted.name, {**_model(wanted), "Tags": tags})
     config = _named("EndpointConfigName", wanted.name, {**_config(wanted, model["ModelName"]), "Tags": tags})
@@ -59,7 +59,7 @@ def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
 
 
-def _model(wanted: Deployment) -> Members:
+def _model(wanted: DeploymentRequest) -> Members:
     container: Members = {"Image": wanted.image}
     if wanted.environment:
         container["Environment"] = dict(sorted(wanted.environment.items()))
@@ -76,7 +76,7 @@ def _model(wanted: Deployment) -> Members:
     return {**members, **_network(wanted)}
 
 
-def _network(wanted: Deployment) -> Members:
+def _network(wanted: DeploymentRequest) -> Members:
     members: Members = {}
     if wanted.network.subnets:
         members["VpcConfig"] = {
@@ -88,7 +88,7 @@ def _network(wanted: Deployment) -> Members:
     return members
 
 
-def _config(wanted: Deployment, model: str) -> Members:
+def _config(wanted: DeploymentRequest, model: str) -> Members:
     """Data capture is off: it would keep every prompt. Nothing here turns it on."""
     variant: Members = {
         "VariantName": VARIANT,
@@ -120,14 +120,14 @@ def _config(wanted: Deployment, model: str) -> Members:
     return members
 
 
-def _timeouts(wanted: Deployment) -> Members:
+def _timeouts(wanted: DeploymentRequest) -> Members:
     return {
         "ModelDataDownloadTimeoutInSeconds": wanted.limits.download,
         "ContainerStartupHealthCheckTimeoutInSeconds": wanted.limits.startup,
     }
 
 
-def _component(wanted: Deployment, model: str) -> Members:
+def _component(wanted: DeploymentRequest, model: str) -> Members:
     """One copy takes all chips of an instance; of its memory a half is reserved, the copy may use the rest as well."""
     instance = find(wanted.instance)
     return {
@@ -146,7 +146,7 @@ def _component(wanted: Deployment, model: str) -> Members:
     }
 
 
-def _rolling(wanted: Deployment) -> Members:
+def _rolling(wanted: DeploymentRequest) -> Members:
     """From two instances on one after the other, and back when an alarm rings: a second fleet is seldom to be had.
     With one, SageMaker's default: a new one beside it, then the old one goes."""
     # With auto scaling the number of instances is no longer the configuration's to say.

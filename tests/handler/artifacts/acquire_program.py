@@ -11,14 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Compilation, Options
+from handler.artifacts.lease.acquisition_options import AcquisitionOptions, Compilation
 from handler.artifacts.restore.restore import restore, source_of
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from tests.handler.artifacts.artifact_files import write_artifacts
 
-KEYS = (Key("graph", "a" * 64, {"model": "test"}), Key("weights", "b" * 64, {"model": "test"}))
+KEYS = (ArtifactKey("graph", "a" * 64, {"model": "test"}), ArtifactKey("weights", "b" * 64, {"model": "test"}))
 
 
 def tell(event: object) -> None:
@@ -26,7 +26,7 @@ def tell(event: object) -> None:
 
 
 def main(uri: str, directory: Path, gate: Path) -> None:
-    store = Store.open(uri)
+    store = ArtifactStore.open(uri)
 
     def compile(wanted: Compilation) -> None:
         while not gate.exists():
@@ -41,7 +41,7 @@ def main(uri: str, directory: Path, gate: Path) -> None:
         lambda manifests, target: restore(manifests, source_of(store), target),
         compile,
         time.monotonic() + 60,
-        options=Options(poll=0.2, lease=2.0),
+        options=AcquisitionOptions(poll=0.2, lease=2.0),
         listener=tell,
     ).run()
     tell({"event": "done", "path": str(acquired.path), "compiled": acquired.compiled, "published": acquired.published})

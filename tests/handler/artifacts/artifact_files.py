@@ -7,7 +7,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from handler.artifacts.store.publication import Ingredients
+from handler.artifacts.store.publication import CompileInputs
 from handler.json_value import Json
 
 KEY = "a" * 64
@@ -64,5 +64,5 @@ def write_artifacts(directory: Path, *, ranks: int = 2, fill: bytes = b"\0") -> 
     return directory
 
 
-def ingredients(key: str = KEY, kind: str = "graph", **fields: Json) -> Ingredients:
-    return Ingredients(key, kind, fields, compile_seconds=12.5, machine={"instance": "trn1.2xlarge"})
+def ingredients(key: str = KEY, kind: str = "graph", **fields: Json) -> CompileInputs:
+    return CompileInputs(key, kind, fields, compile_seconds=12.5, machine={"instance": "trn1.2xlarge"})

@@ -8,23 +8,23 @@ from random import Random
 
 import pytest
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import Acquired, Compilation, OnMiss, Options
+from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOptions, Compilation, OnMiss
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries
 from handler.artifacts.restore.restore import restore, source_of
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import AccessDenied, EntryDamaged, StoreUnavailable
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 
-GRAPH = Key("graph", "a" * 64, {"engine_args": {"max_model_len": 8192}})
-OTHER = Key("graph", "c" * 64, {"engine_args": {"max_model_len": 4096}})
-WEIGHTS = Key("weights", "b" * 64, {"engine_args": {"max_model_len": 8192}})
+GRAPH = ArtifactKey("graph", "a" * 64, {"engine_args": {"max_model_len": 8192}})
+OTHER = ArtifactKey("graph", "c" * 64, {"engine_args": {"max_model_len": 4096}})
+WEIGHTS = ArtifactKey("weights", "b" * 64, {"engine_args": {"max_model_len": 8192}})
 
 
 class Objects(DirectoryObjects):
@@ -59,13 +59,13 @@ class Start:
 
     def __init__(self, objects: Objects, directory: Path, time: ManualTime) -> None:
         self.objects, self.time, self.target = objects, time, directory / "artifacts"
-        self.store = Store(objects)
+        self.store = ArtifactStore(objects)
         self.events: list[Mapping[str, Json]] = []
         self.compiled: list[Compilation] = []
         self.compile: Callable[[Compilation], None] = lambda wanted: None
         self.environ = {"HF_TOKEN": "hf_abcdefgh1234", "MY_SECRET": "open sesame"}
 
-    def run(self, *keys: Key, on_miss: OnMiss = OnMiss.COMPILE, deadline: float = 600.0) -> Acquired:
+    def run(self, *keys: ArtifactKey, on_miss: OnMiss = OnMiss.COMPILE, deadline: float = 600.0) -> Acquired:
         def compile(wanted: Compilation) -> None:
             self.compiled.append(wanted)
             write_artifacts(wanted.directory)
@@ -78,7 +78,7 @@ class Start:
             lambda manifests, target: restore(manifests, source_of(self.store), target),
             compile,
             self.time.now() + deadline,
-            options=Options(on_miss=on_miss, machine={"instance": "trn1.2xlarge"}),
+            options=AcquisitionOptions(on_miss=on_miss, machine={"instance": "trn1.2xlarge"}),
             failures=NegativeEntries(self.objects, self.time, environ=self.environ),
             listener=self.events.append,
             timing=self.time,

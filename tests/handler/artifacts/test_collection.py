@@ -15,8 +15,8 @@ from artifact_files import KEY, ingredients, write_artifacts
 from handler.artifacts.store import garbage_collection as collection
 from handler.artifacts.store import object_names as layout
 from handler.artifacts.store import publication
-from handler.artifacts.store.artifact_store import Store
-from handler.artifacts.store.gc_marks import GRACE, Marks, State
+from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.gc_marks import GRACE, Marks, MarkState
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ConditionsIgnored, InvalidManifest, NotFound
 
@@ -24,8 +24,8 @@ KEYS = [digit * 64 for digit in "0123456789"]
 
 
 @pytest.fixture
-def store(objects: ObjectStore) -> Store:
-    return Store(objects)
+def store(objects: ObjectStore) -> ArtifactStore:
+    return ArtifactStore(objects)
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def directory(tmp_path: Path) -> Path:
     return write_artifacts(tmp_path / "artifacts")
 
 
-def object_names(store: Store) -> set[str]:
+def object_names(store: ArtifactStore) -> set[str]:
     return {info.key for info in store.objects.list(layout.OBJECTS)}
 
 
-def keys(store: Store) -> list[str]:
+def keys(store: ArtifactStore) -> list[str]:
     return [entry.key for entry in store.entries()]
 
 
@@ -52,7 +52,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return move
 
 
-def publish_numbered(store: Store, tmp_path: Path, count: int) -> None:
+def publish_numbered(store: ArtifactStore, tmp_path: Path, count: int) -> None:
     for number in range(count):
         directory = tmp_path / f"numbered-{number}"
         directory.mkdir()
@@ -60,7 +60,7 @@ def publish_numbered(store: Store, tmp_path: Path, count: int) -> None:
         store.publish(directory, ingredients(KEYS[number]))
 
 
-def test_a_pinned_entry_is_never_deleted(store: Store, directory: Path, at: Callable[[float], None]) -> None:
+def test_a_pinned_entry_is_never_deleted(store: ArtifactStore, directory: Path, at: Callable[[float], None]) -> None:
     store.publish(directory, ingredients())
     store.pin(KEY, "graph")
     at(1e9)
@@ -74,7 +74,7 @@ def test_a_pinned_entry_is_never_deleted(store: Store, directory: Path, at: Call
         store.pin(KEY, "graph")
 
 
-def test_by_age(store: Store, tmp_path: Path, at: Callable[[float], None]) -> None:
+def test_by_age(store: ArtifactStore, tmp_path: Path, at: Callable[[float], None]) -> None:
     publish_numbered(store, tmp_path, 3)
     at(3600.0)
     assert store.expire(older_than=7200.0) == []
@@ -83,7 +83,7 @@ def test_by_age(store: Store, tmp_path: Path, at: Callable[[float], None]) -> No
 
 
 def test_by_count_the_newest_stay_and_pinned_ones_do_not_count(tmp_path: Path) -> None:
-    store = Store.open(f"file://{tmp_path}/store")
+    store = ArtifactStore.open(f"file://{tmp_path}/store")
     publish_numbered(store, tmp_path, 5)
     for number in range(5):
         path = store.objects.location(layout.manifest_name("graph", KEYS[number])).path
@@ -95,7 +95,7 @@ def test_by_count_the_newest_stay_and_pinned_ones_do_not_count(tmp_path: Path) -
 
 
 def test_objects_go_with_the_second_collection_a_grace_later(
-    store: Store, directory: Path, at: Callable[[float], None]
+    store: ArtifactStore, directory: Path, at: Callable[[float], None]
 ) -> None:
     store.publish(directory, ingredients())
     store.publish(directory, ingredients(KEYS[1], "weights"))
@@ -113,7 +113,7 @@ def test_objects_go_with_the_second_collection_a_grace_later(
     assert store.collect() == collection.Collected()
 
 
-def test_an_object_younger_than_the_grace_period_stays(store: Store, directory: Path) -> None:
+def test_an_object_younger_than_the_grace_period_stays(store: ArtifactStore, directory: Path) -> None:
     """It may be a publication's in progress, whose manifest is to come."""
     store.publish(directory, ingredients())
     store.delete(KEY, "graph")
@@ -122,7 +122,7 @@ def test_an_object_younger_than_the_grace_period_stays(store: Store, directory: 
     assert len(object_names(store)) == 2
 
 
-def test_a_publication_spares_what_it_needs(store: Store, directory: Path, at: Callable[[float], None]) -> None:
+def test_a_publication_spares_what_it_needs(store: ArtifactStore, directory: Path, at: Callable[[float], None]) -> None:
     store.publish(directory, ingredients())
     store.delete(KEY, "graph")
     at(GRACE + 60)
@@ -140,7 +140,7 @@ def test_a_collection_between_any_two_steps_of_a_publication_loses_nothing(
 ) -> None:
     """Objects are condemned and their time has come: a collector runs at each request that a publisher makes."""
     for step in range(30):
-        store = Store.open(f"file://{tmp_path}/store-{step}")
+        store = ArtifactStore.open(f"file://{tmp_path}/store-{step}")
         at(0)
         store.publish(directory, ingredients())
         store.delete(KEY, "graph")
@@ -148,7 +148,7 @@ def test_a_collection_between_any_two_steps_of_a_publication_loses_nothing(
         assert store.collect().condemned == 2
         at(2 * GRACE + 120)
         interrupted = Interrupted(store.objects, step, store.collect)
-        Store(cast(ObjectStore, interrupted)).publish(directory, ingredients(KEYS[1]))
+        ArtifactStore(cast(ObjectStore, interrupted)).publish(directory, ingredients(KEYS[1]))
         assert store.verify(KEYS[1], "graph") == (), step
         store.collect()
         assert store.verify(KEYS[1], "graph") == (), step
@@ -202,7 +202,7 @@ def test_a_collector_that_died_after_its_claim_does_not_stop_publishers_for_ever
     publisher = Marks(objects, waited.append)
     publisher.spare(digest)
     assert sum(waited) == 60
-    assert publisher.state(digest) is State.SPARED
+    assert publisher.state(digest) is MarkState.SPARED
 
 
 def test_of_a_publisher_and_a_collector_only_one_gets_an_object(
@@ -226,7 +226,7 @@ def test_of_two_collectors_one_gets_an_object(objects: ObjectStore, again: Calla
     assert not second.claim(digest, seen)
 
 
-def test_after_a_long_upload_what_is_gone_is_uploaded_again(store: Store, directory: Path) -> None:
+def test_after_a_long_upload_what_is_gone_is_uploaded_again(store: ArtifactStore, directory: Path) -> None:
     times = iter([0.0, GRACE])
     upload, uploaded = store.objects.upload, []
 
@@ -251,19 +251,19 @@ def test_two_publishers_of_one_key_make_one_entry_with_all_its_objects(
     barrier = Barrier(len(directories))
 
     def publish(directory: Path) -> object:
-        mine = Store(again())
+        mine = ArtifactStore(again())
         barrier.wait(20)
         return mine.publish(directory, ingredients())
 
     with ThreadPoolExecutor(len(directories)) as pool:
         manifests = list(pool.map(publish, directories))
-    store = Store(objects)
+    store = ArtifactStore(objects)
     assert [store.find(KEY, "graph")] * 4 == manifests
     assert store.verify(KEY, "graph") == ()
 
 
 def test_a_manifest_that_cannot_be_read_stops_a_collection(
-    store: Store, directory: Path, at: Callable[[float], None]
+    store: ArtifactStore, directory: Path, at: Callable[[float], None]
 ) -> None:
     """It is not known what it names: perhaps everything."""
     store.publish(directory, ingredients())
@@ -278,7 +278,7 @@ def test_a_manifest_that_cannot_be_read_stops_a_collection(
 
 
 def test_without_conditional_writes_nothing_is_collected(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = store.objects.put
     monkeypatch.setattr(store.objects, "put", lambda key, body, **conditions: put(key, body))

@@ -11,7 +11,7 @@ import pytest
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.companions import bring_companions
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PEFT = json.dumps({"r": 8, "target_modules": ["q_proj"]}).encode()
@@ -26,7 +26,7 @@ def addresses(s3: Any, bucket: str) -> dict[str, str]:
     return {name: f"s3://{bucket}/{name}" for name in ("sql", "draft", "empty")}
 
 
-def planned(config: EndpointConfig, line: str, instance: Instance | None = None) -> Any:
+def planned(config: EndpointConfig, line: str, instance: InstanceType | None = None) -> Any:
     outcome = make_plan(config, None, instance, line=line)
     assert outcome.plan is not None, outcome.errors
     return outcome.plan

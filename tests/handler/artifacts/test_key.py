@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handler.artifacts.identity import key_exclusions as left_out
-from handler.artifacts.identity.artifact_key import Key, KeyInputs, Target, graph_key, weights_key
+from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.canonical_json import canonical, digest
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
 from handler.json_value import Json
@@ -46,7 +46,7 @@ CHECKPOINT = CheckpointIdentity(
 INPUTS = KeyInputs(
     plan=EnginePlan("nxdi-0.16", ARGS, {"NEURON_CC_FLAGS": "-O1 --model-type transformer", "HF_TOKEN": "hf_secret"}),
     versions={"neuronx-cc": "2.25", "vllm": "0.16.0"},
-    target=Target("trn1", 1),
+    target=CompileTarget("trn1", 1),
     checkpoint=CHECKPOINT,
     environ={"XLA_HANDLE_SPECIAL_SCALAR": "1", "HOME": "/root"},
     adapters={"sql": CheckpointIdentity({"r": 16}, "7" * 64, {"adapter.safetensors": "blake3:1"})},
@@ -98,9 +98,9 @@ DIFFERENT: list[tuple[tuple[str, ...], Any]] = [
     (("plan", "line"), "nxdi-0.13"),
     (("versions", "neuronx-cc"), "2.26"),
     (("versions", "nki"), "0.1"),
-    (("target",), Target("trn2", 1)),
-    (("target",), Target("trn1", 2)),
-    (("target",), Target("trn1", 1, ("x86_64", "avx2"))),
+    (("target",), CompileTarget("trn2", 1)),
+    (("target",), CompileTarget("trn1", 2)),
+    (("target",), CompileTarget("trn1", 1, ("x86_64", "avx2"))),
     (("plan", "engine_args", "tensor_parallel_size"), 4),
     (("plan", "engine_args", "pipeline_parallel_size"), 2),
     (("plan", "engine_args", "max_num_seqs"), 8),
@@ -206,7 +206,7 @@ def test_no_path_port_or_name_changes_a_key(path: str, port: int, served: str) -
 
 def test_a_key_is_the_digest_of_its_fields_and_holds_neither_secret_nor_path() -> None:
     for key in (graph_key(INPUTS), weights_key(INPUTS)):
-        assert isinstance(key, Key)
+        assert isinstance(key, ArtifactKey)
         assert key.digest == digest(key.fields)
         text = canonical(key.fields).decode()
         assert "hf_secret" not in text

@@ -6,7 +6,7 @@ import pytest
 
 from handler.artifacts.lease.compile_errors import LeaseLost
 from handler.artifacts.lease.lease import SECONDS, Contender, Lease
-from handler.artifacts.lease.lease_record import Standing
+from handler.artifacts.lease.lease_record import LeaseState
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import StoreUnavailable
 from tests.handler.artifacts.manual_time import ManualTime
@@ -20,7 +20,7 @@ def contender(objects: ObjectStore, time: ManualTime, machine: str = "") -> Cont
 
 def taken(objects: ObjectStore, time: ManualTime) -> Lease:
     one = contender(objects, time)
-    assert one.look() is Standing.FREE
+    assert one.look() is LeaseState.FREE
     lease = one.take()
     assert lease is not None
     return lease
@@ -48,12 +48,12 @@ class Failing:
 def test_one_holds_it_and_the_other_sees_that(objects: ObjectStore) -> None:
     time = ManualTime()
     first, second = contender(objects, time, "trn1 host-1"), contender(objects, time)
-    assert first.look() is second.look() is Standing.FREE
+    assert first.look() is second.look() is LeaseState.FREE
     lease = first.take()
     assert lease is not None
     assert lease.held
     assert second.take() is None
-    assert second.look() is Standing.HELD
+    assert second.look() is LeaseState.HELD
     assert second.record is not None
     assert second.record.machine == "trn1 host-1"
 
@@ -63,11 +63,11 @@ def test_it_expires_only_when_it_was_watched_for_its_whole_duration(objects: Obj
     taken(objects, time)
     time.seconds += 10 * SECONDS  # long dead, but a new watcher cannot know: no clocks are compared
     watcher = contender(objects, time)
-    assert watcher.look() is Standing.HELD
+    assert watcher.look() is LeaseState.HELD
     time.seconds += SECONDS - 1
-    assert watcher.look() is Standing.HELD
+    assert watcher.look() is LeaseState.HELD
     time.seconds += 1
-    assert watcher.look() is Standing.EXPIRED
+    assert watcher.look() is LeaseState.EXPIRED
     successor = watcher.take()
     assert successor is not None
     assert successor.fencing == 2
@@ -79,7 +79,7 @@ def test_renewed_it_does_not_expire(objects: ObjectStore) -> None:
     lease.keep()
     watcher = contender(objects, time)
     for _ in range(12):
-        assert watcher.look() is Standing.HELD
+        assert watcher.look() is LeaseState.HELD
         time.seconds += SECONDS / 3
         time.tick()
         assert lease.held
@@ -92,7 +92,7 @@ def test_a_holder_stops_believing_before_anybody_may_take_it(objects: ObjectStor
     watcher.look()
     time.seconds += SECONDS * 0.91
     assert not lease.held
-    assert watcher.look() is Standing.HELD
+    assert watcher.look() is LeaseState.HELD
 
 
 def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore) -> None:
@@ -124,7 +124,7 @@ def test_a_watcher_that_is_late_does_not_steal_a_renewed_one(objects: ObjectStor
     watcher = contender(objects, time)
     watcher.look()
     time.seconds += SECONDS
-    assert watcher.look() is Standing.EXPIRED
+    assert watcher.look() is LeaseState.EXPIRED
     time.tick()
     assert watcher.take() is None
     assert lease.held
@@ -186,7 +186,7 @@ def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore) -> No
     time = ManualTime()
     objects.put(NAME, b'{"seconds": "x"')
     watcher = contender(objects, time)
-    assert watcher.look() is Standing.HELD
+    assert watcher.look() is LeaseState.HELD
     time.seconds += SECONDS
-    assert watcher.look() is Standing.EXPIRED
+    assert watcher.look() is LeaseState.EXPIRED
     assert watcher.take() is not None

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from handler.artifacts.identity.artifact_key import Key
+from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.identity.miss_report import explain
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
@@ -21,7 +21,7 @@ def entry(key: str, made_of: dict[str, Json], kind: str = "graph", created: floa
     return Manifest(key * 64, kind, made_of, (), created)
 
 
-WANTED = Key("graph", "f" * 64, fields())
+WANTED = ArtifactKey("graph", "f" * 64, fields())
 
 
 def test_the_sentence_names_the_fields_with_both_values() -> None:
@@ -51,7 +51,7 @@ def test_an_empty_store_says_so() -> None:
 def test_what_one_side_does_not_have() -> None:
     miss = explain(WANTED, [entry("a", fields(env={"XLA_X": "1"}))])
     assert str(miss.differences[0]) == "XLA_X 1 -> (absent)"
-    other = explain(Key("graph", "f" * 64, fields(lnc=2)), [entry("a", fields())])
+    other = explain(ArtifactKey("graph", "f" * 64, fields(lnc=2)), [entry("a", fields())])
     assert str(other.differences[0]) == "lnc (absent) -> 2"
 
 
@@ -68,13 +68,13 @@ def test_of_equally_near_ones_the_newest_is_named() -> None:
 
 def test_a_name_that_two_groups_have_keeps_its_group() -> None:
     there = fields(neuron_config={"max_num_seqs": 1})
-    here = Key("graph", "f" * 64, fields(neuron_config={"max_num_seqs": 2}))
+    here = ArtifactKey("graph", "f" * 64, fields(neuron_config={"max_num_seqs": 2}))
     assert [item.field for item in explain(here, [entry("a", there)]).differences] == ["neuron_config.max_num_seqs"]
 
 
 def test_true_is_not_the_word_for_it_and_many_differences_are_cut_short() -> None:
     there = fields(neuron_config={f"k{number}": number for number in range(20)})
-    here = Key("graph", "f" * 64, fields(neuron_config={f"k{number}": True for number in range(20)}))
+    here = ArtifactKey("graph", "f" * 64, fields(neuron_config={f"k{number}": True for number in range(20)}))
     text = explain(here, [entry("a", there)]).text()
     assert "k0 0 -> true" in text
     assert "and 8 more" in text

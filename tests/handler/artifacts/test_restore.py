@@ -19,7 +19,7 @@ from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.restore.restore_errors import RestoreTimedOut, TargetRefused
 from handler.artifacts.restore.restore_lock import locked
 from handler.artifacts.restore.transfer import Interrupted
-from handler.artifacts.restore.transfer_progress import Progress
+from handler.artifacts.restore.transfer_progress import TransferProgress
 from handler.artifacts.store.manifest import FileEntry, Manifest
 from handler.storage.storage_errors import DigestMismatch, InvalidManifest, NotFound, UnsafePath
 
@@ -43,7 +43,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def test_the_directory_holds_the_entry_and_nothing_else(entry: Entry, source: DirectorySource, target: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[TransferProgress] = []
     done = restore([entry.manifest], source, target, progress=seen.append)
     assert entry.is_restored(target)
     assert (done.path, done.size, done.fetched, done.kept) == (target, entry.size, entry.size, 0)
@@ -267,7 +267,7 @@ def test_the_deadline_ends_a_restore_that_stands_still(entry: Entry, target: Pat
 
 
 def test_the_deadline_ends_the_wait_for_another_process(entry: Entry, source: DirectorySource, target: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[TransferProgress] = []
     target.parent.mkdir()
     with locked(target.with_name("artifacts.lock"), lambda: None), pytest.raises(RestoreTimedOut, match="waiting for"):
         restore([entry.manifest], source, target, deadline=time.monotonic() + 0.05, progress=seen.append)
@@ -277,6 +277,6 @@ def test_the_deadline_ends_the_wait_for_another_process(entry: Entry, source: Di
 
 def _partial(entry: Entry, source: DirectorySource, target: Path) -> Path:
     """The name that a restore of this entry writes under."""
-    from handler.artifacts.restore.restore_parts import Contents
+    from handler.artifacts.restore.restore_parts import RestoreContents
 
-    return restore_target.Target(target, Contents.of([entry.manifest]), "").partial
+    return restore_target.RestoreTarget(target, RestoreContents.of([entry.manifest]), "").partial

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from handler.artifacts.lease.acquisition_options import OnMiss, Options
+from handler.artifacts.lease.acquisition_options import AcquisitionOptions, OnMiss
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore
 from tests.simulation.fleet import Scenario, simulate
 from tests.simulation.fleet_check import violations
@@ -117,7 +117,7 @@ def test_nobody_waits_for_ever(place: Path) -> None:
 
 
 def test_those_who_only_wait_never_compile(place: Path) -> None:
-    scenario = Scenario(instances=20, deadline=200, options=Options(on_miss=OnMiss.WAIT))
+    scenario = Scenario(instances=20, deadline=200, options=AcquisitionOptions(on_miss=OnMiss.WAIT))
     fleet = simulate(scenario, place)
     assert fleet.compiles == {}
     assert {type(instance.error) for instance in fleet.instances} == {AcquireTimedOut}

@@ -9,7 +9,7 @@ from artifact_files import KEY, ingredients, write_artifacts
 
 from handler.artifacts.store import manifest_json
 from handler.artifacts.store import object_names as layout
-from handler.artifacts.store.artifact_store import Damage, Store
+from handler.artifacts.store.artifact_store import ArtifactStore, Damage
 from handler.artifacts.store.manifest_signature import SecretSigner
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import ChangedFile, InvalidManifest, NotFound, SignatureRefused, UnsafePath
@@ -18,8 +18,8 @@ OTHER = "b" * 64
 
 
 @pytest.fixture
-def store(objects: ObjectStore) -> Store:
-    return Store(objects)
+def store(objects: ObjectStore) -> ArtifactStore:
+    return ArtifactStore(objects)
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def directory(tmp_path: Path) -> Path:
     return write_artifacts(tmp_path / "artifacts")
 
 
-def object_names(store: Store) -> set[str]:
+def object_names(store: ArtifactStore) -> set[str]:
     return {info.key for info in store.objects.list(layout.OBJECTS)}
 
 
-def test_what_is_published_is_found(store: Store, directory: Path, again: Callable[[], ObjectStore]) -> None:
+def test_what_is_published_is_found(store: ArtifactStore, directory: Path, again: Callable[[], ObjectStore]) -> None:
     published = store.publish(directory, ingredients(lnc=1))
-    found = Store(again()).find(KEY, "graph")
+    found = ArtifactStore(again()).find(KEY, "graph")
     assert found == published
     assert found is not None
     assert found.fields == {"lnc": 1}
@@ -47,7 +47,7 @@ def test_what_is_published_is_found(store: Store, directory: Path, again: Callab
     assert store.find(KEY, "weights") is None
 
 
-def test_graph_and_weights_are_entries_of_their_own_in_the_order_of_ranks(store: Store, tmp_path: Path) -> None:
+def test_graph_and_weights_are_entries_of_their_own_in_the_order_of_ranks(store: ArtifactStore, tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "artifacts", ranks=12)
     weights = store.publish(directory, ingredients(OTHER, "weights"))
     assert [file.path for file in weights.files] == [
@@ -58,21 +58,23 @@ def test_graph_and_weights_are_entries_of_their_own_in_the_order_of_ranks(store:
     assert [entry.key for entry in store.entries("weights")] == [OTHER]
 
 
-def test_equal_files_are_stored_once(store: Store, directory: Path) -> None:
+def test_equal_files_are_stored_once(store: ArtifactStore, directory: Path) -> None:
     store.publish(directory, ingredients())
     before = object_names(store)
     store.publish(directory, ingredients(OTHER))
     assert object_names(store) == before
 
 
-def test_what_is_there_is_not_uploaded_again(store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_is_not_uploaded_again(
+    store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.publish(directory, ingredients())
     monkeypatch.setattr(store.objects, "upload", lambda *arguments: pytest.fail("uploaded again"))
     store.publish(directory, ingredients(OTHER))
     assert store.find(OTHER, "graph") is not None
 
 
-def test_progress_counts_to_the_end(store: Store, directory: Path) -> None:
+def test_progress_counts_to_the_end(store: ArtifactStore, directory: Path) -> None:
     seen: list[tuple[int, int]] = []
     manifest = store.publish(directory, ingredients(), lambda done, total: seen.append((done, total)))
     total = sum(file.size for file in manifest.files)
@@ -81,7 +83,7 @@ def test_progress_counts_to_the_end(store: Store, directory: Path) -> None:
 
 
 def test_a_publish_that_dies_before_its_manifest_leaves_nothing_to_see(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch, again: Callable[[], ObjectStore]
+    store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch, again: Callable[[], ObjectStore]
 ) -> None:
     def die(*arguments: object, **conditions: object) -> str:
         raise KeyboardInterrupt
@@ -89,7 +91,7 @@ def test_a_publish_that_dies_before_its_manifest_leaves_nothing_to_see(
     monkeypatch.setattr(store.objects, "put", die)
     with pytest.raises(KeyboardInterrupt):
         store.publish(directory, ingredients())
-    reader = Store(again())
+    reader = ArtifactStore(again())
     assert object_names(reader)
     assert reader.find(KEY, "graph") is None
     assert list(reader.entries()) == []
@@ -98,7 +100,7 @@ def test_a_publish_that_dies_before_its_manifest_leaves_nothing_to_see(
 
 
 def test_an_upload_that_fails_leaves_no_manifest(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(key: str, path: Path) -> None:
         raise NotFound(key)
@@ -110,7 +112,7 @@ def test_an_upload_that_fails_leaves_no_manifest(
 
 
 def test_a_file_that_changes_meanwhile_is_not_published(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: ArtifactStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = store.objects.upload
 
@@ -124,20 +126,20 @@ def test_a_file_that_changes_meanwhile_is_not_published(
     assert store.find(KEY, "graph") is None
 
 
-def test_links_are_not_published(store: Store, directory: Path, tmp_path: Path) -> None:
+def test_links_are_not_published(store: ArtifactStore, directory: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     (directory / "link").symlink_to(tmp_path / "secret")
     with pytest.raises(UnsafePath, match="link"):
         store.publish(directory, ingredients())
 
 
-def test_an_empty_directory_is_no_entry(store: Store, tmp_path: Path) -> None:
+def test_an_empty_directory_is_no_entry(store: ArtifactStore, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NotFound):
         store.publish(tmp_path / "empty", ingredients())
 
 
-def test_an_entry_is_not_replaced_unless_asked(store: Store, directory: Path) -> None:
+def test_an_entry_is_not_replaced_unless_asked(store: ArtifactStore, directory: Path) -> None:
     first = store.publish(directory, ingredients())
     (directory / "model.pt").write_bytes(b"another compile")
     assert store.publish(directory, ingredients()) == first
@@ -146,7 +148,7 @@ def test_an_entry_is_not_replaced_unless_asked(store: Store, directory: Path) ->
     assert store.find(KEY, "graph") == second
 
 
-def test_a_broken_manifest_is_replaced(store: Store, directory: Path) -> None:
+def test_a_broken_manifest_is_replaced(store: ArtifactStore, directory: Path) -> None:
     store.objects.put(layout.manifest_name("graph", KEY), b"{")
     with pytest.raises(InvalidManifest):
         store.find(KEY, "graph")
@@ -154,7 +156,7 @@ def test_a_broken_manifest_is_replaced(store: Store, directory: Path) -> None:
     assert store.find(KEY, "graph") == published
 
 
-def test_a_manifest_under_another_key_is_refused(store: Store, directory: Path) -> None:
+def test_a_manifest_under_another_key_is_refused(store: ArtifactStore, directory: Path) -> None:
     store.publish(directory, ingredients())
     body, _ = store.objects.get(layout.manifest_name("graph", KEY))
     store.objects.put(layout.manifest_name("graph", OTHER), body)
@@ -162,7 +164,7 @@ def test_a_manifest_under_another_key_is_refused(store: Store, directory: Path) 
         store.find(OTHER, "graph")
 
 
-def test_entries_that_cannot_be_used_are_passed_over_and_named(store: Store, directory: Path) -> None:
+def test_entries_that_cannot_be_used_are_passed_over_and_named(store: ArtifactStore, directory: Path) -> None:
     store.publish(directory, ingredients())
     store.objects.put(layout.manifest_name("graph", OTHER), b'{"schema": 9}')
     store.objects.put("manifests/graph/readme.txt", b"not ours")
@@ -171,7 +173,7 @@ def test_entries_that_cannot_be_used_are_passed_over_and_named(store: Store, dir
     assert ["'9'" in error.message for error in store.unusable()] == [True]
 
 
-def test_verify_names_what_is_damaged(store: Store, tmp_path: Path) -> None:
+def test_verify_names_what_is_damaged(store: ArtifactStore, tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "artifacts", ranks=3, fill=b"\x07")
     manifest = store.publish(directory, ingredients(kind="weights"))
     assert store.verify(KEY, "weights") == ()
@@ -189,7 +191,7 @@ def test_verify_names_what_is_damaged(store: Store, tmp_path: Path) -> None:
         store.verify(OTHER, "graph")
 
 
-def test_replacing_heals_damaged_objects(store: Store, directory: Path) -> None:
+def test_replacing_heals_damaged_objects(store: ArtifactStore, directory: Path) -> None:
     manifest = store.publish(directory, ingredients())
     name = layout.object_name(manifest.files[1].digest)
     body = bytearray(store.objects.get(name)[0])
@@ -201,11 +203,11 @@ def test_replacing_heals_damaged_objects(store: Store, directory: Path) -> None:
 
 
 def test_with_a_key_only_what_it_signed_is_read(objects: ObjectStore, directory: Path) -> None:
-    signed = Store(objects, SecretSigner(b"k" * 32))
-    other = Store(objects, SecretSigner(b"o" * 32))
+    signed = ArtifactStore(objects, SecretSigner(b"k" * 32))
+    other = ArtifactStore(objects, SecretSigner(b"o" * 32))
     published = signed.publish(directory, ingredients())
     assert signed.find(KEY, "graph") == published
-    assert Store(objects).find(KEY, "graph") == published
+    assert ArtifactStore(objects).find(KEY, "graph") == published
     with pytest.raises(SignatureRefused, match="not the configured key"):
         other.find(KEY, "graph")
     assert list(other.entries()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
 from handler.artifacts.restore.restore import restore, source_of
-from handler.artifacts.store.artifact_store import Store
+from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import NotFound
 from tests.handler.artifacts.artifact_files import ingredients
@@ -33,7 +33,7 @@ def names(root: Path) -> set[str]:
 
 
 def test_collected_published_restored_and_put_back(tmp_path: Path) -> None:
-    store = Store(DirectoryObjects(tmp_path / "store"))
+    store = ArtifactStore(DirectoryObjects(tmp_path / "store"))
     assert filled(tmp_path / "here").collect(tmp_path / "entry") == len(COMPILED)
     manifest = store.publish(tmp_path / "entry", ingredients())
     restore([manifest], source_of(store), tmp_path / "restored")

@@ -8,7 +8,7 @@ from reading import one_refusal, read, refused
 from handler.config.assignment import Assignment, Given
 from handler.config.loading.config_loader import load
 from handler.config.loading.merge import merge
-from handler.config.value_source import Origin, Overridden, Source
+from handler.config.value_source import Origin, Overridden, ValueSource
 
 MODEL = "/models/m"
 FILES = {
@@ -24,25 +24,27 @@ def test_the_stronger_source_wins_and_each_value_knows_its_own() -> None:
     config = read(ENVIRON, FILES)
     assert (config.max_num_seqs, config.block_size, config.max_loras, config.max_lora_rank) == (2, 3, 3, 3)
     assert (config.max_model_len, config.tensor_parallel_size) == (4, 5)
-    assert config.source("max_num_seqs") == Source(Origin.ENVIRONMENT, "ENDPOINT_MAX_NUM_SEQS")
-    assert config.source("block_size") == Source(Origin.DOCUMENT, "block_size", "/doc.yaml")
+    assert config.source("max_num_seqs") == ValueSource(Origin.ENVIRONMENT, "ENDPOINT_MAX_NUM_SEQS")
+    assert config.source("block_size") == ValueSource(Origin.DOCUMENT, "block_size", "/doc.yaml")
     lmi = f"{MODEL}/serving.properties"
-    assert config.source("max_model_len") == Source(Origin.MODEL_FILE, "option.max_model_len", lmi)
-    assert config.source("tensor_parallel_size") == Source(Origin.ARTIFACTS, "tp_degree", "/neff/neuron_config.json")
+    assert config.source("max_model_len") == ValueSource(Origin.MODEL_FILE, "option.max_model_len", lmi)
+    assert config.source("tensor_parallel_size") == ValueSource(
+        Origin.ARTIFACTS, "tp_degree", "/neff/neuron_config.json"
+    )
     assert config.source("async_mode").origin is Origin.DEFAULT
 
 
 def test_the_order_in_which_sources_are_read_does_not_matter() -> None:
-    weak = Given(Assignment("max_num_seqs", 1), Source(Origin.ARTIFACTS, "batch_size"))
-    strong = Given(Assignment("max_num_seqs", 2), Source(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
+    weak = Given(Assignment("max_num_seqs", 1), ValueSource(Origin.ARTIFACTS, "batch_size"))
+    strong = Given(Assignment("max_num_seqs", 2), ValueSource(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
     assert merge([weak, strong]).values == merge([strong, weak]).values == {"max_num_seqs": 2}
 
 
 def test_what_was_overridden_is_kept_strongest_first() -> None:
     overridden = read(ENVIRON, FILES).overridden
     assert overridden["max_num_seqs"] == (
-        Overridden(3, Source(Origin.DOCUMENT, "max_num_seqs", "/doc.yaml")),
-        Overridden(5, Source(Origin.ARTIFACTS, "batch_size", "/neff/neuron_config.json")),
+        Overridden(3, ValueSource(Origin.DOCUMENT, "max_num_seqs", "/doc.yaml")),
+        Overridden(5, ValueSource(Origin.ARTIFACTS, "batch_size", "/neff/neuron_config.json")),
     )
     assert set(overridden) == {"max_num_seqs", "block_size", "max_loras", "max_model_len"}
 

@@ -16,7 +16,7 @@ from loops import end_loop
 from scripted_engine import ScriptedEngine
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.custom_code.code_contract import CodeRequest, CustomCode, Outcome
+from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_loader import load_code
 from handler.custom_code.code_source import CodeSource, find_code
 
@@ -57,14 +57,14 @@ def load(write: Callable[..., CodeSource], engine: ScriptedEngine) -> Callable[.
 
 
 @pytest.fixture
-def ask() -> Callable[..., Outcome]:
+def ask() -> Callable[..., CodeReply]:
     def asked(
         code: CustomCode,
         body: bytes | str = b"{}",
         kind: str = "application/json",
         accept: str = "",
         **headers: str,
-    ) -> Outcome:
+    ) -> CodeReply:
         sent = body.encode() if isinstance(body, str) else body
         outcome = code.invoke(CodeRequest(sent, headers, kind, accept, "request-1"))
         assert outcome is not None

@@ -13,12 +13,12 @@ import pytest
 from scripted_engine import ScriptedEngine
 from waiting import eventually
 
-from handler.custom_code.code_contract import Outcome
+from handler.custom_code.code_contract import CodeReply
 from handler.custom_code.request_deadline import UNTIL
 from handler.errors import DeadlineExceeded, EndpointError, SettingError
 
 Load = Callable[..., Any]
-Ask = Callable[..., Outcome]
+Ask = Callable[..., CodeReply]
 OWN_MODEL = "def model_fn(model_dir): return 'own model'\n"
 
 
@@ -28,7 +28,7 @@ def refused(ask: Ask, code: Any, *arguments: Any, **named: Any) -> EndpointError
     return caught.value
 
 
-def pieces(outcome: Outcome) -> list[bytes]:
+def pieces(outcome: CodeReply) -> list[bytes]:
     assert not isinstance(outcome.body, bytes)
     return list(outcome.body)
 
@@ -59,7 +59,7 @@ def test_every_hook_in_its_place(load: Load, ask: Ask, form: str, keyword: str) 
         """
     )
     outcome = ask(code, "body", "text/csv", "text/y", **{"X-From": "test"})
-    assert outcome == Outcome(b"in|body|text/csv|model|text/y", "text/x")
+    assert outcome == CodeReply(b"in|body|text/csv|model|text/y", "text/x")
 
 
 @pytest.mark.parametrize("parameter", ["", ", context"])
@@ -68,7 +68,7 @@ def test_transform_fn_alone(load: Load, ask: Ask, parameter: str) -> None:
         OWN_MODEL
         + f"def transform_fn(model, data, content_type, accept{parameter}): return f'{{model}} {{data}}', accept"
     )
-    assert ask(code, b"\xff", "application/x-own", "text/plain") == Outcome(b"own model b'\\xff'", "text/plain")
+    assert ask(code, b"\xff", "application/x-own", "text/plain") == CodeReply(b"own model b'\\xff'", "text/plain")
 
 
 def test_bytes_reach_a_hook_as_text_where_the_library_says_so(load: Load, ask: Ask) -> None:
@@ -159,7 +159,7 @@ def transform_fn(model, data, content_type, accept, context):
 """
     )
     headers = {"X-Amzn-SageMaker-Custom-Attributes": "trace=request-1"}
-    assert ask(code) == Outcome(b"later", "text/x", 202, headers)
+    assert ask(code) == CodeReply(b"later", "text/x", 202, headers)
 
 
 # Loaded once, and safe under threads

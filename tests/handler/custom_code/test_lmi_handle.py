@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from handler.custom_code.code_contract import CodeRequest, Outcome
+from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.errors import EndpointError, SettingError
 
 Load = Callable[..., Any]
-Ask = Callable[..., Outcome]
+Ask = Callable[..., CodeReply]
 
 SERVICE = """
 from djl_python import Input, Output

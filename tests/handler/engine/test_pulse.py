@@ -15,7 +15,7 @@ from waiting import WITHIN, eventually
 
 from handler.engine import heartbeat as module
 from handler.engine.event_loop import LoopThread
-from handler.engine.heartbeat import Pulse, cpu_seconds
+from handler.engine.heartbeat import Heartbeat, cpu_seconds
 
 STALL = 0.2
 
@@ -33,9 +33,9 @@ class Core:
         await self.answers.wait()
         self.answered += 1
 
-    def watched(self, stall: float = STALL) -> Pulse:
+    def watched(self, stall: float = STALL) -> Heartbeat:
         """A pulse whose first question is asked and not yet answered."""
-        pulse = Pulse(self.question, [self.process.pid], stall)
+        pulse = Heartbeat(self.question, [self.process.pid], stall)
         self.loop.spawn(pulse.beat())
         eventually(lambda: pulse.late() > 0)
         return pulse
@@ -113,7 +113,7 @@ def test_before_the_first_question_nothing_is_late() -> None:
     async def question() -> None:
         raise AssertionError
 
-    pulse = Pulse(question, [], STALL)
+    pulse = Heartbeat(question, [], STALL)
     assert pulse.late() == 0.0
     assert not pulse.stalled()
 
@@ -122,6 +122,6 @@ def test_an_engine_that_can_no_longer_be_asked_becomes_stalled(core: Core) -> No
     async def question() -> None:
         raise ConnectionError
 
-    pulse = Pulse(question, [], STALL)
+    pulse = Heartbeat(question, [], STALL)
     core.loop.spawn(pulse.beat())
     eventually(pulse.stalled)

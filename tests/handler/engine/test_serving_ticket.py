@@ -12,7 +12,7 @@ from waiting import eventually
 
 from handler.engine.adapters.adapter_errors import AdapterNotFound
 from handler.engine.event_loop import LoopThread
-from handler.engine.serving_request import ServingTicket
+from handler.engine.serving_request import ServingRequest
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 WHOLE = SimpleNamespace(document="whole")
@@ -112,7 +112,7 @@ class Case:
         prepared: Any = SimpleNamespace(model=model)
         engine: Any = self.engine
         serving: Any = self.serving
-        self.ticket = ServingTicket(engine, serving, prepared, self.sink, self.kept.append)
+        self.ticket = ServingRequest(engine, serving, prepared, self.sink, self.kept.append)
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         async def run() -> None:

@@ -19,7 +19,7 @@ from waiting import WITHIN, eventually
 
 import handler.engine.vllm_api
 from handler.engine.engine import Engine
-from handler.engine.engine_request import Ticket
+from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sampling
 from handler.engine.generation.request_limits import RequestLimits
@@ -57,10 +57,10 @@ class Bench:
     def on_loop(self, function: Callable[[], Any]) -> Any:
         return on_loop(self.loop, function)
 
-    def ticket(self, prompt: int = 3, stream: bool = True, **sampling: Any) -> Ticket:
+    def ticket(self, prompt: int = 3, stream: bool = True, **sampling: Any) -> EngineRequest:
         return self.engine.ticket(Generation("r", [1] * prompt, Sampling(**sampling), stream), self.sink)
 
-    def begun(self) -> Ticket:
+    def begun(self) -> EngineRequest:
         """A ticket that vLLM has taken in."""
         ticket = self.ticket()
         self.on_loop(ticket.begin)

@@ -7,14 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
 from handler.model.model_source import Model, bring
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
-    return EndpointConfig(model=model, sources={"model": Source(Origin.ENVIRONMENT, "HF_MODEL_ID")}, scratch=scratch)
+    return EndpointConfig(
+        model=model, sources={"model": ValueSource(Origin.ENVIRONMENT, "HF_MODEL_ID")}, scratch=scratch
+    )
 
 
 def refused(model: str) -> SettingError:
@@ -85,7 +87,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 ) -> None:
     fetched: list[tuple[str, Path, str]] = []
 
-    def download(uri: str, target: Path, setting: str, progress: source.Progress) -> None:
+    def download(uri: str, target: Path, setting: str, progress: source.FetchProgress) -> None:
         fetched.append((uri, target, setting))
         target.mkdir(parents=True)
         (target / "config.json").write_text("{}")

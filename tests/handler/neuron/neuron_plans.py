@@ -7,15 +7,15 @@ from typing import Any
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.engine_plan import EnginePlan, Outcome
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.engine_plan import EnginePlan, PlanOutcome
+from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.planner import make_plan
 
-TRN1 = Instance("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
-TRN2 = Instance("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True)
+TRN1 = InstanceType("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
+TRN2 = InstanceType("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True)
 # What every plan says, of a line whose vLLM has the argument.
 GRAMMARS: dict[str, Any] = {"structured_outputs_config": {"backend": "xgrammar"}}
-INF2 = Instance("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True)
+INF2 = InstanceType("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True)
 
 
 def llama(**changes: Any) -> ModelFacts:
@@ -44,8 +44,8 @@ def llama(**changes: Any) -> ModelFacts:
 
 
 def outcome(
-    line: str, *, facts: ModelFacts | None = None, instance: Instance | None = None, **settings: Any
-) -> Outcome:
+    line: str, *, facts: ModelFacts | None = None, instance: InstanceType | None = None, **settings: Any
+) -> PlanOutcome:
     settings.setdefault("model", "/models/llama")
     return make_plan(EndpointConfig(**settings), facts, instance, line=line, judge=lambda keys: None)
 
@@ -57,18 +57,18 @@ def planned(line: str, **settings: Any) -> EnginePlan:
     return result.plan
 
 
-def found(result: Outcome, code: str) -> Finding:
+def found(result: PlanOutcome, code: str) -> Finding:
     """The one finding of a code."""
     matching = [finding for finding in result.findings if finding.code == code]
     assert len(matching) == 1, (code, result.findings)
     return matching[0]
 
 
-def warnings(result: Outcome) -> list[str]:
+def warnings(result: PlanOutcome) -> list[str]:
     return [finding.code for finding in result.findings if finding.severity is Severity.WARNING]
 
 
-def completed(result: Outcome) -> set[str]:
+def completed(result: PlanOutcome) -> set[str]:
     """What the plan chose for the user, by name."""
     return {finding.setting for finding in result.findings if finding.code == "completed"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from neuron_plans import INF2, TRN1, TRN2, llama, starts
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron.engine_plan import Outcome
+from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.planning.planner import make_plan
@@ -109,7 +109,7 @@ facts = st.sampled_from(
 @given(configurations, facts, st.sampled_from([None, TRN1, TRN2, INF2]), st.none() | st.sampled_from(NAMES))
 def test_there_is_always_an_outcome(config: EndpointConfig, model: Any, instance: Any, line: str | None) -> None:
     result = make_plan(config, model, instance, line=line, judge=lambda keys: None)
-    assert isinstance(result, Outcome)
+    assert isinstance(result, PlanOutcome)
     assert (result.plan is None) is bool(result.errors)
     for finding in result.findings:
         assert finding.code

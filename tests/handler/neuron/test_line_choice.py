@@ -9,7 +9,7 @@ from neuron_plans import INF2, TRN1
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.installed_packages import installed_versions
-from handler.neuron.hardware.instance_type import Instance
+from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.planner import make_plan
 
 PLUGIN = "vllm-neuron"
@@ -49,7 +49,7 @@ def test_by_what_is_installed(installed: dict[str, str], line: str) -> None:
     ],
 )
 def test_by_setting_then_framework_then_instance(
-    config: EndpointConfig, instance: Instance, installed: dict[str, str], argument: str | None, line: str
+    config: EndpointConfig, instance: InstanceType, installed: dict[str, str], argument: str | None, line: str
 ) -> None:
     result = make_plan(config, None, instance, line=argument, installed=installed)
     assert result.plan is not None

@@ -12,7 +12,7 @@ from handler.schemas import dispatch
 from handler.schemas.framing import lines
 from handler.schemas.openai.chat import ChatReply
 from handler.schemas.openai.completion import CompletionReply
-from handler.schemas.tgi_lmi.request_options import Asked
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 ENGINE: Any = ParsingEngine()
 LINES, EVENTS = "application/jsonlines", "text/event-stream"
@@ -20,8 +20,8 @@ CHAT = {"messages": [{"role": "user", "content": "a"}]}
 INPUTS = {"inputs": "a"}
 
 
-def asked(accept: str = "", schema: str = "", setting: str = "lmi", formatter: str | None = None) -> Asked:
-    return Asked(
+def asked(accept: str = "", schema: str = "", setting: str = "lmi", formatter: str | None = None) -> RequestOptions:
+    return RequestOptions(
         accept=tuple(accept.split()),
         attributes={"schema": schema} if schema else {},
         inputs_schema=setting,
@@ -56,7 +56,9 @@ def asked(accept: str = "", schema: str = "", setting: str = "lmi", formatter: s
         (CHAT, asked(formatter="jsonlines"), None, False),
     ],
 )
-def test_the_form_of_a_reply(body: dict[str, Any], beside: Asked, framing: str | None, is_list: bool | None) -> None:
+def test_the_form_of_a_reply(
+    body: dict[str, Any], beside: RequestOptions, framing: str | None, is_list: bool | None
+) -> None:
     call = dispatch.parse(body, ENGINE, beside)
     assert call.stream is (framing is not None)
     if framing is not None:

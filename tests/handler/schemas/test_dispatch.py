@@ -8,7 +8,7 @@ import pytest
 
 from handler.engine.api_routes import PLAIN, Route, Traits
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField
-from handler.schemas.dispatch import by_key, route_of, short
+from handler.schemas.dispatch import by_key, plain_path, route_of
 
 HELLO = [{"role": "user", "content": "Hello"}]
 PARTS = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}]
@@ -18,7 +18,7 @@ TOOL_TURN = [*HELLO, {"role": "assistant", "tool_calls": [{"id": "1"}]}, {"role"
 def is_short(document: dict[str, Any], traits: Traits = PLAIN) -> bool:
     route = by_key(document, traits)
     assert route is not None
-    return short(route, document, traits)
+    return plain_path(route, document, traits)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_no_key_decides_is_the_callers_error(document: dict[str, Any], erro
 
 
 def test_the_routes_that_vllm_alone_answers() -> None:
-    assert not short(Route.TOKENIZE, {"messages": HELLO}, PLAIN)
+    assert not plain_path(Route.TOKENIZE, {"messages": HELLO}, PLAIN)
     assert route_of("/v1/responses") is Route.RESPONSES
     with pytest.raises(InvalidField, match="/v1/chat/completions"):
         route_of("/v1/audio")

@@ -14,20 +14,22 @@ from handler.errors import ClientError
 from handler.neuron.sampling_limits import NXD_ON_CPU, SamplingLimits
 from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS, UNSERVED
-from handler.schemas.tgi_lmi.request_options import Asked
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 ENGINE: Any = ParsingEngine()
 ON_DEVICE: Any = ParsingEngine(limits=SamplingLimits(True, 256, None))
-TGI, LMI = Asked(inputs_schema="tgi"), Asked()
+TGI, LMI = RequestOptions(inputs_schema="tgi"), RequestOptions()
 
 
-def generation(parameters: dict[str, Any], asked: Asked = LMI, engine: Any = ENGINE, **body: Any) -> Generation:
+def generation(
+    parameters: dict[str, Any], asked: RequestOptions = LMI, engine: Any = ENGINE, **body: Any
+) -> Generation:
     call: Any = inputs.parse({"inputs": "abc", "parameters": parameters, **body}, engine, asked)
     found: Generation = getattr(call, "call", call).generation
     return found
 
 
-def refused(parameters: dict[str, Any], asked: Asked = LMI, engine: Any = ENGINE, **body: Any) -> ClientError:
+def refused(parameters: dict[str, Any], asked: RequestOptions = LMI, engine: Any = ENGINE, **body: Any) -> ClientError:
     with pytest.raises(ClientError) as caught:
         inputs.parse({"inputs": "abc", "parameters": parameters, **body}, engine, asked)
     return caught.value
@@ -53,7 +55,7 @@ def refused(parameters: dict[str, Any], asked: Asked = LMI, engine: Any = ENGINE
         ({"top_p": 1.0, "top_k": -1}, LMI, 0.0),
     ],
 )
-def test_what_makes_it_sample(parameters: dict[str, Any], asked: Asked, temperature: float | None) -> None:
+def test_what_makes_it_sample(parameters: dict[str, Any], asked: RequestOptions, temperature: float | None) -> None:
     assert generation(parameters, asked).sampling.temperature == temperature
 
 

@@ -15,16 +15,16 @@ from scripted_tokenizer import BOS
 from handler.engine.generation.generation import Position, Score
 from handler.errors import EngineFailed
 from handler.schemas.tgi_lmi import inputs_body as inputs
-from handler.schemas.tgi_lmi.request_options import Asked
+from handler.schemas.tgi_lmi.request_options import RequestOptions
 
 ENGINE: Any = ParsingEngine()
-TGI, LMI = Asked(inputs_schema="tgi", output_formatter="sse"), Asked(output_formatter="sse")
-WHOLE = Asked(output_formatter="json")
+TGI, LMI = RequestOptions(inputs_schema="tgi", output_formatter="sse"), RequestOptions(output_formatter="sse")
+WHOLE = RequestOptions(output_formatter="json")
 AWKWARD = ["\n\n", "\r", "\u2028", "data: [DONE]\n\n", "]", '"', "\\", "\0", "é", "😀", ""]
 DELTAS = st.lists(st.text(max_size=6) | st.sampled_from(AWKWARD), max_size=8)
 
 
-def reply_to(parameters: dict[str, Any], asked: Asked, **body: Any) -> Any:
+def reply_to(parameters: dict[str, Any], asked: RequestOptions, **body: Any) -> Any:
     return inputs.parse({"inputs": "abc", "parameters": parameters, **body}, ENGINE, asked).reply
 
 
@@ -73,7 +73,7 @@ def test_a_token_event_in_full() -> None:
 
 
 @pytest.mark.parametrize(("asked", "shown"), [(TGI, "<bos>"), (LMI, "")], ids=["tgi", "lmi"])
-def test_the_end_token_is_marked_special_and_is_no_part_of_the_text(asked: Asked, shown: str) -> None:
+def test_the_end_token_is_marked_special_and_is_no_part_of_the_text(asked: RequestOptions, shown: str) -> None:
     reply = reply_to({"return_full_text": False}, asked)
     events = events_of(reply.event("a", [97], None, None) + reply.event("", [BOS], "stop", None))
     assert [event["token"]["special"] for event in events] == [False, True]
@@ -160,8 +160,8 @@ def test_a_list_is_answered_in_order() -> None:
     assert json.loads(reply.whole("", (), "stop", None)) == [{"generated_text": "one"}, {"generated_text": "two"}]
 
 
-@pytest.mark.parametrize("asked", [WHOLE, Asked(inputs_schema="tgi")], ids=["lmi", "tgi"])
-def test_best_of_is_the_one_with_the_highest_mean(asked: Asked) -> None:
+@pytest.mark.parametrize("asked", [WHOLE, RequestOptions(inputs_schema="tgi")], ids=["lmi", "tgi"])
+def test_best_of_is_the_one_with_the_highest_mean(asked: RequestOptions) -> None:
     reply: Any = reply_to({"best_of": 3, "do_sample": True, "details": True, "return_full_text": False}, asked)
     means = [(-0.9,), (-0.2, -0.4), (-0.1, -0.1, -1.6)]
     for each, logprobs in zip(reply._replies, means, strict=True):

@@ -13,7 +13,7 @@ from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, text_of
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField, ModelNotFound, UnsupportedField
 from handler.schemas import dispatch
 from handler.schemas.framing import LinesCall
-from handler.schemas.multiple_generations import SeveralCall
+from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai import chat, completion
 from handler.schemas.openai import vllm_path as full
 from handler.schemas.openai.chat import ChatReply
@@ -289,7 +289,7 @@ def test_any_document_is_a_call_or_a_client_error(document: dict[str, Any]) -> N
         call = call.call
     if isinstance(call, full.ServedCall):  # its prompt is made by vLLM
         return
-    assert isinstance(call, Call | SeveralCall)
+    assert isinstance(call, Call | MultipleCall)
     for generation in (call.generation,) if isinstance(call, Call) else call.generations:
         assert generation.prompt
         assert all(0 <= token < VOCAB_SIZE for token in generation.prompt)

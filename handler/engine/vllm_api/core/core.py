@@ -26,7 +26,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.generation.generation import Generation, Grammar, Listener, Position, Sampling, Score, Scores
+from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
 from handler.engine.headless_node import GRAMMARS_ON_CPU
 from handler.engine.prefill_pace import PaceLimit
 from handler.engine.vllm_api.core import chat_templates
@@ -237,7 +237,7 @@ def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
 
 
 async def add_request(
-    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: Listener, lora: Any = None
+    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
 ) -> str | None:
     """Queues a request whose outputs go straight to the sink, from the engine's output handler.
 

@@ -17,7 +17,7 @@ from vllm.v1.engine.core import EngineCoreProc
 from vllm.v1.engine.utils import launch_core_engines
 from vllm.v1.executor import Executor
 
-from handler.engine.core_clients import Seats
+from handler.engine.core_clients import CoreClients
 from handler.engine.prefill_pace import PaceLimit
 from handler.engine.vllm_api.core.shared_core import run_shared_core
 from handler.engine.vllm_api.tokens import token_path
@@ -26,7 +26,7 @@ from handler.errors import SettingError
 
 def launch(
     arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None
-) -> tuple[AsyncLLM, Seats]:
+) -> tuple[AsyncLLM, CoreClients]:
     """A core with `count` seats, and the client on the first of them, which owns the core. On the loop that serves it.
 
     :param setting: what asked for it, for messages.
@@ -48,10 +48,10 @@ def launch(
     except BaseException:
         manager.close()
         raise
-    return llm, Seats(tuple(addresses.inputs), tuple(addresses.outputs))
+    return llm, CoreClients(tuple(addresses.inputs), tuple(addresses.outputs))
 
 
-def join(arguments: AsyncEngineArgs, seats: Seats, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
+def join(arguments: AsyncEngineArgs, seats: CoreClients, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
     """The client on a seat that nobody had before. On the loop that will serve it."""
     arguments._api_process_count, arguments._api_process_rank = seats.count, index
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)

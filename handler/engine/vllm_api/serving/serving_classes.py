@@ -34,8 +34,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
-from handler.engine.frontend_args import FrontEnd
-from handler.engine.generation.token_counts import Tokens
+from handler.engine.frontend_args import FrontendArgs
+from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.serving import beam_search as beams
 from handler.engine.vllm_api.serving import fail_fast_validation as first_error
 from handler.engine.vllm_api.serving import (
@@ -93,7 +93,7 @@ APIS: Final[Mapping[Route, _Api]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """A request that vLLM's models have taken.
 
     :ivar tokens: what was counted of it so far.
@@ -104,11 +104,11 @@ class Prepared:
     raw: SimpleNamespace
     stream: bool
     model: str | None
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: TokenCounts = field(default_factory=TokenCounts)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeReply:
     """One document. It becomes bytes in the thread that sends it, not on the loop."""
 
     document: BaseModel
@@ -129,7 +129,7 @@ class Serving:
 
     @classmethod
     async def start(
-        cls, llm: AsyncLLM, arguments: Any, front_end: FrontEnd, max_output_tokens: int | None = None
+        cls, llm: AsyncLLM, arguments: Any, front_end: FrontendArgs, max_output_tokens: int | None = None
     ) -> Serving:
         """
         :param arguments: the engine's, as `core.engine_args` made them.
@@ -174,7 +174,7 @@ class Serving:
         """JSON Schemas of each route's body, of its reply, and of what these refer to. Takes about 3 s."""
         return serving_schemas.schemas({route: api.models for route, api in APIS.items()})
 
-    def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> Prepared:
+    def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> PreparedRequest:
         """A request, checked by vLLM's own models. In any thread.
 
         :raises ClientError: naming the field; or the model that is served does not do this.
@@ -201,14 +201,16 @@ class Serving:
             response_items.check(getattr(request, "input", None))
         kept = {name: headers[name] for name in HEADERS if name in headers}
         raw = SimpleNamespace(headers=Headers(kept), state=SimpleNamespace())
-        return Prepared(route, request, raw, bool(getattr(request, "stream", False)), getattr(request, "model", None))
+        return PreparedRequest(
+            route, request, raw, bool(getattr(request, "stream", False)), getattr(request, "model", None)
+        )
 
     def _serving(self, api: _Api) -> Any:
         """What answers it; None where this version, or this model's task, has none."""
         found = (getattr(self._state, name, None) for name in api.state)
         return next((serving for serving in found if hasattr(serving, api.method)), None)
 
-    def use_adapter(self, prepared: Prepared, name: str, request: Any) -> None:
+    def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
         """A request for the model `name` is about to be answered with this adapter. On the loop.
 
         :param name: the model's own name too, where the bare model's requests bring an adapter of zeros.
@@ -229,7 +231,7 @@ class Serving:
             return self._adapters.get(int(lora.lora_int_id), str(lora.lora_name))
         return str(self._state.openai_serving_models.base_model_paths[0].name)
 
-    async def reply(self, prepared: Prepared) -> Whole | AsyncIterator[str]:
+    async def reply(self, prepared: PreparedRequest) -> WholeReply | AsyncIterator[str]:
         """One document, or a stream of events. On the loop; cancelling the task that awaits frees the slots.
 
         :raises EndpointError: before a stream has begun, and in it.
@@ -245,7 +247,7 @@ class Serving:
         if isinstance(result, ErrorResponse):
             raise serving_errors.from_response(result.error, dead=self._llm.errored)
         if isinstance(result, BaseModel):
-            return Whole(result)
+            return WholeReply(result)
         if prepared.route is Route.RESPONSES:
             result = response_events.events(result, mend=not serving.use_harmony)
         return self._frames(result, serving)
@@ -297,7 +299,7 @@ def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits
     )
 
 
-def check_parsers(arguments: Any, front_end: FrontEnd) -> None:
+def check_parsers(arguments: Any, front_end: FrontendArgs) -> None:
     """Loads the plugins that are allowed, and sees that the parsers named exist. Before an engine is started.
 
     :raises SettingError: naming the parser, and those there are.

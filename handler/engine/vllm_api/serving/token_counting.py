@@ -15,10 +15,10 @@ from typing import Any
 from vllm.outputs import RequestOutput
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.generation.token_counts import Tokens
+from handler.engine.generation.token_counts import TokenCounts
 
 # Of the request that the running task answers.
-COUNTED: ContextVar[Tokens | None] = ContextVar("counted", default=None)
+COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
 Generate = Callable[..., AsyncGenerator[Any, None]]
 
 

@@ -12,7 +12,7 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.generation.generation import Listener, Sink, Times
+from handler.engine.generation.generation import Sink, StageListener, Times
 from handler.errors import EndpointError
 
 
@@ -85,7 +85,7 @@ async def add_request(
     request_id: str,
     prompt: object,
     params: SamplingParams,
-    sink: Listener,
+    sink: StageListener,
     translate: Callable[[Exception], EndpointError],
     lora: object = None,
     times: Times | None = None,

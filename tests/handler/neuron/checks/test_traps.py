@@ -8,7 +8,7 @@ import pytest
 from neuron_plans import INF2, TRN1, TRN2, found, llama, outcome
 
 from handler.config.finding import Severity
-from handler.config.value_source import Origin, Source
+from handler.config.value_source import Origin, ValueSource
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 5}
@@ -302,7 +302,7 @@ def test_a_trap_is_found_named_and_mended(code: str) -> None:
 
 
 def test_a_finding_names_the_variable_that_the_user_set() -> None:
-    sources = {"tensor_parallel_size": Source(Origin.ENVIRONMENT, "SM_VLLM_TENSOR_PARALLEL_SIZE")}
+    sources = {"tensor_parallel_size": ValueSource(Origin.ENVIRONMENT, "SM_VLLM_TENSOR_PARALLEL_SIZE")}
     result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN1, sources=sources)
     finding = found(result, "too-many-cores")
     assert finding.setting == "SM_VLLM_TENSOR_PARALLEL_SIZE"

@@ -12,8 +12,8 @@ import sample_model
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.loading.config_loader import load
+from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware import host_cpu as host_cpu_module
-from handler.neuron.engine_plan import Outcome
 from handler.neuron.hardware.host_cpu import HostCpu, cpu_flags, host_cpu
 from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
@@ -24,19 +24,19 @@ GRAVITON2 = frozenset({"asimd", "asimddp", "fphp", "asimdhp"})
 CAPABLE = (SKYLAKE | {"avx512_bf16"}, SKYLAKE | {"amx_bf16"}, GRAVITON2 | {"bf16"})
 
 
-def made(flags: frozenset[str] | None, facts: dict[str, Any] | None = None, **settings: Any) -> Outcome:
+def made(flags: frozenset[str] | None, facts: dict[str, Any] | None = None, **settings: Any) -> PlanOutcome:
     settings.setdefault("max_model_len", 4096)
     cpu = HostCpu(flags, 256 * GIB, 16 * GIB) if flags is not None else None
     config = EndpointConfig(model="/models/llama", **settings)
     return make_plan(config, llama(**facts or {}), None, line="cpu", cpu=cpu)
 
 
-def dtype(result: Outcome) -> object:
+def dtype(result: PlanOutcome) -> object:
     assert result.plan is not None, result.errors
     return result.plan.engine_args.get("dtype")
 
 
-def codes(result: Outcome) -> set[str]:
+def codes(result: PlanOutcome) -> set[str]:
     return {finding.code for finding in result.findings if finding.code.startswith("dtype-")}
 
 

@@ -7,14 +7,14 @@ import functools
 import standin_nxdi_config
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron.engine_plan import Outcome
+from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.planning.planner import make_plan
 
 judge = functools.partial(construct, module="standin_nxdi_config")
 
 
-def plan(length: int, line: str = "nxdi-0.16") -> Outcome:
+def plan(length: int, line: str = "nxdi-0.16") -> PlanOutcome:
     config = EndpointConfig(max_model_len=length, max_num_seqs=2, tensor_parallel_size=8)
     return make_plan(config, None, None, line=line, judge=judge)
 
