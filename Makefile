@@ -143,6 +143,7 @@ lint: $(READY)
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
