@@ -1,7 +1,7 @@
-"""The one tree of errors: what a caller can mend (`ClientError`) and what only the endpoint can (`ServerError`).
+"""The one tree of errors: what a caller can fix (`ClientError`) and what only the endpoint can (`ServerError`).
 
-Every error carries its fields, builds its own message and names its mend. `container.requests.error_responses` maps the tree to
-HTTP in one place; nothing here knows a status line, and nothing here ever holds a prompt or a secret.
+Every error carries its fields, builds its own message and names its fix. `container.requests.error_responses` maps the
+tree to HTTP in one place; nothing here knows a status line, and nothing here ever holds a prompt or a secret.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 class EndpointError(Exception):
     """Root of the tree.
 
-    :param message: one or two sentences, fit for a stranger to read: what is wrong and what mends it.
+    :param message: one or two sentences, fit for a stranger to read: what is wrong and what fixes it.
     :param param: the request field or the setting at fault, if there is one.
     """
 
@@ -31,7 +31,7 @@ class EndpointError(Exception):
 
 
 class ClientError(EndpointError):
-    """The caller can mend it: status 4xx."""
+    """The caller can fix it: status 4xx."""
 
     status = 400
     kind = "invalid_request_error"
@@ -39,7 +39,7 @@ class ClientError(EndpointError):
 
 
 class ServerError(EndpointError):
-    """Only the endpoint, or time, can mend it: status 5xx. `retry_after` is in seconds."""
+    """Only the endpoint, or time, can fix it: status 5xx. `retry_after` is in seconds."""
 
     status = 500
     retry_after: ClassVar[int | None] = None
@@ -76,9 +76,9 @@ class MissingField(ClientError):
 
     code = "missing_field"
 
-    def __init__(self, field: str, mend: str) -> None:
+    def __init__(self, field: str, fix: str) -> None:
         self.field = field
-        super().__init__(f"Field '{field}' is missing: {mend}.", param=field)
+        super().__init__(f"Field '{field}' is missing: {fix}.", param=field)
 
 
 class UnknownField(ClientError):
@@ -92,13 +92,13 @@ class UnknownField(ClientError):
 
 
 class UnsupportedField(ClientError):
-    """A field of the API that this endpoint does not serve: refused by name rather than ignored."""
+    """A field of the API that this endpoint does not serve. It is rejected rather than ignored."""
 
     code = "unsupported_field"
 
-    def __init__(self, field: str, mend: str) -> None:
+    def __init__(self, field: str, fix: str) -> None:
         self.field = field
-        super().__init__(f"Field '{field}' is not supported by this endpoint: {mend}.", param=field)
+        super().__init__(f"Field '{field}' is not supported by this endpoint: {fix}.", param=field)
 
 
 class PromptTooLong(ClientError):
@@ -110,11 +110,11 @@ class PromptTooLong(ClientError):
         self.prompt_tokens, self.max_tokens, self.max_model_len = prompt_tokens, max_tokens, max_model_len
         if prompt_tokens >= max_model_len:
             problem = f"the prompt has {prompt_tokens} tokens and leaves no room for an answer"
-            mend = "shorten the prompt"
+            fix = "shorten the prompt"
         else:
             problem = f"the prompt has {prompt_tokens} tokens and {max_tokens} more are asked for"
-            mend = f"lower '{param}' to {max_model_len - prompt_tokens} or less, or shorten the prompt"
-        super().__init__(f"This model's context is {max_model_len} tokens, but {problem}: {mend}.", param=param)
+            fix = f"lower '{param}' to {max_model_len - prompt_tokens} or less, or shorten the prompt"
+        super().__init__(f"This model's context is {max_model_len} tokens, but {problem}: {fix}.", param=param)
 
 
 class PromptOverLimit(ClientError):
@@ -164,9 +164,9 @@ class UnsupportedTask(ClientError):
 
     code = "unsupported_task"
 
-    def __init__(self, path: str, does: str, mend: str) -> None:
+    def __init__(self, path: str, does: str, fix: str) -> None:
         self.path = path
-        super().__init__(f"{path} is not for this endpoint, whose model {does}: {mend}.")
+        super().__init__(f"{path} is not for this endpoint, whose model {does}: {fix}.")
 
 
 class PlainTextOnly(ClientError):
@@ -345,8 +345,8 @@ class DeadlineExceeded(ServerError):
 
     def __init__(self, seconds: float, *, stream: bool) -> None:
         self.seconds = seconds
-        mend = "ask for fewer tokens" if stream else "ask for fewer tokens, or set 'stream'"
-        super().__init__(f"The request was ended after {seconds:g} s, its deadline: {mend}.")
+        fix = "ask for fewer tokens" if stream else "ask for fewer tokens, or set 'stream'"
+        super().__init__(f"The request was ended after {seconds:g} s, its deadline: {fix}.")
 
 
 class SettingError(EndpointError):
@@ -357,9 +357,9 @@ class SettingError(EndpointError):
 
     code = "invalid_setting"
 
-    def __init__(self, setting: str, problem: str, mend: str) -> None:
-        self.setting, self.problem, self.mend = setting, problem, mend
-        super().__init__(f"{setting}: {problem}. {mend}", param=setting)
+    def __init__(self, setting: str, problem: str, fix: str) -> None:
+        self.setting, self.problem, self.fix = setting, problem, fix
+        super().__init__(f"{setting}: {problem}. {fix}", param=setting)
 
 
 class StartFailed(ServerError):

@@ -1,4 +1,4 @@
-"""Why an engine did not come up, in one line, and what mends it."""
+"""Why an engine did not come up, in one line, and what fixes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 # What the compiler and the runtime say, and what helps. F137: the system killed neuronx-cc, for want of memory.
 # NCC_EOOM: the graph needs more than the device has (AWS Neuron documentation, "Neuron Compiler Error Codes").
 # Status 4: NRT_RESOURCE (the same, "nrt_status.h").
-_MENDS: Final = (
+_FIXES: Final = (
     (
         re.compile(r"F137|insufficient system memory|MemoryError"),
         "Compile on an instance with more host memory, or for fewer buckets or a shorter max_model_len.",
@@ -26,7 +26,7 @@ LONGEST: Final = 300
 
 def fix_for(reason: str) -> str:
     """What helps against a failure that says `reason`."""
-    return next((text for pattern, text in _MENDS if pattern.search(reason)), OTHERWISE)
+    return next((text for pattern, text in _FIXES if pattern.search(reason)), OTHERWISE)
 
 
 def in_one_line(error: BaseException) -> str:

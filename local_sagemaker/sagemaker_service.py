@@ -1,6 +1,6 @@
 """Both halves of SageMaker on one port: the control plane at ``/``, the runtime at ``/endpoints/``.
 
-``python -m local_sagemaker.sagemaker_service DIRECTORY [PID]`` is what `neuron-endpoint local up` starts in the background.
+``python -m local_sagemaker.sagemaker_service DIRECTORY [PID]`` is what `neuron-endpoint local up` starts.
 """
 
 from __future__ import annotations

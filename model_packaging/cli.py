@@ -106,7 +106,7 @@ def _status(error: Exception) -> int:
 
 
 def _told_by_aws(error: Exception) -> str | None:
-    """What botocore raised, with the mend where it is known; None for anything else."""
+    """What botocore raised, with the fix where it is known; None for anything else."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
     if isinstance(error, NoCredentialsError):

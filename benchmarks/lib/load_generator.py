@@ -1,7 +1,7 @@
 """The load generator: a process of its own, one thread, uvloop.
 
-`python -m benchmarks.lib.load_generator PORT` reads a workload (JSON) from stdin, runs it once and writes a `LoadResult`
-to stdout.
+`python -m benchmarks.lib.load_generator PORT` reads a workload (JSON) from stdin, runs it once and writes a
+`LoadResult` to stdout.
 """
 
 from __future__ import annotations

@@ -16,7 +16,10 @@ from benchmarks.lib.figures import Comparison, alone
 
 RUNS = 7
 LIMIT_S = 30.0
-SERVE = "import container.serve, container.server.gunicorn_server, container.server.worker, handler.startup.start, container.service"
+SERVE = (
+    "import container.serve, container.server.gunicorn_server, container.server.worker, handler.startup.start, "
+    "container.service"
+)
 CHECK = "import model_packaging.cli, model_packaging.commands.check"
 BEFORE_THE_ENGINE = "fetch model"  # the last stage before vLLM is imported; here the model is on this machine
 

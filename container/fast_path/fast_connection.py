@@ -53,11 +53,11 @@ class FastConnection:
     """
 
     __slots__ = (
+        "_dispatcher",
         "_ended",
         "_exchange",
         "_fd",
         "_head",
-        "_dispatcher",
         "_partly",
         "_reading",
         "_received",

@@ -85,7 +85,7 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
 
 
 def _refusing(schema: Schema, refused: Mapping[str, tuple[object, ...]]) -> Schema:
-    """With the fields that are refused by name: they may have the values that ask for nothing."""
+    """With the fields that are rejected with an error that names it: they may have the values that ask for nothing."""
     asking = {name: {"enum": list(values)} for name, values in refused.items()}
     return {**schema, "properties": {**schema["properties"], **asking}}
 

@@ -1,6 +1,6 @@
 """Figures of several engines as one text: vLLM's are made for one engine in a process.
 
-The further engines' are in registries of their own (`handler.engine.vllm_api.core.engine_metrics`), under the same names and with
+Each further engine has a registry of its own (`handler.engine.vllm_api.core.engine_metrics`), with the same names and
 other labels (`model_name`). A family may be in a scrape once, so samples of the same name are put together.
 """
 

@@ -214,7 +214,9 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         if self.service.observer.emf is not None:
             self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
-        threading.Thread(target=watch_engine, args=(self.service, self.end), name="engine-watchdog", daemon=True).start()
+        threading.Thread(
+            target=watch_engine, args=(self.service, self.end), name="engine-watchdog", daemon=True
+        ).start()
 
     def end(self) -> None:
         """The engine has failed: leave without waiting for anything of it."""

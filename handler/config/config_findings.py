@@ -33,10 +33,10 @@ def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
             if part in HYPHENATED and parts[position - 1].lower().endswith(("additional_config", "additional-config")):
                 setting = str(ValueSource(source.origin, ".".join(parts[: position + 1]), source.where))
                 found[setting, part] = part.replace("-", "_")
-    for (setting, part), mend in sorted(found.items()):
+    for (setting, part), fix in sorted(found.items()):
         why = f"'{part}' in additional_config is ignored by the plugin (the official guide prints it so)"
         yield Finding(
-            "hyphenated-override", Severity.WARNING, setting, why, f"Write '{mend}'; here it was read as that."
+            "hyphenated-override", Severity.WARNING, setting, why, f"Write '{fix}'; here it was read as that."
         )
 
 
@@ -51,8 +51,8 @@ def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
                 why = (
                     f"the compiled artifacts have {_shown(config, one.value)}, but {config.source(target)} says {asked}"
                 )
-                mend = "Ask for what the artifacts were compiled for, or compile for what is asked."
-                yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, mend)
+                fix = "Ask for what the artifacts were compiled for, or compile for what is asked."
+                yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, fix)
 
 
 def _shown(config: EndpointConfig, value: object) -> Json:

@@ -102,7 +102,7 @@ class FieldKind:
         except BadValue as bad:
             if self.secret:
                 raise BadValue("the value is not a text", "Give a text") from None
-            raise BadValue(bad.problem, self._expected() or bad.mend) from None
+            raise BadValue(bad.problem, self._expected() or bad.fix) from None
 
     def _convert(self, value: Json) -> object:
         if value is None and self.default is None:

@@ -21,14 +21,14 @@ class Finding:
     :param code: stable and searchable, in kebab-case: `hyphenated-override`.
     :param setting: the setting at fault, by the name the user gave it where one was given.
     :param why: what would happen, and where it is known from.
-    :param mend: what to change, to what.
+    :param fix: what to change, to what.
     """
 
     code: str
     severity: Severity
     setting: str
     why: str
-    mend: str
+    fix: str
 
     def document(self) -> dict[str, str]:
         return {
@@ -36,5 +36,5 @@ class Finding:
             "severity": self.severity.value,
             "setting": self.setting,
             "why": self.why,
-            "mend": self.mend,
+            "fix": self.fix,
         }

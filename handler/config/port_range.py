@@ -6,7 +6,7 @@ import re
 
 from handler.config.problems import BadValue
 
-MEND = "Write it as SageMaker does, 8100-8199 for one"
+FIX = "Write it as SageMaker does, 8100-8199 for one"
 
 
 def parse(text: str) -> tuple[int, int]:
@@ -17,5 +17,5 @@ def parse(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text.strip(), re.ASCII)
     low, high = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= low <= high <= 65535:
-        raise BadValue(f"'{text[:40]}' is no range of ports", MEND)
+        raise BadValue(f"'{text[:40]}' is no range of ports", FIX)
     return low, high

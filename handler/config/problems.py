@@ -1,4 +1,4 @@
-"""All that is wrong with a configuration, at once: a user mends five settings in one go, not in five deployments."""
+"""All that is wrong with a configuration, at once: a user fixes five settings in one go, not in five deployments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SettingErrors(SettingError):
 
     def __init__(self, errors: Sequence[SettingError]) -> None:
         first = errors[0]
-        super().__init__(first.setting, first.problem, first.mend)
+        super().__init__(first.setting, first.problem, first.fix)
         self.errors = tuple(errors)
         self.message = "\n".join(error.message for error in errors)
         self.args = (self.message,)
@@ -28,15 +28,15 @@ class SettingErrors(SettingError):
 class BadValue(ValueError):
     """A value that does not fit: raised by converters, which do not know the setting's name.
 
-    :param mend: without the full stop at its end.
+    :param fix: without the full stop at its end.
     """
 
-    def __init__(self, problem: str, mend: str) -> None:
-        super().__init__(f"{problem}. {mend}")
-        self.problem, self.mend = problem, mend
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem}. {fix}")
+        self.problem, self.fix = problem, fix
 
     def named(self, setting: str) -> SettingError:
-        return SettingError(setting, self.problem, f"{self.mend}.")
+        return SettingError(setting, self.problem, f"{self.fix}.")
 
 
 def each(error: SettingError) -> tuple[SettingError, ...]:
@@ -61,4 +61,4 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 def masked(error: SettingError, secrets: Iterable[str]) -> SettingError:
     """The same error without the secrets."""
     known = tuple(secrets)
-    return SettingError(mask(error.setting, known), mask(error.problem, known), mask(error.mend, known))
+    return SettingError(mask(error.setting, known), mask(error.problem, known), mask(error.fix, known))

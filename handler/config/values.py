@@ -106,9 +106,9 @@ def parse_json(text: str) -> Json:
         raise
     except json.JSONDecodeError as error:
         problem = f"it is not JSON ({error.msg}, line {error.lineno}, column {error.colno})"
-        raise BadValue(problem, "Mend the JSON") from None
+        raise BadValue(problem, "Fix the JSON") from None
     except (ValueError, RecursionError):
-        raise BadValue("it is JSON with a number too long or nested too deep", "Mend the JSON") from None
+        raise BadValue("it is JSON with a number too long or nested too deep", "Fix the JSON") from None
     return plain(value)
 
 

@@ -111,8 +111,8 @@ def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[
     handler = EngineInferenceHandler()
     own = {name: getattr(module, name) for name in ARGUMENTS if callable(getattr(module, name, None))}
     if "transform_fn" in own and any(name in own for name in PARTS):
-        mend = "Keep transform_fn, or the three others."
-        raise SettingError("transform_fn", "it is used with input_fn, predict_fn or output_fn", mend)
+        fix = "Keep transform_fn, or the three others."
+        raise SettingError("transform_fn", "it is used with input_fn, predict_fn or output_fn", fix)
     hooks = {name: Hook.of(name, function, ARGUMENTS[name]) for name, function in own.items()}
     for name in () if "transform_fn" in own else PARTS:
         hooks.setdefault(name, Hook(name, getattr(handler, f"default_{name}"), takes_context=True))

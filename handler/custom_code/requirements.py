@@ -31,8 +31,8 @@ def install(file: Path, *, isolated: bool, constraints: Iterable[str] | None = N
     :raises SettingError: isolated, or pip failed; its account is in the log.
     """
     if isolated:
-        mend = "Leave the file out and bring the packages in code/, or build an image that has them."
-        raise SettingError(NAME, "nothing can be installed under network isolation", mend)
+        fix = "Leave the file out and bring the packages in code/, or build an image that has them."
+        raise SettingError(NAME, "nothing can be installed under network isolation", fix)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as kept:
         kept.write("\n".join(pins() if constraints is None else constraints))
         kept.flush()
@@ -43,5 +43,5 @@ def install(file: Path, *, isolated: bool, constraints: Iterable[str] | None = N
         except subprocess.TimeoutExpired:
             raise SettingError(NAME, f"pip did not end within {SECONDS:.0f} s", "Ask for less.") from None
     if status:
-        mend = "Its account is in the log. A package that wants another version of what the engine uses cannot be had."
-        raise SettingError(NAME, f"pip failed with status {status}", mend)
+        fix = "Its account is in the log. A package that wants another version of what the engine uses cannot be had."
+        raise SettingError(NAME, f"pip failed with status {status}", fix)

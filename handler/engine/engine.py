@@ -18,7 +18,7 @@ from handler.engine.core_clients import CoreClient, CoreClients
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
-from handler.engine.frontend_args import FrontendArgs
+from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation import sampling_check
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.prompt_renderer import PromptRenderer
@@ -58,7 +58,7 @@ class Engine:
         served_names: Sequence[str],
         stall: float,
         limits: RequestLimits,
-        front_end: FrontendArgs | None = None,
+        front_end: FrontendSettings | None = None,
         seat: CoreClient | None = None,
     ) -> None:
         from handler.engine.vllm_api.core import core as vllm_api
@@ -69,7 +69,7 @@ class Engine:
         self.base_names = tuple(served_names)
         self.adapters: AdapterTable | None = None
         self.failure: EndpointError | None = None
-        self.front_end = front_end = front_end or FrontendArgs()
+        self.front_end = front_end = front_end or FrontendSettings()
         self.serving: Serving | None = None
         self.traits = PLAIN
         self.max_sequences = DEFAULT_MAX_SEQUENCES

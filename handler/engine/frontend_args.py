@@ -12,7 +12,7 @@ from handler.json_value import Json
 
 
 @dataclass(frozen=True, slots=True)
-class FrontendArgs:
+class FrontendSettings:
     """Names and meanings are vLLM's (vllm/entrypoints/openai/cli_args.py, FrontendArgs).
 
     :param chat_template: the template itself, or None for the model's own.
@@ -32,7 +32,7 @@ class FrontendArgs:
     return_tokens_as_token_ids: bool = False
 
 
-def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendArgs:
+def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSettings:
     """The front end that a configuration asks for.
 
     :param model: the model's directory: a template or a plugin may be a file in it.
@@ -49,7 +49,7 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendArgs
                 source, "it runs Python code, which is not allowed", "Set ENDPOINT_TRUST_REMOTE_CODE=true to allow it."
             )
     plugin = config.tool_parser_plugin
-    return FrontendArgs(
+    return FrontendSettings(
         chat_template=_template(config, model),
         chat_template_content_format=config.chat_template_content_format,
         default_chat_template_kwargs=config.default_chat_template_kwargs,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from handler.errors import SettingError
 from handler.json_value import Json
 
-# Mends 0.16's CPU worker; the workers of an engine must have the same.
+# Fixes 0.16's CPU worker; the workers of an engine must have the same.
 GRAMMARS_ON_CPU = "handler.engine.vllm_api.core.cpu_grammar.GrammarsOnCpu"
 SPREAD = "nnodes"
 ENGINES = "data_parallel_size"
@@ -31,8 +31,8 @@ def headless_words(
     """
     how = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
     if how is None or not isinstance(arguments.get(MASTER[how]), str):
-        mend = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
-        raise SettingError(SPREAD, "the settings say nothing of several nodes and where the first one is", mend)
+        fix = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
+        raise SettingError(SPREAD, "the settings say nothing of several nodes and where the first one is", fix)
     address = resolve(str(arguments[MASTER[how]]))
     here: dict[str, Json] = {MASTER[how]: address}
     if how == SPREAD:

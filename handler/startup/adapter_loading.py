@@ -50,7 +50,7 @@ def load_adapters(
         try:
             adapters.load(name, source)
         except EndpointError as error:
-            raise SettingError(setting, error.message.rstrip("."), "Mend the adapter, or leave it out.") from None
+            raise SettingError(setting, error.message.rstrip("."), "Fix the adapter, or leave it out.") from None
     if plan.line != "cpu":
         adapters.fixed = AT_THE_START_ONLY
         adapters.tell()

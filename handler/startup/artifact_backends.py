@@ -211,8 +211,8 @@ def _neuron_inputs(config: EndpointConfig, plan: EnginePlan, model: Path, compan
     instance = this_machine(config)
     target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
     if not target:
-        mend = "Set ENDPOINT_INSTANCE, ml.trn2.48xlarge for one."
-        raise SettingError("ENDPOINT_ARTIFACT_STORE", "it is not known for which platform to compile", mend)
+        fix = "Set ENDPOINT_INSTANCE, ml.trn2.48xlarge for one."
+        raise SettingError("ENDPOINT_ARTIFACT_STORE", "it is not known for which platform to compile", fix)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
     content = _sharded(plan)
     checkpoint = identify(DirectoryObjects(model), content=content)

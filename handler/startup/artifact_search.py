@@ -51,7 +51,7 @@ def engine_by_artifacts(
     """A warm engine, by way of the configured store.
 
     :param start: starts an engine with a plan and warms it up.
-    :raises EndpointError: a store, a restore or a compile that failed, each saying why and what mends it.
+    :raises EndpointError: a store, a restore or a compile that failed, each saying why and what fixes it.
     """
     config = state.config
     ground = artifact_backend(state.config, plan, model, companions)

@@ -34,12 +34,10 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
     if examination.vllm is not None:
         logger.info("%s", examination.vllm)
     for finding in examination.findings:
-        logger.log(
-            LEVELS[finding.severity], "[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.mend
-        )
+        logger.log(LEVELS[finding.severity], "[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.fix)
     if examination.plan is None or examination.failed:
         errors = [finding for finding in examination.findings if finding.severity is Severity.ERROR]
-        raise SettingErrors([SettingError(error.setting, error.why, error.mend) for error in errors])
+        raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])
     return examination.plan
 
 

@@ -23,8 +23,8 @@ def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
     source = find_code(config, model.path) if local else None
     if source is None:
         if config.engine == "none":
-            mend = "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or leave this out."
-            raise SettingError("ENDPOINT_ENGINE", "without an engine the model's own code has to answer", mend)
+            fix = "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or leave this out."
+            raise SettingError("ENDPOINT_ENGINE", "without an engine the model's own code has to answer", fix)
         return None
     if source.requirements is not None:
         state.lifecycle.stage(f"install {requirements.NAME}")

@@ -52,7 +52,7 @@ def refuse(findings: Sequence[Finding], setting: str) -> None:
     """Logs the warnings. :raises SettingErrors: there are errors."""
     for finding in findings:
         if finding.severity is not Severity.ERROR:
-            logger.warning("[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.mend)
+            logger.warning("[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.fix)
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if errors:
-        raise SettingErrors([SettingError(error.setting or setting, error.why, error.mend) for error in errors])
+        raise SettingErrors([SettingError(error.setting or setting, error.why, error.fix) for error in errors])

@@ -1,6 +1,6 @@
 """Unpacking a `model.tar.gz` that somebody else packed: plain files and directories into a fresh directory, or nothing.
 
-tarfile's own `data` filter mends some members and lets others pass; here anything odd refuses the archive as a whole.
+tarfile's own `data` filter fixes some members and lets others pass; here anything odd refuses the archive as a whole.
 """
 
 from __future__ import annotations

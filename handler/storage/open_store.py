@@ -17,14 +17,14 @@ def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectSt
     :param setting: the setting that the URI is from, for the error.
     :raises SettingError: it names neither.
     """
-    mend = "Write s3://bucket/prefix or file:///directory."
+    fix = "Write s3://bucket/prefix or file:///directory."
     parts = urlsplit(uri)
     if parts.query or parts.fragment:
-        raise SettingError(setting, f"'{uri}' has a '?' or '#' in it", mend)
+        raise SettingError(setting, f"'{uri}' has a '?' or '#' in it", fix)
     if parts.scheme == "s3":
         if not parts.netloc:
-            raise SettingError(setting, f"'{uri}' names no bucket", mend)
+            raise SettingError(setting, f"'{uri}' names no bucket", fix)
         return S3Objects(parts.netloc, parts.path.strip("/"))
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
         return DirectoryObjects(Path(unquote(parts.path)))
-    raise SettingError(setting, f"'{uri}' is neither s3:// nor file:///", mend)
+    raise SettingError(setting, f"'{uri}' is neither s3:// nor file:///", fix)

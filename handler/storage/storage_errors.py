@@ -1,4 +1,4 @@
-"""What can go wrong with artifacts and with the place that keeps them; each error names the object and the mend."""
+"""What can go wrong with artifacts and with the place that keeps them; each error names the object and the fix."""
 
 from __future__ import annotations
 

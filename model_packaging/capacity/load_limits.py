@@ -26,7 +26,7 @@ class CapacityQuotas:
 class Strain:
     """:param needed, limit: in the same unit; no limit is one that nobody told.
     :param grows: with the load; else it is one instance's own.
-    :param then: what happens beyond the limit, and the mend."""
+    :param then: what happens beyond the limit, and the fix."""
 
     what: str
     needed: float

@@ -123,8 +123,8 @@ def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
     facts = read_facts(model)
     weights = (facts.weight_bytes if facts else None) or 0
     if not weights and not given["startup_seconds"]:
-        mend = "Give --startup-seconds, or push the model to S3."
-        raise SettingError("MODEL", f"the size of {model[:80]} is not known here, so neither is its start's time", mend)
+        fix = "Give --startup-seconds, or push the model to S3."
+        raise SettingError("MODEL", f"the size of {model[:80]} is not known here, so neither is its start's time", fix)
     return replace(sizes, weights=weights, fetched=sizes.fetched + weights)
 
 

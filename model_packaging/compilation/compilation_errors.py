@@ -7,7 +7,7 @@ from model_packaging.deployment.diagnosis import Diagnosis
 
 
 class CompileEnded(ServerError):
-    """It ended without artifacts: with the reason, and the symptom's mend where it is known."""
+    """It ended without artifacts: with the reason, and the symptom's fix where it is known."""
 
     code = "compile_ended"
 
@@ -15,7 +15,7 @@ class CompileEnded(ServerError):
         self.reason, self.diagnosis, self.tail = reason, diagnosis, tail
         told = [f"Nothing was compiled: {reason}"]
         if diagnosis:
-            told += [f"Cause: {diagnosis.cause}.", f"Mend: {diagnosis.mend}", f"Seen: {diagnosis.evidence}"]
+            told += [f"Cause: {diagnosis.cause}.", f"Fix: {diagnosis.fix}", f"Seen: {diagnosis.evidence}"]
         elif tail:
             told += ["The last lines:", *(f"  {line}" for line in tail)]
         super().__init__("\n".join(told))

@@ -23,5 +23,5 @@ def examined(environ: Mapping[str, str], model: str, instance: str | None, line:
         if instance:
             find(instance, "--instance")
     except SettingError as error:
-        raise click.BadParameter(f"{error.problem}. {error.mend}", param_hint="--instance") from None
+        raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
     return examine(environ, model, instance=instance, line=line)

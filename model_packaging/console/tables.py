@@ -43,7 +43,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
         what = Text(finding.severity.value, style=STYLES[finding.severity]).append(f" {finding.code}", style="dim")
         table.add_row(
             what.append(f"\n{finding.setting}", style="default"),
-            Text(f"{finding.why}\n").append(finding.mend, style="bold"),
+            Text(f"{finding.why}\n").append(finding.fix, style="bold"),
         )
     return table
 

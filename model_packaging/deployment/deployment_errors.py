@@ -15,7 +15,7 @@ class DeploymentFailed(ServerError):
         self.what, self.reason, self.diagnosis, self.tail = what, reason, diagnosis, tail
         told = [f"{what} failed: {reason or 'SageMaker gave no reason'}"]
         if diagnosis:
-            told += [f"Cause: {diagnosis.cause}.", f"Mend: {diagnosis.mend}", f"Seen: {diagnosis.evidence}"]
+            told += [f"Cause: {diagnosis.cause}.", f"Fix: {diagnosis.fix}", f"Seen: {diagnosis.evidence}"]
         elif tail:
             told += ["The log's last lines:", *(f"  {line}" for line in tail)]
         super().__init__("\n".join(told))

@@ -1,4 +1,4 @@
-"""Why a deployment failed: what SageMaker and the container said, as cause and mend.
+"""Why a deployment failed: what SageMaker and the container said, as cause and fix.
 
 The table is read from the top: what the container itself says comes before what its libraries and SageMaker say.
 `docs/troubleshooting.md` is the same table, for people.
@@ -15,11 +15,11 @@ from handler.artifacts.lease.log_redaction import redacted
 
 
 class Symptom(NamedTuple):
-    """:param pattern: what a log line or the failure's reason shows. :param cause, mend: may name its groups."""
+    """:param pattern: what a log line or the failure's reason shows. :param cause, fix: may name its groups."""
 
     pattern: str
     cause: str
-    mend: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Diagnosis:
     """:param evidence: the line that shows it."""
 
     cause: str
-    mend: str
+    fix: str
     evidence: str
 
 
 SYMPTOMS = (
-    Symptom(r"^serve: (.+)$", "the container refuses a setting: {1}", "Mend the setting, and deploy again."),
+    Symptom(r"^serve: (.+)$", "the container refuses a setting: {1}", "Fix the setting, and deploy again."),
     Symptom(
         r"^\[\s*[\d.]+ s\] failed: (.+)$", "the container could not start: {1}", "Do what it says, and deploy again."
     ),
@@ -140,5 +140,5 @@ def diagnose(reason: str, log: Iterable[str]) -> Diagnosis | None:
                 groups = ("", *(group or "" for group in match.groups()))
                 evidence = redacted(line.strip()[:400], {})
                 cause = redacted(symptom.cause.format(*groups), {})
-                return Diagnosis(cause, symptom.mend, evidence)
+                return Diagnosis(cause, symptom.fix, evidence)
     return None

@@ -50,8 +50,8 @@ def _service(work: Workload) -> Members:
 
 def _metric(work: Workload) -> Members:
     if not work.prometheus:
-        mend = "Give --prometheus http://prometheus.monitoring:9090 (yours), or leave --max out."
-        raise SettingError("--max", "KServe scales by requests in flight only through KEDA and Prometheus", mend)
+        fix = "Give --prometheus http://prometheus.monitoring:9090 (yours), or leave --max out."
+        raise SettingError("--max", "KServe scales by requests in flight only through KEDA and Prometheus", fix)
     assert work.scaling is not None
     where = f',namespace="{work.namespace}"' if work.namespace else ""
     query = f'sum(endpoint_requests_in_flight{{pod=~"{work.name}-predictor-.*"{where}}})'

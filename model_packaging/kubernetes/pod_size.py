@@ -77,8 +77,8 @@ def pod_size(
     request = limit if needed is None else ceil(needed) + PROCESSES_GIB + shm
     if needed is not None and request > limit:
         problem = f"loading takes {needed:.0f} GiB of the host, and a pod there has {limit} GiB"
-        mend = "Store the weights sharded (save_sharded_checkpoint), or use an instance with more memory."
-        raise SettingError("--instance", problem, mend)
+        fix = "Store the weights sharded (save_sharded_checkpoint), or use an instance with more memory."
+        raise SettingError("--instance", problem, fix)
     count = f"{devices} {'devices' if resource == DEVICES else 'cores'}"
     why += [
         f"{resource}: {count} for tensor parallel degree {_degree(plan)} on {instance.name} ({instance.chips} devices)",

@@ -45,8 +45,8 @@ class Workload:
     def __post_init__(self) -> None:
         for setting, name in (("NAME", self.name), ("--namespace", self.namespace)):
             if name is not None and not NAME.fullmatch(name):
-                mend = "Use up to 45 small letters, digits and hyphens, with a letter first."
-                raise SettingError(setting, f"'{name[:60]}' is no name in Kubernetes", mend)
+                fix = "Use up to 45 small letters, digits and hyphens, with a letter first."
+                raise SettingError(setting, f"'{name[:60]}' is no name in Kubernetes", fix)
         if self.scaling is not None and not 1 <= self.scaling.minimum <= self.scaling.maximum:
             problem = f"{self.scaling.minimum} to {self.scaling.maximum} is no range of replicas"
             raise SettingError("--min", problem, "Give 1 <= --min <= --max.")

@@ -41,16 +41,16 @@ def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ImportError:
-        mend = "pip install huggingface_hub, or give a folder."
-        raise SettingError(what, f"'{name}' is a hub id, and the hub's client is not installed", mend) from None
+        fix = "pip install huggingface_hub, or give a folder."
+        raise SettingError(what, f"'{name}' is a hub id, and the hub's client is not installed", fix) from None
     try:
         found = Path(snapshot_download(name, revision=revision, allow_patterns=list(HUB_FILES)))
         if not any(found.glob("*.safetensors")):
             found = Path(snapshot_download(name, revision=revision, allow_patterns=[*HUB_FILES, *HUB_OLDER]))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        mend = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
-        raise SettingError(what, f"'{name}' cannot be fetched from the hub ({reason})", mend) from error
+        fix = "Check the id, HF_TOKEN for a gated model, and HF_HUB_OFFLINE."
+        raise SettingError(what, f"'{name}' cannot be fetched from the hub ({reason})", fix) from error
     return found
 
 

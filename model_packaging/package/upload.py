@@ -133,13 +133,13 @@ def _require_ours(
 ) -> None:
     if target.replace:
         return
-    mend = "Push to another prefix (an endpoint that scales out would load a mixture), or give --replace."
+    fix = "Push to another prefix (an endpoint that scales out would load a mixture), or give --replace."
     if before is not None and before != manifest:
-        raise SettingError("DESTINATION", f"{target.uri} holds another package", mend)
+        raise SettingError("DESTINATION", f"{target.uri} holds another package", fix)
     if strangers:
         names = ", ".join(strangers[:4])
         problem = f"{target.uri} holds {len(strangers)} other files ({names}), which SageMaker would load as well"
-        raise SettingError("DESTINATION", problem, mend)
+        raise SettingError("DESTINATION", problem, fix)
 
 
 def _manifest(target: UploadTarget) -> PackageManifest | None:

@@ -65,6 +65,6 @@ def test_json_lines_as_batch_transform_sends_them(session: Any) -> None:
     assert replies[1]["generated_text"] == ANSWER
 
 
-def test_a_body_without_a_serializer_is_refused_with_the_mend(session: Any) -> None:
+def test_a_body_without_a_serializer_is_refused_with_the_fix(session: Any) -> None:
     with pytest.raises(Exception, match="application/json"):
         Predictor(ENDPOINT, session).predict(json.dumps(CHAT).encode())

@@ -21,7 +21,7 @@ from scripted_tokenizer import scripted_prompts, text_of
 from handler.engine.api_routes import PLAIN
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
-from handler.engine.frontend_args import FrontendArgs
+from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EndpointError, GenerationFailed, InvalidField
@@ -54,7 +54,7 @@ class ScriptedEngine:
         self.prompts = scripted_prompts(quick=quick)
         self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size)
         self.traits = PLAIN
-        self.front_end = FrontendArgs()
+        self.front_end = FrontendSettings()
         self.begun = 0
         self.cancelled = 0
         self.is_dead = False

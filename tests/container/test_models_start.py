@@ -56,7 +56,7 @@ def test_the_plan_is_the_models_own_under_the_endpoints_settings(
     assert "VLLM_CPU_KVCACHE_SPACE=2" in str(found.need)
 
 
-def test_a_neuron_line_refuses_with_the_mend(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neuron_line_refuses_with_the_fix(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENDPOINT_LINE", "nxdi-0.16")
     monkeypatch.setenv("ENDPOINT_INSTANCE", "ml.trn1.32xlarge")
     monkeypatch.setenv("SM_VLLM_TENSOR_PARALLEL_SIZE", "2")
@@ -64,7 +64,7 @@ def test_a_neuron_line_refuses_with_the_mend(model: Path, monkeypatch: pytest.Mo
         prepare(EndpointConfig(), "one", model)
 
 
-def test_several_front_ends_refuse_with_the_mend(model: Path) -> None:
+def test_several_front_ends_refuse_with_the_fix(model: Path) -> None:
     with pytest.raises(ModelsUnsupported, match="ENDPOINT_FRONT_ENDS"):
         prepare(EndpointConfig(front_ends=2), "one", model)
 

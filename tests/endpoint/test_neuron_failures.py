@@ -18,7 +18,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "at", "says", "mend"),
+    ("fault", "at", "says", "fix"),
     [
         ("exception", "trace", "Failed compilation with neuronx-cc: exit status 70", "the compiler's version"),
         ("exit", "model", "ended with status 70 and did not say why", "the compiler's version"),
@@ -27,12 +27,12 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     ],
 )
 def test_a_compile_that_fails_says_why_and_is_not_tried_again(
-    fleet: Fleet, fault: str, at: str, says: str, mend: str
+    fleet: Fleet, fault: str, at: str, says: str, fix: str
 ) -> None:
     store = f"store-{fault}-{at}"
     reason = failed(fleet.serve(store, store, STAND_IN_FAULT=fault, STAND_IN_FAULT_AT=at))
     assert says in reason
-    assert mend in reason
+    assert fix in reason
     assert "See root cause above" not in reason
     left = {name.split("/")[0] for name in fleet.stored(f"{store}/")}
     assert "failures" in left

@@ -45,7 +45,7 @@ LASTING = (Fault.SLOW_DOWN, Fault.FLIPPED, Fault.FORBIDDEN, Fault.SKEWED, Fault.
 
 
 class Plan:
-    """The faults of one seed. A quarter of the seeds also have a lasting fault, that no retry mends.
+    """The faults of one seed. A quarter of the seeds also have a lasting fault, that no retry fixes.
 
     :ivar seen: how often each fault was met.
     """

@@ -79,7 +79,7 @@ def test_a_container_is_run_as_sagemaker_runs_it(docker: Machine) -> None:
     assert "größe" not in " ".join(command)  # `ps` would show it to everybody
     assert not Path(command[command.index("--env-file") + 1]).stat().st_mode & 0o077
 
-    # A crash is seen and mended; the end is SIGTERM to its process 1.
+    # A crash is seen and fixed; the end is SIGTERM to its process 1.
     pid = ask(docker, "inside")["pid"]
     assert docker.service.tell("kill", endpoint="inside", instance=None)["instance"] == instance["instance"]
     assert docker.commands("kill") == [["kill", name]]

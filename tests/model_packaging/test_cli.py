@@ -41,7 +41,7 @@ def test_check_of_what_works(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert set(document) == {"findings", "memory", "vllm"}
-    assert all(set(finding) == {"code", "severity", "setting", "why", "mend"} for finding in document["findings"])
+    assert all(set(finding) == {"code", "severity", "setting", "why", "fix"} for finding in document["findings"])
     assert not [finding for finding in document["findings"] if finding["severity"] == "error"]
     memory = document["memory"]
     assert (memory["instance"], memory["max_num_seqs"], memory["max_model_len"]) == ("trn1.32xlarge", 4, 512)

@@ -170,7 +170,7 @@ def test_logs_and_what_they_mean(fake: FakeAws) -> None:
     fake.log = ["[   1.0 s] fetch model: 0.5 s", "OSError: [Errno 28] No space left on device", "later"]
     lines = [json.loads(line) for line in run("logs", "chat", "--json").stdout.splitlines()]
     assert [line["text"] for line in lines] == fake.log
-    assert "Mend: Raise --volume" in run("logs", "chat", "--explain").stdout
+    assert "Fix: Raise --volume" in run("logs", "chat", "--explain").stdout
     fake.log = ["all is well"]
     assert "None of the known symptoms" in run("logs", "chat", "--explain").stdout
 
@@ -201,7 +201,7 @@ def test_each_symptom_has_its_cause(line: str, cause: str) -> None:
     found = diagnose("", ["INFO fine", line])
     assert found is not None
     assert cause in found.cause
-    assert found.mend.endswith(".")
+    assert found.fix.endswith(".")
 
 
 def test_an_ordinary_start_has_no_symptom() -> None:
@@ -223,7 +223,7 @@ def test_evidence_holds_no_token() -> None:
 def test_every_symptom_is_in_the_documentation() -> None:
     text = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
     for symptom in SYMPTOMS:
-        assert symptom.mend in text, symptom.pattern
+        assert symptom.fix in text, symptom.pattern
 
 
 def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:

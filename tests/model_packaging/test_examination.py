@@ -49,7 +49,7 @@ def test_any_environment_gives_a_plan_or_named_findings(
 ) -> None:
     found = examine(environ, MODEL, instance=instance, line=line or None, fetch=lambda location: None)
     assert found.failed or found.plan is not None
-    assert all(finding.code and finding.setting and finding.why and finding.mend for finding in found.findings)
+    assert all(finding.code and finding.setting and finding.why and finding.fix for finding in found.findings)
     json.dumps(found.document(), allow_nan=False)
     if found.plan is not None:
         json.dumps(found.plan.document(), allow_nan=False)

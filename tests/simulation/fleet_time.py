@@ -17,7 +17,7 @@ from handler.artifacts.lease.clock import Cancel
 
 
 class Killed(BaseException):
-    """The end of a simulated process. Not an Exception: nothing may mend it, and what a dead process still tries to do
+    """The end of a simulated process. Not an Exception: nothing may fix it, and what a dead process still tries to do
     on the way out (`finally`) raises it again."""
 
 

@@ -145,7 +145,7 @@ def _finding(setting: str, name: str, saved: object, asked: object) -> Finding:
         setting=setting,
         why=f"the compiled artifacts have {name} = {_shown(saved)}, and {_shown(asked)} is asked for; the plugin loads "
         "them as they are and ignores the setting",
-        mend=f"Set it to {_shown(saved)}, or compile again.",
+        fix=f"Set it to {_shown(saved)}, or compile again.",
     )
 
 
@@ -155,7 +155,7 @@ def _unreadable() -> Finding:
         severity=Severity.ERROR,
         setting="NEURON_COMPILED_ARTIFACTS",
         why="neuron_config.json has no 'neuron_config', so it is not known what was compiled",
-        mend="Compile again, or name the directory that the compile wrote.",
+        fix="Compile again, or name the directory that the compile wrote.",
     )
 
 

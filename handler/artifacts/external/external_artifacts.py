@@ -174,5 +174,5 @@ def _int(config: Mapping[str, Json], name: str, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
 
 
-def _error(code: str, why: str, mend: str) -> Finding:
-    return Finding(code, Severity.ERROR, SETTING, why, mend)
+def _error(code: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.ERROR, SETTING, why, fix)

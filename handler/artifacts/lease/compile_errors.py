@@ -1,4 +1,4 @@
-"""What can go wrong between a miss and an entry: each says whether anything was published, and what mends it."""
+"""What can go wrong between a miss and an entry: each says whether anything was published, and what fixes it."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class NoSpace(SettingError):
             problem = f"{directory} took no more while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
         else:
             problem = f"the artifacts need {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
-        mend = "Give a directory on a larger volume, or a larger volume to the endpoint."
-        super().__init__(setting, problem, mend)
+        fix = "Give a directory on a larger volume, or a larger volume to the endpoint."
+        super().__init__(setting, problem, fix)
 
 
 class TargetRefused(SettingError):

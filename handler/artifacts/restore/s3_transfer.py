@@ -20,7 +20,7 @@ from handler.storage.s3_errors import translated
 from handler.storage.s3_requests import S3Requests
 from handler.storage.storage_errors import NotFound, StoreUnavailable
 
-# S3's "Error responses" (API reference) that time mends; of these RequestTimeTooSkewed only if the server was wrong.
+# S3's "Error responses" (API reference) that time fixes; of these RequestTimeTooSkewed only if the server was wrong.
 PASSING_STATUS = {408, 429, 500, 502, 503, 504}
 PASSING_CODES = {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "RequestTimeTooSkewed"}
 MOST_ERROR_BYTES = 16 * 1024

@@ -113,7 +113,7 @@ def signer(setting_value: str, environ: Mapping[str, str] | None = None, setting
     value = setting_value.strip()
     if not value:
         return None
-    mend = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME."
+    fix = "Give the ARN of a secret or of a KMS key, file:///path or env:NAME."
     service = value.split(":")[2] if value.startswith("arn:") and value.count(":") >= 5 else ""
     if service == "kms":
         return KmsSigner(value)
@@ -124,10 +124,10 @@ def signer(setting_value: str, environ: Mapping[str, str] | None = None, setting
         try:
             return SecretSigner(path.read_bytes().strip(), setting)
         except OSError as error:
-            raise SettingError(setting, f"{path} cannot be read ({error.strerror})", mend) from None
+            raise SettingError(setting, f"{path} cannot be read ({error.strerror})", fix) from None
     if value.startswith("env:"):
         return SecretSigner((os.environ if environ is None else environ).get(value[4:], "").encode(), setting)
-    raise SettingError(setting, "does not name a key", mend)
+    raise SettingError(setting, "does not name a key", fix)
 
 
 def _secret(arn: str) -> bytes:

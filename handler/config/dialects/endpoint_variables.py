@@ -73,7 +73,7 @@ def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
     try:
         return [_within(found, key) for found in neuron.translate(key, text)]
     except SettingError as error:
-        raise SettingError(setting, error.problem, error.mend) from None
+        raise SettingError(setting, error.problem, error.fix) from None
 
 
 def _within(found: Assignment, key: str) -> Assignment:

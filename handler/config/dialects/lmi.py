@@ -61,8 +61,8 @@ def _on_device_generation(name: str, value: str) -> list[Assignment]:
     try:
         return [assign("on_device_sampling", to_bool(value), name)]
     except (BadValue, SettingError):
-        mend = "Give true or false, and put the settings into neuron_config.on_device_sampling_config."
-        raise SettingError(name, "is read from no file here", mend) from None
+        fix = "Give true or false, and put the settings into neuron_config.on_device_sampling_config."
+        raise SettingError(name, "is read from no file here", fix) from None
 
 
 def _flag(option: str, flag: str) -> OptionRule:

@@ -15,12 +15,12 @@ def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: st
     :param prefix: put before the nearest name, so that it can be pasted.
     """
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
-    mend = (
+    fix = (
         f"Did you mean {prefix}{near[0]}?"
         if near
         else "Remove it, or look it up with `neuron-endpoint config explain`."
     )
-    return SettingError(setting, f"is not {what}", mend)
+    return SettingError(setting, f"is not {what}", fix)
 
 
 def slip(name: str, known: Iterable[str]) -> str | None:

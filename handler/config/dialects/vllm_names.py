@@ -36,7 +36,7 @@ FRONT_END = (
     "enable_force_include_usage",
     "return_tokens_as_token_ids",
 )
-MENDS = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
+FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
 def translate(name: str, value: Json, setting: str) -> list[Assignment]:
@@ -55,7 +55,7 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
             return [assign(name, value, setting)]
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
-            raise SettingError(setting, problem, MENDS.get(name, "Leave it out."))
+            raise SettingError(setting, problem, FIXES.get(name, "Leave it out."))
         argument = known().get(name)
         if argument is None:
             positive = name.removeprefix("no_")

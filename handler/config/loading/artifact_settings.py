@@ -62,8 +62,8 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | Sett
         try:
             yield Given(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
         except SettingError as error:
-            mend = "The file is not one that NxD Inference or optimum-neuron wrote: compile again."
-            yield SettingError(f"{error.setting} in {where}", error.problem, mend)
+            fix = "The file is not one that NxD Inference or optimum-neuron wrote: compile again."
+            yield SettingError(f"{error.setting} in {where}", error.problem, fix)
 
 
 def _settings(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:

@@ -48,7 +48,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
 
     :param fetch: reads one small file or object; nothing else is read.
     :param model: a model named on a command line; beats every other.
-    :raises SettingErrors: every problem at once, each naming its setting and its mend; no secret in any of them.
+    :raises SettingErrors: every problem at once, each naming its setting and its fix; no secret in any of them.
     """
     if isolation.isolated(environ):
         fetch = isolation.without_network(fetch)

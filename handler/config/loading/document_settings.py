@@ -25,7 +25,7 @@ def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Ite
             for found in translate(key, value):
                 yield Given(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
         except SettingError as error:
-            yield SettingError(f"{error.setting} in {where}", error.problem, error.mend)
+            yield SettingError(f"{error.setting} in {where}", error.problem, error.fix)
 
 
 def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> Iterator[Given | SettingError]:
@@ -37,7 +37,7 @@ def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> 
             for found in lmi.translate_key(key, value):
                 yield Given(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
         except SettingError as error:
-            yield SettingError(f"{error.setting} in {where}", error.problem, error.mend)
+            yield SettingError(f"{error.setting} in {where}", error.problem, error.fix)
 
 
 def translate(key: str, value: Json) -> list[Assignment]:

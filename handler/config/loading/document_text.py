@@ -16,7 +16,7 @@ from handler.json_value import Json
 if TYPE_CHECKING:
     import yaml
 
-MEND = "Write one object of settings, as YAML, TOML or JSON"
+FIX = "Write one object of settings, as YAML, TOML or JSON"
 
 
 def parse(body: bytes, name: str = "") -> dict[str, Json]:
@@ -28,7 +28,7 @@ def parse(body: bytes, name: str = "") -> dict[str, Json]:
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadValue("it is not UTF-8", MEND) from None
+        raise BadValue("it is not UTF-8", FIX) from None
     if not text.strip():
         return {}
     ending = name.rpartition(".")[2].lower()
@@ -43,7 +43,7 @@ def parse(body: bytes, name: str = "") -> dict[str, Json]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadValue("it is no object", MEND)
+        raise BadValue("it is no object", FIX)
     return found
 
 
@@ -52,9 +52,9 @@ def _toml(text: str) -> Json:
         return plain(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         place = str(error).rpartition("(")[2].rstrip(")")
-        raise BadValue(f"it is not TOML ({place})", "Mend it") from None
+        raise BadValue(f"it is not TOML ({place})", "Fix it") from None
     except (ValueError, RecursionError):
-        raise BadValue("it is TOML with a value too long or nested too deep", "Mend it") from None
+        raise BadValue("it is TOML with a value too long or nested too deep", "Fix it") from None
 
 
 def _yaml(text: str) -> Json:
@@ -66,11 +66,11 @@ def _yaml(text: str) -> Json:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         # What the parser says may quote the document: only its position is passed on.
-        raise BadValue(f"it is not YAML{place}", "Mend it") from None
+        raise BadValue(f"it is not YAML{place}", "Fix it") from None
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         if isinstance(error, BadValue):
             raise
-        raise BadValue("it is not YAML that can be read", "Mend it") from None
+        raise BadValue("it is not YAML that can be read", "Fix it") from None
 
 
 def _loader() -> type[yaml.SafeLoader]:

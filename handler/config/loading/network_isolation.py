@@ -15,7 +15,7 @@ from handler.config.values import to_bool
 from handler.errors import SettingError
 
 VARIABLE = "ENDPOINT_NETWORK_ISOLATION"
-MEND = "Put it below /opt/ml/model, or into an additional model data source, and give its path."
+FIX = "Put it below /opt/ml/model, or into an additional model data source, and give its path."
 # What Hugging Face's libraries read.
 OFFLINE: Mapping[str, str] = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 # Fields that hold a place, each with whether the name of a hub's model may stand there.
@@ -71,4 +71,4 @@ def without_network(fetch: Fetch) -> Fetch:
 
 
 def problem(setting: str, value: str) -> SettingError:
-    return SettingError(setting, f"{VARIABLE} is set, and '{value[:200]}' is not on this machine", MEND)
+    return SettingError(setting, f"{VARIABLE} is set, and '{value[:200]}' is not on this machine", FIX)

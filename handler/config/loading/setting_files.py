@@ -35,8 +35,8 @@ def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
         if body is None:
             raise Unreadable("there is no such file")
     except Unreadable as problem:
-        mend = "Give a path, s3://bucket/key, or the settings as inline JSON."
-        yield SettingError(ours.CONFIG, f"{location[:200]}: {problem}", mend)
+        fix = "Give a path, s3://bucket/key, or the settings as inline JSON."
+        yield SettingError(ours.CONFIG, f"{location[:200]}: {problem}", fix)
         return
     yield from _parsed(body, location, f"{ours.CONFIG} ({location[:200]})", Origin.DOCUMENT)
 

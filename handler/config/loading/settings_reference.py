@@ -16,8 +16,8 @@ from handler.config.fields import CHOICES, FieldKind, fields
 
 HEAD = """# Configuration
 
-Written by `make docs` from `handler/config/endpoint_config.py`; a test holds the two together. `neuron-endpoint config explain
---all` prints the same of one endpoint, with each value and where it came from.
+Written by `make docs` from `handler/config/endpoint_config.py`; a test holds the two together. `neuron-endpoint config
+explain --all` prints the same of one endpoint, with each value and where it came from.
 
 A field is set by the variable `ENDPOINT_<FIELD>`, by its name as a key of the document that `ENDPOINT_CONFIG` names or
 of `endpoint.yaml` beside the model, or by one of the further names. Not listed: `OPTION_*` of LMI, and variables of the

@@ -1,4 +1,4 @@
-"""Sampling honesty: what the device would ignore in silence is refused by name, with the way to have it.
+"""Rejects sampling parameters that the device would silently ignore. The error names the parameter and the fix.
 
 On-device sampling honours temperature, top_p and top_k only; penalties, seeds and the rest reach it and change nothing
 (vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU honours all of them.
@@ -42,7 +42,7 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1, 1.0),
     "seed": (None,),
 }
-MEND = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
+FIX = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
 
 
 def check(sampling: Sampling, limits: SamplingLimits) -> None:
@@ -57,7 +57,7 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
         return
     for name, neutral in NEUTRAL.items():
         if not limits.honours(name) and getattr(sampling, name) not in neutral:
-            raise UnsupportedField(name, MEND)
+            raise UnsupportedField(name, FIX)
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         raise InvalidField("top_k", f"{sampling.top_k} is more than the device samples from, {limits.global_topk}")
 
@@ -77,21 +77,21 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     for name, neutral in DOCUMENT_NEUTRAL.items():
         value = document.get(name)
         if not any(value == none and type(value) is type(none) for none in neutral):
-            raise UnsupportedField(name, MEND)
+            raise UnsupportedField(name, FIX)
     choice = document.get("tool_choice")
     if document.get("tools") and (choice == "required" or isinstance(choice, dict)):
-        raise UnsupportedField("tool_choice", f"a tool that must be called needs a grammar: {MEND}")
+        raise UnsupportedField("tool_choice", f"a tool that must be called needs a grammar: {FIX}")
     text = document.get("text")
     if isinstance(text, dict) and text.get("format") not in (None, {"type": "text"}):
-        raise UnsupportedField("text.format", MEND)
+        raise UnsupportedField("text.format", FIX)
     include = document.get("include")
     if isinstance(include, list) and "message.output_text.logprobs" in include:
-        raise UnsupportedField("include", MEND)
+        raise UnsupportedField("include", FIX)
     if document.get("n") not in (None, 1) and not limits.honours("temperature"):
         raise UnsupportedField("n", "every choice would be the same one")
     for name in ("temperature", "top_p", "top_k"):
         if not limits.honours(name) and document.get(name) not in NEUTRAL[name]:
-            raise UnsupportedField(name, MEND)
+            raise UnsupportedField(name, FIX)
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
         raise InvalidField("top_k", f"{top_k} is more than the device samples from, {limits.global_topk}")

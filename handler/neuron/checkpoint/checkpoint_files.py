@@ -110,8 +110,8 @@ class S3Files:
                 return None
             raise self._refused(error, name) from None
         except ParamValidationError:
-            mend = "Write s3://bucket/prefix with a bucket that S3 could have."
-            raise SettingError(SETTING, f"{self.where[:200]} is no S3 URI", mend) from None
+            fix = "Write s3://bucket/prefix with a bucket that S3 could have."
+            raise SettingError(SETTING, f"{self.where[:200]} is no S3 URI", fix) from None
         except BotoCoreError as error:
             raise StartFailed(STAGE, f"{self.where}: {error}") from None
 
@@ -131,8 +131,8 @@ class S3Files:
         code = answer.get("Error", {}).get("Code", "")
         if status >= 500:
             return StartFailed(STAGE, f"{self.where}/{name}: {code}")
-        mend = "Check the bucket, the region and the role's s3:ListBucket and s3:GetObject."
-        return SettingError(SETTING, f"{self.where}/{name}: S3 answers {code or status}", mend)
+        fix = "Check the bucket, the region and the role's s3:ListBucket and s3:GetObject."
+        return SettingError(SETTING, f"{self.where}/{name}: S3 answers {code or status}", fix)
 
 
 def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:

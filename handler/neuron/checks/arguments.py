@@ -28,8 +28,8 @@ def argument_of_another_version(case: CheckContext) -> Iterator[Finding]:
             continue
         refused = about.refused(value, version)
         if refused is not None:
-            mend = f"Give {', '.join(map(str, about.by_version[version]))}."
-            yield error("value-of-another-version", case.setting(name), f"{whose} does not take {shown(refused)}", mend)
+            fix = f"Give {', '.join(map(str, about.by_version[version]))}."
+            yield error("value-of-another-version", case.setting(name), f"{whose} does not take {shown(refused)}", fix)
 
 
 ARGUMENTS: Final = (argument_of_another_version,)

@@ -87,16 +87,16 @@ class CheckContext:
 Check = Callable[[CheckContext], Iterator[Finding]]
 
 
-def error(code: str, setting: str, why: str, mend: str) -> Finding:
-    return Finding(code, Severity.ERROR, setting, why, mend)
+def error(code: str, setting: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.ERROR, setting, why, fix)
 
 
-def warning(code: str, setting: str, why: str, mend: str) -> Finding:
-    return Finding(code, Severity.WARNING, setting, why, mend)
+def warning(code: str, setting: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.WARNING, setting, why, fix)
 
 
-def info(code: str, setting: str, why: str, mend: str) -> Finding:
-    return Finding(code, Severity.INFO, setting, why, mend)
+def info(code: str, setting: str, why: str, fix: str) -> Finding:
+    return Finding(code, Severity.INFO, setting, why, fix)
 
 
 def effective(draft: PlanDraft) -> dict[str, Json]:

@@ -1,4 +1,4 @@
-"""Features that a line does not have: refused by name, with the lines that have them."""
+"""Features that a line does not have: rejected with an error that names it, with the lines that have them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refusal(case: CheckContext, feature: Feature, setting: str) -> Finding:
     others = [
         title for title in lines_with(feature, case.instance.platform if case.instance else None) if title != line
     ]
-    mend = (
+    fix = (
         f"Leave it out, or use a line that has it: {', '.join(others)}." if others else "Leave it out: no line has it."
     )
-    return error("unsupported-by-line", setting, why, mend)
+    return error("unsupported-by-line", setting, why, fix)

@@ -27,8 +27,8 @@ def quantized_modules(case: CheckContext) -> Iterator[Finding]:
     values = case.values
     if case.nxd and values.flag("quantized") and not values.get("modules_to_not_convert"):
         why = "every module is taken as quantized"
-        mend = "Set modules_to_not_convert if the checkpoint leaves some in bfloat16 (lm_head, say)."
-        yield info("all-modules-quantized", case.key("modules_to_not_convert"), why, mend)
+        fix = "Set modules_to_not_convert if the checkpoint leaves some in bfloat16 (lm_head, say)."
+        yield info("all-modules-quantized", case.key("modules_to_not_convert"), why, fix)
 
 
 def quantization_unset(case: CheckContext) -> Iterator[Finding]:
@@ -87,8 +87,8 @@ def prefix_caching_batch(case: CheckContext) -> Iterator[Finding]:
     values = case.values
     if case.nxd and values.flag("is_prefix_caching") and values.number("batch_size") == 1:
         why = "prefix caching with one sequence gives wrong output"
-        mend = "Use max_num_seqs above 1, or set enable_prefix_caching to false."
-        yield error("prefix-caching-batch", case.key("is_prefix_caching"), why, mend)
+        fix = "Use max_num_seqs above 1, or set enable_prefix_caching to false."
+        yield error("prefix-caching-batch", case.key("is_prefix_caching"), why, fix)
 
 
 GRAPH: Final = (

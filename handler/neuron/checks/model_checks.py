@@ -22,11 +22,11 @@ def eagle_draft(case: CheckContext) -> Iterator[Finding]:
     if not case.nxd or not case.values.eagle or draft is None:
         return
     why = "NxD Inference wants the target's LM head in the EAGLE draft's checkpoint"
-    mend = "Copy lm_head.weight of the target into the draft, and serve that copy."
+    fix = "Copy lm_head.weight of the target into the draft, and serve that copy."
     if _from_hub(draft):
-        yield warning("eagle-lm-head", case.setting("speculative_model"), f"{why}; one from the hub has none", mend)
+        yield warning("eagle-lm-head", case.setting("speculative_model"), f"{why}; one from the hub has none", fix)
     else:
-        yield info("eagle-lm-head", case.setting("speculative_model"), why, mend)
+        yield info("eagle-lm-head", case.setting("speculative_model"), why, fix)
 
 
 def speculative_edge(case: CheckContext) -> Iterator[Finding]:
@@ -34,8 +34,8 @@ def speculative_edge(case: CheckContext) -> Iterator[Finding]:
     if case.nxd and case.values.speculates:
         tokens = case.config.num_speculative_tokens or case.values.number("speculation_length")
         why = f"sequences end {tokens} tokens before max_model_len, since speculation looks that far ahead"
-        mend = "Raise max_model_len by as much, if requests need it."
-        yield info("speculative-edge", case.setting("max_model_len"), why, mend)
+        fix = "Raise max_model_len by as much, if requests need it."
+        yield info("speculative-edge", case.setting("max_model_len"), why, fix)
 
 
 def other_method(case: CheckContext) -> Iterator[Finding]:
@@ -47,8 +47,8 @@ def other_method(case: CheckContext) -> Iterator[Finding]:
     if case.line.keys is ConfigKeys.NATIVE and method == "dflash":
         return
     why = f"{case.line.title} does not have speculation by '{str(method)[:40]}'"
-    mend = "Use eagle or draft_model (NxD Inference), or eagle3 or dflash (native plugin)."
-    yield error("unknown-speculation", case.setting("speculative_config"), why, mend)
+    fix = "Use eagle or draft_model (NxD Inference), or eagle3 or dflash (native plugin)."
+    yield error("unknown-speculation", case.setting("speculative_config"), why, fix)
 
 
 def draft_model(case: CheckContext) -> Iterator[Finding]:
@@ -72,8 +72,8 @@ def adapters(case: CheckContext) -> Iterator[Finding]:
     for name, where in case.config.lora_modules.items():
         if _from_hub(where):
             why = f"adapter '{name[:60]}' is at '{where[:100]}', and adapters must be local before the compile"
-            mend = "Give a directory with its full path, or s3://."
-            yield error("lora-not-local", case.setting("lora_modules"), why, mend)
+            fix = "Give a directory with its full path, or s3://."
+            yield error("lora-not-local", case.setting("lora_modules"), why, fix)
 
 
 def tied_embeddings(case: CheckContext) -> Iterator[Finding]:
@@ -83,8 +83,8 @@ def tied_embeddings(case: CheckContext) -> Iterator[Finding]:
     if case.values.flag("save_sharded_checkpoint") or case.facts.local:
         return
     why = 'a hub id with tied embeddings, sharded at load, ends in "Cannot copy out of meta tensor"'
-    mend = "Use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
-    yield error("tied-embeddings", case.setting("model"), why, mend)
+    fix = "Use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
+    yield error("tied-embeddings", case.setting("model"), why, fix)
 
 
 def artifacts(case: CheckContext) -> Iterator[Finding]:

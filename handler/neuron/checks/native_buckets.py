@@ -72,8 +72,8 @@ def language_only(case: CheckContext) -> Iterator[Finding]:
         content = case.draft.additional.get(section)
         if isinstance(content, dict) and LANGUAGE_ONLY in content:
             why = f"{LANGUAGE_ONLY} inside {section} is ignored in silence"
-            mend = "Move it to the top level of additional_config."
-            yield error("language-only-nested", f"{section}.{LANGUAGE_ONLY}", why, mend)
+            fix = "Move it to the top level of additional_config."
+            yield error("language-only-nested", f"{section}.{LANGUAGE_ONLY}", why, fix)
 
 
 def native(case: CheckContext) -> Iterator[Finding]:

@@ -32,4 +32,4 @@ def rules(case: CheckContext) -> Iterator[Finding]:
         broken = rule.check(case.values)
         if broken is not None:
             why = f"{broken.why}; NeuronConfig raises on it, once the model is loaded"
-            yield error(rule.code, case.key(broken.key), why, broken.mend)
+            yield error(rule.code, case.key(broken.key), why, broken.fix)

@@ -22,13 +22,13 @@ def on_device(case: CheckContext) -> Iterator[Finding]:
         why = (
             "sampling is on the device: only temperature, top_p and top_k count, and structured output is not enforced"
         )
-        mend = "Set on_device_sampling to false for penalties, min_p or structured output."
-        yield info("on-device-sampling", case.setting("on_device_sampling"), why, mend)
+        fix = "Set on_device_sampling to false for penalties, min_p or structured output."
+        yield info("on-device-sampling", case.setting("on_device_sampling"), why, fix)
     if KEY in case.draft.raw and sampling.get("dynamic") is not True:
         why = "without 'dynamic' every request is sampled alike: temperature, top_p and top_k of a request are ignored"
-        mend = 'Add "dynamic": true to on_device_sampling_config.'
+        fix = 'Add "dynamic": true to on_device_sampling_config.'
         finding = info if case.values.speculates else warning
-        yield finding("static-sampling", case.key(KEY), why, mend)
+        yield finding("static-sampling", case.key(KEY), why, fix)
 
 
 def global_topk(case: CheckContext) -> Iterator[Finding]:

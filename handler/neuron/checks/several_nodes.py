@@ -64,8 +64,8 @@ def several_nodes(case: CheckContext) -> Iterator[Finding]:
 
 def _alone(case: CheckContext, name: str, value: Json) -> Finding:
     why = f"{name} is {shown(value)}, and an endpoint's instances do not know each other: each is one node"
-    mend = "Use a larger instance, or a cluster (docs/scale.md)."
-    return error("several-nodes", case.setting(name), why, mend)
+    fix = "Use a larger instance, or a cluster (docs/scale.md)."
+    return error("several-nodes", case.setting(name), why, fix)
 
 
 NODES: Final = (several_nodes,)

@@ -74,14 +74,14 @@ def framework(case: CheckContext) -> Iterator[Finding]:
     named = case.draft.request.env.get("VLLM_NEURON_FRAMEWORK")
     if named is None:
         return
-    mend = f"Leave it out, or set ENDPOINT_LINE to a line that has it; known: {', '.join(FRAMEWORKS)}."
+    fix = f"Leave it out, or set ENDPOINT_LINE to a line that has it; known: {', '.join(FRAMEWORKS)}."
     has = {"nxdi": FRAMEWORKS[0], "fork": case.line.framework, "opti": FRAMEWORKS[2]}.get(case.line.name[:4])
     if named not in FRAMEWORKS:
         why = f"'{named[:60]}' is no framework of vLLM on Neuron"
-        yield error("unknown-framework", "VLLM_NEURON_FRAMEWORK", why, mend)
+        yield error("unknown-framework", "VLLM_NEURON_FRAMEWORK", why, fix)
     elif named != has:
         why = f"{case.line.title} does not run on {named}"
-        yield error("framework-not-in-line", "VLLM_NEURON_FRAMEWORK", why, mend)
+        yield error("framework-not-in-line", "VLLM_NEURON_FRAMEWORK", why, fix)
 
 
 def model_type(case: CheckContext) -> Iterator[Finding]:
@@ -126,21 +126,21 @@ def scheduler(case: CheckContext) -> Iterator[Finding]:
 def optimum_compiles_nothing(case: CheckContext) -> Iterator[Finding]:
     if case.line.name == "optimum":
         why = "optimum-neuron does not compile at the start: the model must be exported, or its configuration be cached"
-        mend = "Export it with optimum-cli, or look the configuration up in the hub's cache."
-        yield info("optimum-needs-export", case.setting("model"), why, mend)
+        fix = "Export it with optimum-cli, or look the configuration up in the hub's cache."
+        yield info("optimum-needs-export", case.setting("model"), why, fix)
 
 
 def front_ends(case: CheckContext) -> Iterator[Finding]:
     """Several processes on one engine, by a mechanism of vLLM's that is inside it and moves with its versions."""
     if case.config.front_ends == 1:
         return
-    setting, mend = case.setting("front_ends"), "Leave it out, or set it to 1."
+    setting, fix = case.setting("front_ends"), "Leave it out, or set it to 1."
     if case.vllm is not None and not case.vllm.startswith("0.16."):
         why = f"several front ends on one engine are known of vLLM 0.16 only, and this is {case.vllm}"
-        yield error("front-ends", setting, why, mend)
+        yield error("front-ends", setting, why, fix)
     parallel = case.draft.args.get("data_parallel_size")
     if isinstance(parallel, int) and parallel > 1:
-        yield error("front-ends", setting, "it does not go with data parallelism", mend)
+        yield error("front-ends", setting, "it does not go with data parallelism", fix)
 
 
 START: Final = (

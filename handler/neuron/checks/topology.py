@@ -22,8 +22,8 @@ def platform(case: CheckContext) -> Iterator[Finding]:
     if instance is None or not line.platforms or instance.platform in line.platforms:
         return
     why = f"{line.title} runs on {', '.join(line.platforms)}, not on {instance.name}"
-    mend = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
-    yield error("line-platform", case.setting("line" if case.config.line else "instance"), why, mend)
+    fix = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
+    yield error("line-platform", case.setting("line" if case.config.line else "instance"), why, fix)
 
 
 def _lnc(case: CheckContext) -> int | None:

@@ -3,7 +3,7 @@
 An uncorrected ECC event, or an execution that ended in a hardware error, makes an endpoint unhealthy: what the device
 computes from then on may be wrong, and nobody should get it as an answer. AWS's Neuron node problem detector takes such
 errors for unrecoverable and has the node replaced; a /ping of 500 leads SageMaker to the same. Errors of other kinds do
-not: the hardware mends corrected and transient ones, numerical and model errors come of the request or the model,
+not: the hardware fixes corrected and transient ones, numerical and model errors come of the request or the model,
 and after a runtime error that matters the engine is dead, which /ping tells anyway. All are in /metrics.
 
 The guide does not say whether the ECC counters count from the driver's start or within the period. So only what is

@@ -61,8 +61,8 @@ def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True)
         problem = f"{plain[:60]} is an Inferentia 1, which no line of vLLM runs on"
         raise SettingError(setting, problem, f"Use {HOST_PREFIX}inf2.xlarge or larger.")
     near = difflib.get_close_matches(plain, hosted, n=1, cutoff=0.8)
-    mend = f"Did you mean {HOST_PREFIX}{near[0]}?" if near else f"Known: {', '.join(hosted)}, each also with 'ml.'."
-    raise SettingError(setting, f"'{name[:60]}' is not an instance with Neuron cores", mend)
+    fix = f"Did you mean {HOST_PREFIX}{near[0]}?" if near else f"Known: {', '.join(hosted)}, each also with 'ml.'."
+    raise SettingError(setting, f"'{name[:60]}' is not an instance with Neuron cores", fix)
 
 
 def default_lnc(instance: InstanceType) -> int:

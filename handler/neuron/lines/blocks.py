@@ -24,8 +24,8 @@ def spell_prefix_caching(draft: PlanDraft) -> None:
     if args["enable_prefix_caching"] is None:
         args["enable_prefix_caching"] = False
         why = "vLLM turns prefix caching on by default, and the plugin then does not start without a block size"
-        mend = "Set enable_prefix_caching to true: blocks are sized for you then."
-        draft.inform("completed", "enable_prefix_caching", f"{why}; the plan turns it off", mend)
+        fix = "Set enable_prefix_caching to true: blocks are sized for you then."
+        draft.inform("completed", "enable_prefix_caching", f"{why}; the plan turns it off", fix)
     if args["enable_prefix_caching"]:
         spell_blocks(draft)
     else:

@@ -30,8 +30,8 @@ def choose_dtype(draft: PlanDraft) -> None:
     obstacle = _obstacle(draft, facts, cpu)
     if obstacle:
         why = f"{slow}; the plan leaves the checkpoint's {dtype} as it is, because {obstacle}"
-        mend = f"Set {SETTING}=float32 for float32 all the same, or use a CPU that has {dtype} arithmetic."
-        draft.warn("dtype-slow", setting, why, mend)
+        fix = f"Set {SETTING}=float32 for float32 all the same, or use a CPU that has {dtype} arithmetic."
+        draft.warn("dtype-slow", setting, why, fix)
         return
     draft.args["dtype"] = "float32"
     why = (

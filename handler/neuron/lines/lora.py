@@ -42,8 +42,8 @@ def spell_lora_plugin(draft: PlanDraft) -> None:
         draft.override.setdefault("target_modules", list(config.lora_target_modules))
     elif "target_modules" not in draft.override:
         why = "the plugin's override needs the modules that the adapters change"
-        mend = "Set lora_target_modules to the adapters' target_modules (their adapter_config.json)."
-        draft.error("lora-without-target-modules", draft.request.setting("lora_target_modules"), why, mend)
+        fix = "Set lora_target_modules to the adapters' target_modules (their adapter_config.json)."
+        draft.error("lora-without-target-modules", draft.request.setting("lora_target_modules"), why, fix)
 
 
 def spell_lora_fork(draft: PlanDraft) -> None:
@@ -64,8 +64,8 @@ def spell_lora_fork(draft: PlanDraft) -> None:
 
 
 def spell_lora_vllm(draft: PlanDraft) -> None:
-    """vLLM's own. On a CPU the bare model's requests need a place too (`handler/engine/adapters/empty_adapter.py`): with too few the
-    engine computes them and the adapters' by turns, and fills the place anew each time."""
+    """vLLM's own. On a CPU the bare model's requests need a place too (`handler/engine/adapters/empty_adapter.py`):
+    with too few the engine computes them and the adapters' by turns, and fills the place anew each time."""
     _arguments(draft, beside=1)
 
 

@@ -89,8 +89,8 @@ def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) ->
         keys.setdefault("quantization_type", "per_channel_symmetric")
     else:
         why = f"vLLM's quantization '{quantization[:40]}' is refused: NxD Inference quantizes by NeuronConfig"
-        mend = "Use int8 or fp8, with quantized_checkpoints_path, or leave it out."
-        draft.error("vllm-quantization", draft.request.setting("quantization"), why, mend)
+        fix = "Use int8 or fp8, with quantized_checkpoints_path, or leave it out."
+        draft.error("vllm-quantization", draft.request.setting("quantization"), why, fix)
 
 
 SETTING_OF: Final = {

@@ -138,8 +138,8 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     elif given != (context if context is not None else length):
         expected = context if context is not None else length
         why = f"max_prompt_length is {str(given)[:20]}, but NeuronConfig's max_context_length is {expected}"
-        mend = f"Set max_prompt_length to {expected}, or leave it out."
-        draft.error("max-prompt-length", "additional_config.max_prompt_length", why, mend)
+        fix = f"Set max_prompt_length to {expected}, or leave it out."
+        draft.error("max-prompt-length", "additional_config.max_prompt_length", why, fix)
 
 
 NXDI_016 = Line(

@@ -44,14 +44,14 @@ class PlanDraft:
     def raw(self) -> Mapping[str, Json]:
         return self.request.raw
 
-    def error(self, code: str, setting: str, why: str, mend: str) -> None:
-        self.findings.append(Finding(code, Severity.ERROR, setting, why, mend))
+    def error(self, code: str, setting: str, why: str, fix: str) -> None:
+        self.findings.append(Finding(code, Severity.ERROR, setting, why, fix))
 
-    def warn(self, code: str, setting: str, why: str, mend: str) -> None:
-        self.findings.append(Finding(code, Severity.WARNING, setting, why, mend))
+    def warn(self, code: str, setting: str, why: str, fix: str) -> None:
+        self.findings.append(Finding(code, Severity.WARNING, setting, why, fix))
 
-    def inform(self, code: str, setting: str, why: str, mend: str) -> None:
-        self.findings.append(Finding(code, Severity.INFO, setting, why, mend))
+    def inform(self, code: str, setting: str, why: str, fix: str) -> None:
+        self.findings.append(Finding(code, Severity.INFO, setting, why, fix))
 
     def complete(self, name: str, value: Json, why: str) -> None:
         """Chooses a value that the line needs and nobody gave: an INFO finding says so."""

@@ -62,8 +62,8 @@ def pin_grammar_backend(draft: PlanDraft) -> None:
         draft.args[name] = {"backend": GRAMMAR_BACKEND, **given}
         if given.get("backend") == "auto":
             why = "auto checks each request for a backend of its own, and the engine keeps one: a request can end it"
-            mend = f"Leave backend out ({GRAMMAR_BACKEND} is the default), or name one backend."
-            draft.warn("grammar-backend-auto", f"{draft.request.setting(name)}.backend", why, mend)
+            fix = f"Leave backend out ({GRAMMAR_BACKEND} is the default), or name one backend."
+            draft.warn("grammar-backend-auto", f"{draft.request.setting(name)}.backend", why, fix)
 
 
 def leave_out_additional(draft: PlanDraft) -> None:

@@ -24,8 +24,8 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
     if method is None:
         if config.num_speculative_tokens is not None:
             why = "a speculation length without a draft model does nothing"
-            mend = "Name the draft with speculative_model, or leave it out."
-            draft.warn("speculation-without-draft", draft.request.setting("num_speculative_tokens"), why, mend)
+            fix = "Name the draft with speculative_model, or leave it out."
+            draft.warn("speculation-without-draft", draft.request.setting("num_speculative_tokens"), why, fix)
         return None
     if method not in METHODS:
         why = f"'{method[:40]}' is no method of speculation"

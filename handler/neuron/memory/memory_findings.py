@@ -1,4 +1,4 @@
-"""What to tell a user about memory: a verdict with its numbers, and the smallest change that mends it."""
+"""What to tell a user about memory: a verdict with its numbers, and the smallest change that fixes it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def memory_findings(
         f"{found.total / GIB:.1f} GiB ({found.total / found.available:.0%}): {parts}"
     )
     notes = "".join(f"; {note}" for note in found.notes)
-    mend = "nothing to do" if found.verdict is Verdict.FITS else _mend(found, facts, draft)
-    findings = [Finding(code, severity, setting, why + notes, mend)]
+    fix = "nothing to do" if found.verdict is Verdict.FITS else _fix(found, facts, draft)
+    findings = [Finding(code, severity, setting, why + notes, fix)]
     if found.host_needed > found.host_available:
         findings.append(_host_finding(found))
     return tuple(findings)
@@ -47,7 +47,7 @@ def _host_finding(found: MemoryEstimate) -> Finding:
     )
 
 
-def _mend(found: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
+def _fix(found: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
     for words, changed in _changes(found, facts):
         after = measure(facts, changed.shape, changed.instance, draft)
         if after is not None and after.verdict is Verdict.FITS:

@@ -84,8 +84,8 @@ def dp_cache_update(values: ConfigValues) -> BrokenRule | None:
     if values.flag("attn_block_tkg_nki_kernel_cascaded_attention"):
         return None
     why = "with attention data parallelism the kernel's cache update needs cascaded attention"
-    mend = "Set attn_block_tkg_nki_kernel_cascaded_attention too, or leave it out."
-    return BrokenRule("attn_block_tkg_nki_kernel_cache_update", why, mend)
+    fix = "Set attn_block_tkg_nki_kernel_cascaded_attention too, or leave it out."
+    return BrokenRule("attn_block_tkg_nki_kernel_cache_update", why, fix)
 
 
 KERNEL_RULES: Final = (

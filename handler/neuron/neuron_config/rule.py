@@ -1,4 +1,4 @@
-"""What a rule of NeuronConfig is: a small function that says which key breaks it, why, and what mends it."""
+"""What a rule of NeuronConfig is: a small function that says which key breaks it, why, and what fixes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class BrokenRule:
 
     key: str
     why: str
-    mend: str
+    fix: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,13 +50,13 @@ def check_keys(
             kind = known[key].kind
             if not _is(value, kind) and (value is not None or _counts(key, known[key])):
                 why = f"{_short(value)} is not {WORDS[kind]}; it would raise, or be misread, once the model is loaded"
-                mend = f"Give {WORDS[kind]}."
-                findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, mend))
+                fix = f"Give {WORDS[kind]}."
+                findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, fix))
         elif key in DEPRECATED:
             meant = DEPRECATED[key]
             why = "NeuronConfig no longer reads this key: it works the value out itself"
-            mend = f"Use {meant}." if meant else "Leave it out."
-            findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, mend))
+            fix = f"Use {meant}." if meant else "Leave it out."
+            findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, fix))
         else:
             findings.append(_unknown(key, known, named, strict))
     return findings
@@ -72,10 +72,10 @@ def _unknown(key: str, known: Mapping[str, ConfigKey], named: Named, strict: boo
     inner = nearest(key, SAMPLING_KEYS) if known is not SAMPLING_KEYS and "on_device_sampling_config" in known else None
     if near is None and inner is not None:
         near = f"on_device_sampling_config.{inner}"
-    mend = f"Did you mean '{near}'?" if near else "Leave it out, or check its spelling in NxD Inference's NeuronConfig."
+    fix = f"Did you mean '{near}'?" if near else "Leave it out, or check its spelling in NxD Inference's NeuronConfig."
     why = f"'{key[:80]}' is not a key that is read: it would be ignored with at most a log line"
     severity = Severity.ERROR if strict or near else Severity.WARNING
-    return Finding("unknown-neuron-key", severity, named(key), why, mend)
+    return Finding("unknown-neuron-key", severity, named(key), why, fix)
 
 
 def nearest(key: str, known: Mapping[str, ConfigKey]) -> str | None:

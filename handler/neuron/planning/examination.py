@@ -88,8 +88,8 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     except SettingError as error:
         return None, tuple(_invalid(one) for one in each(error))
     except EndpointError as error:
-        mend = "Check the network, the credentials and the region."
-        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, mend),)
+        fix = "Check the network, the credentials and the region."
+        return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
     if facts is not None:
         return facts, ()
     why = f"{model} is not on this machine, so nothing that depends on its shape was checked, memory included"
@@ -132,9 +132,9 @@ def _memory(
 
 
 def _invalid(error: SettingError) -> Finding:
-    return Finding("invalid-setting", Severity.ERROR, error.setting, error.problem, error.mend)
+    return Finding("invalid-setting", Severity.ERROR, error.setting, error.problem, error.fix)
 
 
 def _masked(finding: Finding, known: tuple[str, ...]) -> Finding:
-    setting, why, mend = (mask(text, known) for text in (finding.setting, finding.why, finding.mend))
-    return Finding(finding.code, finding.severity, setting, why, mend)
+    setting, why, fix = (mask(text, known) for text in (finding.setting, finding.why, finding.fix))
+    return Finding(finding.code, finding.severity, setting, why, fix)

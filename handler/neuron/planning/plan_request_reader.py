@@ -91,8 +91,8 @@ class _Reader:
         if isinstance(value, dict):
             return value
         why = "it is not a JSON object, and vLLM would refuse it"
-        mend = "Give one JSON object, with double quotes and true, false and null in lower case."
-        self.findings.append(Finding("broken-json", Severity.ERROR, name, why, mend))
+        fix = "Give one JSON object, with double quotes and true, false and null in lower case."
+        self.findings.append(Finding("broken-json", Severity.ERROR, name, why, fix))
         return None
 
     def _take_additional(self, given: str, value: Json) -> None:
@@ -102,8 +102,8 @@ class _Reader:
             if key in RAW_NAMES:
                 if "-" in key:
                     why = f"'{key}' in additional_config is ignored by the plugin (the guide prints it so by mistake)"
-                    mend = f"Write '{key.replace('-', '_')}'; it was read as that here."
-                    self._warn("hyphenated-override", f"{setting}.{key}", why, mend)
+                    fix = f"Write '{key.replace('-', '_')}'; it was read as that here."
+                    self._warn("hyphenated-override", f"{setting}.{key}", why, fix)
                 self._take_raw(f"{setting}.{key}", section, f"{setting}.{key}")
             else:
                 self.additional[key] = section
@@ -153,8 +153,8 @@ class _Reader:
         self.fields[name] = value
         self.named_by.setdefault(name, setting)
 
-    def _warn(self, code: str, setting: str, why: str, mend: str) -> None:
-        self.findings.append(Finding(code, Severity.WARNING, setting, why, mend))
+    def _warn(self, code: str, setting: str, why: str, fix: str) -> None:
+        self.findings.append(Finding(code, Severity.WARNING, setting, why, fix))
 
     def _conflict(self, one: str, value: Json, other: str, given: object) -> None:
         self.findings.append(conflict(one, value, other, given))

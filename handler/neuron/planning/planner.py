@@ -56,9 +56,9 @@ def make_plan(
     chosen = choose(name, config, installed or {})
     if chosen is None:
         near = difflib.get_close_matches(name[:40], NAMES, n=1, cutoff=0.5)
-        mend = f"Did you mean '{near[0]}'?" if near else f"Use one of {', '.join(NAMES)}."
+        fix = f"Did you mean '{near[0]}'?" if near else f"Use one of {', '.join(NAMES)}."
         why = f"'{name[:40]}' is no line of vLLM and Neuron"
-        unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, mend)
+        unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, fix)
         return PlanOutcome(None, (*findings, unknown))
     draft = PlanDraft(request, facts, instance, chosen.name, cpu)
     chosen.spell(draft)

@@ -54,8 +54,8 @@ class InstalledVllm:
         if self.seen:
             return ()
         why = f"vLLM {self.version} is installed, {UNSEEN}; its Python interfaces may have moved"
-        mend = f"Install one of {', '.join(SEEN)}, or try a start and a request before you rely on it."
-        return (Finding("vllm-not-seen", Severity.WARNING, "vllm", why, mend),)
+        fix = f"Install one of {', '.join(SEEN)}, or try a start and a request before you rely on it."
+        return (Finding("vllm-not-seen", Severity.WARNING, "vllm", why, fix),)
 
 
 def version_of(line: str, installed: Mapping[str, str]) -> str | None:

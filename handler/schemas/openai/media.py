@@ -11,7 +11,7 @@ from handler.errors import InvalidField, UnsupportedField
 # Content parts that carry a URL (vllm/entrypoints/chat_utils.py), as a string or as {"url": ...}.
 URL_KEYS = ("image_url", "video_url", "audio_url", "file_url")
 TEXT_TYPES = ("text", "input_text", "output_text", "refusal", "thinking")
-MEND = "send it inline as a data: URL"
+FIX = "send it inline as a data: URL"
 
 
 def check(document: Mapping[str, Any], allowed_domains: Collection[str], *, multimodal: bool) -> None:
@@ -30,10 +30,10 @@ def check(document: Mapping[str, Any], allowed_domains: Collection[str], *, mult
         if scheme == "data":
             continue
         if scheme not in ("http", "https"):
-            raise InvalidField(where, f"it must be a data: URL, or http(s) from a host that is allowed: {MEND}")
+            raise InvalidField(where, f"it must be a data: URL, or http(s) from a host that is allowed: {FIX}")
         if not allowed_domains:
             raise InvalidField(
-                where, f"this endpoint fetches nothing: {MEND}, or name the host in SM_VLLM_ALLOWED_MEDIA_DOMAINS"
+                where, f"this endpoint fetches nothing: {FIX}, or name the host in SM_VLLM_ALLOWED_MEDIA_DOMAINS"
             )
         try:
             host = urlsplit(url).hostname

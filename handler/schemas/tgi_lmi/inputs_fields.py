@@ -1,4 +1,4 @@
-"""The fields of an `inputs` body, their types and bounds, and those that are refused by name.
+"""The fields of an `inputs` body, their types and bounds, and those that are rejected with an error that names it.
 
 Sources: text-generation-inference, router/src/{lib,validation}.rs; djl-serving,
 serving/docs/lmi/user_guides/lmi_input_output_schema.md and djl_python/lmi_vllm/request_response_utils.py.
@@ -21,7 +21,7 @@ LMI: Final = "lmi"
 MAX_INPUTS: Final = 64
 MAX_BEST_OF: Final = 8
 MAX_GRAMMAR: Final = 64 * 1024
-# Parameters that are refused by name, each with the values that ask for nothing.
+# Parameters that are rejected with an error that names it, each with the values that ask for nothing.
 UNSERVED: Final[Mapping[str, tuple[object, ...]]] = {
     "watermark": (None, False),
     "typical_p": (None, 1.0),
@@ -35,7 +35,7 @@ UNSERVED: Final[Mapping[str, tuple[object, ...]]] = {
     "prompt_logprobs": (None, False),
     "cached_prompt": (None,),
 }
-MENDS: Final[Mapping[str, str]] = {
+FIXES: Final[Mapping[str, str]] = {
     "n": "send 'best_of', or a list of 'inputs'",
     "num_return_sequences": "send 'best_of', or a list of 'inputs'",
     "logprobs": "send 'details': true, and 'top_n_tokens' for the likeliest beside",
@@ -111,7 +111,7 @@ def parameters_of(given: Mapping[str, Any]) -> Parameters:
     """
     for name, neutral in UNSERVED.items():
         if name in given and not any(given[name] == value and type(given[name]) is type(value) for value in neutral):
-            raise UnsupportedField(f"parameters.{name}", MENDS.get(name, "leave it out"))
+            raise UnsupportedField(f"parameters.{name}", FIXES.get(name, "leave it out"))
     for name, meant in SLIPS.items():
         if name in given:
             raise UnknownField(f"parameters.{name}", f"parameters.{meant}")

@@ -10,8 +10,8 @@ class InvalidModel(ClientError):
 
     code = "invalid_model"
 
-    def __init__(self, name: str, problem: str, mend: str) -> None:
-        super().__init__(f"The model '{name[:200]}' cannot be loaded: {problem}. {mend}", param="url")
+    def __init__(self, name: str, problem: str, fix: str) -> None:
+        super().__init__(f"The model '{name[:200]}' cannot be loaded: {problem}. {fix}", param="url")
 
 
 class ModelNotLoaded(ClientError):
@@ -67,10 +67,10 @@ class ModelsFull(ServerError):
     code = "models_full"
 
     def __init__(self, problem: str, least_used: str | None = None) -> None:
-        mend = "Unload another, or use an instance with more memory."
+        fix = "Unload another, or use an instance with more memory."
         if least_used is not None:
-            mend = f"Unload one: '{least_used[:200]}' was not used for longest."
-        super().__init__(f"There is no room for another model: {problem}. {mend}")
+            fix = f"Unload one: '{least_used[:200]}' was not used for longest."
+        super().__init__(f"There is no room for another model: {problem}. {fix}")
 
 
 class ModelLoadFailed(ServerError):

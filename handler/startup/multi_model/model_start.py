@@ -100,7 +100,7 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
     except InvalidModel:
         raise
     except EndpointError as error:
-        raise InvalidModel(name, error.message.rstrip("."), "Mend the model or the setting.") from None
+        raise InvalidModel(name, error.message.rstrip("."), "Fix the model or the setting.") from None
     if plan.line != "cpu":
         raise ModelsUnsupported(NEURON.format(line=plan.line))
     return PreparedModel(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
@@ -124,7 +124,7 @@ def start(prepared: PreparedModel) -> Engine:
             if isinstance(failure, CompileKilled):
                 raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from error
             known = fix_for(failure.reason)
-            said = "Mend its files or the settings." if known == OTHERWISE else known
+            said = "Fix its files or the settings." if known == OTHERWISE else known
             raise ModelLoadFailed(name, f"{failure.reason}. {said}") from error
 
 

@@ -76,21 +76,19 @@ def compute(
     rate = UNPACK_RATE if sizes.archive else DISK_RATE
     needed = LEAST + SAFETY * sizes.packed / rate
     if download is None and needed > MOST:
-        mend = "Leave the weights in S3 (ENDPOINT_MODEL=s3://...): the container fetches them in parallel."
+        fix = "Leave the weights in S3 (ENDPOINT_MODEL=s3://...): the container fetches them in parallel."
         if sizes.archive:
-            mend = "Push a prefix instead of an archive: it needs no unpacking."
-        raise SettingError("MODEL", f"{sizes.packed / 1e9:.0f} GB may take SageMaker longer than an hour", mend)
+            fix = "Push a prefix instead of an archive: it needs no unpacking."
+        raise SettingError("MODEL", f"{sizes.packed / 1e9:.0f} GB may take SageMaker longer than an hour", fix)
     compiling = _compile_seconds(sizes)
     start = start_seconds(sizes) - SAFETY * compiling
     if startup is None and start + compiling > MOST:
         what = "to compile and start" if compiling else "to start"
-        mend = (
+        fix = (
             "Compile first (`neuron-endpoint compile`), and give the store with --artifacts or ENDPOINT_ARTIFACT_STORE."
         )
         minutes = (start + compiling) / 60
-        raise SettingError(
-            "--startup-seconds", f"it takes about {minutes:.0f} minutes {what}, SageMaker waits 60", mend
-        )
+        raise SettingError("--startup-seconds", f"it takes about {minutes:.0f} minutes {what}, SageMaker waits 60", fix)
     why = (
         f"download: {sizes.packed / 1e9:.1f} GB at {rate / 1e6:.0f} MB/s, twice, and {LEAST} s",
         f"startup: {FIXED} s, {sizes.weights / 1e9:.1f} GB of weights at {LOAD_RATE / 1e9:.0f} GB/s and "

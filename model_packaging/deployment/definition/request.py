@@ -87,15 +87,15 @@ class DeploymentRequest:
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:
-    mend = "Put the settings into a document: `push --config`, or ENDPOINT_CONFIG=s3://..."
+    fix = "Put the settings into a document: `push --config`, or ENDPOINT_CONFIG=s3://..."
     if len(environment) > MOST_VARIABLES:
-        raise SettingError("--env-file", f"SageMaker takes {MOST_VARIABLES} variables, not {len(environment)}", mend)
+        raise SettingError("--env-file", f"SageMaker takes {MOST_VARIABLES} variables, not {len(environment)}", fix)
     for name, value in environment.items():
         if len(value.encode()) > LONGEST_VALUE:
-            raise SettingError(name, f"SageMaker takes {LONGEST_VALUE} bytes a value, not {len(value.encode())}", mend)
+            raise SettingError(name, f"SageMaker takes {LONGEST_VALUE} bytes a value, not {len(value.encode())}", fix)
     whole = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())
     if whole > LARGEST_ENVIRONMENT:
-        raise SettingError("--env-file", f"SageMaker takes {LARGEST_ENVIRONMENT} bytes in all, not {whole}", mend)
+        raise SettingError("--env-file", f"SageMaker takes {LARGEST_ENVIRONMENT} bytes in all, not {whole}", fix)
 
 
 def _reads_elsewhere(environment: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from handler.errors import SettingError
 from model_packaging.deployment.aws import Aws
 
 SERVICE = "sagemaker.amazonaws.com"
-MEND = "Give one with --role; docs/policy.json has the least policy it needs."
+FIX = "Give one with --role; docs/policy.json has the least policy it needs."
 
 
 def role_arn(aws: Aws, given: str | None) -> str:
@@ -33,7 +33,7 @@ def role_arn(aws: Aws, given: str | None) -> str:
     if len(names) == 1:
         return str(names[0]["Arn"])
     if not names:
-        raise SettingError("--role", f"no role of this account trusts {SERVICE}", MEND)
+        raise SettingError("--role", f"no role of this account trusts {SERVICE}", FIX)
     some = ", ".join(sorted(role["RoleName"] for role in names)[:6])
     raise SettingError("--role", f"{len(names)} roles trust {SERVICE} ({some})", "Say which one with --role.")
 

@@ -34,8 +34,8 @@ class Routing:
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
             problem = f"'{self.strategy[:40]}' is no routing strategy"
-            mend = f"Give {', '.join(STRATEGIES)}."
-            raise SettingError("--routing", problem, KV if "kv" in self.strategy.lower() else mend)
+            fix = f"Give {', '.join(STRATEGIES)}."
+            raise SettingError("--routing", problem, KV if "kv" in self.strategy.lower() else fix)
         if self.strategy != PREFIX:
             return
         if not SHORTEST <= self.prefix_bytes <= LONGEST:

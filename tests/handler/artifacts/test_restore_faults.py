@@ -80,13 +80,13 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(ground: Ground, tmp_path: Path) -> None:
     ends: Counter[str] = Counter()
     met: Counter[Fault] = Counter()
-    mended = 0
+    fixed = 0
     for seed in range(SEEDS):
         target, plan = tmp_path / f"{seed}" / "artifacts", Plan(seed)
         began = time.monotonic()
         failure: ArtifactError | None = None
         try:
-            mended += ground.restore(target, plan) > 0
+            fixed += ground.restore(target, plan) > 0
         except ArtifactError as error:
             failure = error
         if failure is not None:
@@ -100,10 +100,10 @@ def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(ground: Ground,
         assert time.monotonic() - began < LIMIT + 2 * GRACE, seed
         assert ground.entry.is_restored(target), seed
         met += plan.seen
-    print(dict(ends), f"{mended} mended by retries", dict(met))
+    print(dict(ends), f"{fixed} fixed by retries", dict(met))
     if SEEDS >= 100:  # else chance may leave one out
         assert set(met) == set(Fault)
-        assert mended > SEEDS / 4
+        assert fixed > SEEDS / 4
         assert {"restored", "AccessDenied", "DigestMismatch", "StoreUnavailable", "CredentialsRefused"} <= set(ends)
 
 
@@ -133,7 +133,7 @@ WEIGHTS = "weights/tp0_sharded_checkpoint.safetensors"
         (Fault.TRUNCATED, StoreUnavailable, "the body ended after"),
     ],
 )
-def test_a_lasting_fault_is_named_with_the_object_and_the_mend(
+def test_a_lasting_fault_is_named_with_the_object_and_the_fix(
     ground: Ground, tmp_path: Path, fault: Fault, error: type[ArtifactError], says: str
 ) -> None:
     digest = ground.entry.file(WEIGHTS).digest

@@ -75,7 +75,7 @@ def at(aws: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], S3Objects]
         (error(501, "NotImplemented", "no"), put, StoreUnavailable, "NotImplemented"),
     ],
 )
-def test_a_refusal_names_the_object_and_the_mend(
+def test_a_refusal_names_the_object_and_the_fix(
     at: Callable[[str], S3Objects], reply: Reply, call: Call, expected: type[ArtifactError], named: str
 ) -> None:
     with scripted(reply) as (url, _), pytest.raises(expected) as caught:

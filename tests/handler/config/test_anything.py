@@ -80,7 +80,7 @@ def survives(environ: dict[str, str], body: bytes | None = None) -> None:
         config_findings(config)
         return
     assert refused
-    assert all(error.setting and error.problem and error.mend for error in refused)
+    assert all(error.setting and error.problem and error.fix for error in refused)
 
 
 @settings(max_examples=400, deadline=None)

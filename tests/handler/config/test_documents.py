@@ -163,7 +163,7 @@ def test_a_document_that_is_not_utf8() -> None:
 def test_a_slip_in_a_key(key: str, meant: str) -> None:
     error = one_refusal({"ENDPOINT_CONFIG": "/d.json"}, {"/d.json": json.dumps({key: 1})})
     assert error.setting == f"{key} in /d.json"
-    assert f"Did you mean {meant}?" in error.mend
+    assert f"Did you mean {meant}?" in error.fix
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n"])

@@ -68,7 +68,7 @@ def test_the_notes() -> None:
     }
     assert set(found) == {"no-effect", "hyphenated-override", "artifacts-differ"}
     assert found["hyphenated-override"].setting == "SM_VLLM_ADDITIONAL_CONFIG.override-neuron-config"
-    assert "override_neuron_config" in found["hyphenated-override"].mend
+    assert "override_neuron_config" in found["hyphenated-override"].fix
     assert found["artifacts-differ"].setting == "ENDPOINT_MAX_NUM_SEQS"
     assert "4" in found["artifacts-differ"].why
 

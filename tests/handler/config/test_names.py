@@ -233,7 +233,7 @@ def test_what_would_open_a_second_server_is_refused(prefix: str, argument: str) 
     error = one_refusal({prefix + argument: "8000"})
     assert error.setting == prefix + argument
     assert "server" in error.problem
-    assert ("SAGEMAKER_BIND_TO_PORT" in error.mend) is (argument == "PORT")
+    assert ("SAGEMAKER_BIND_TO_PORT" in error.fix) is (argument == "PORT")
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ BAD = [
 def test_a_value_that_cannot_be_is_refused_by_name(name: str, text: str) -> None:
     error = one_refusal({name: text})
     assert error.setting.startswith(name)
-    assert error.mend
+    assert error.fix
     assert len(error.message) < 1000
 
 
@@ -351,4 +351,4 @@ def test_lmis_reply_forms_are_settings() -> None:
     config = read({"OPTION_OUTPUT_FORMATTER": "sse", "OPTION_TGI_COMPAT": "true"})
     assert (config.output_formatter, config.inputs_schema) == ("sse", "tgi")
     assert read({"OPTION_TGI_COMPAT": "false"}).inputs_schema == "lmi"
-    assert "jsonlines" in one_refusal({"OPTION_OUTPUT_FORMATTER": "jsonlines_chat"}).mend
+    assert "jsonlines" in one_refusal({"OPTION_OUTPUT_FORMATTER": "jsonlines_chat"}).fix

@@ -146,5 +146,5 @@ def test_a_token_is_in_no_message() -> None:
     errors = refused(environ)
     assert len(errors) >= 5
     for error in errors:
-        assert token not in f"{error} {error.message} {error.setting} {error.problem} {error.mend} {error.args}"
+        assert token not in f"{error} {error.message} {error.setting} {error.problem} {error.fix} {error.args}"
         assert "hf_another999" not in error.message

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.frontend_args import FrontendArgs, front_end
+from handler.engine.frontend_args import FrontendSettings, front_end
 from handler.errors import SettingError
 
 
 def test_nothing_asked_for_is_vllms_own_default() -> None:
-    assert front_end(EndpointConfig()) == FrontendArgs()
+    assert front_end(EndpointConfig()) == FrontendSettings()
 
 
 def test_a_template_is_text_a_file_or_a_file_beside_the_model(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Schemas that say nothing are refused by name; those that refer to themselves and say something are not."""
+"""A schema that constrains nothing is rejected. A recursive schema that constrains something is not."""
 
 from __future__ import annotations
 

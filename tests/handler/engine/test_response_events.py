@@ -43,9 +43,9 @@ async def made(given: list[BaseModel]) -> AsyncIterator[BaseModel]:
         yield event.model_copy()
 
 
-def streamed(given: list[Any], *, mend: bool) -> list[str]:
+def streamed(given: list[Any], *, fix: bool) -> list[str]:
     async def collect() -> list[str]:
-        return [event async for event in events(made(given), mend=mend)]
+        return [event async for event in events(made(given), fix=fix)]
 
     return asyncio.run(collect())
 
@@ -56,11 +56,11 @@ def places(frames: list[str]) -> list[tuple[int, int | None]]:
 
 
 def test_items_are_counted_and_each_has_one_part() -> None:
-    frames = streamed(WRONG, mend=True)
+    frames = streamed(WRONG, fix=True)
     assert frames[0].startswith("event: response.output_item.added\ndata: {")
     assert places(frames) == [(0, None), (0, 0), (0, 0), (0, None), (1, None), (1, 0), (1, 0), (1, 0)]
-    assert places(streamed(WRONG, mend=False))[-1] == (1, 2)
+    assert places(streamed(WRONG, fix=False))[-1] == (1, 2)
 
 
 def test_an_error_is_the_last_frame() -> None:
-    assert streamed([WRONG[0], Error(error="a"), WRONG[1]], mend=True)[1:] == ['data: {"error":"a"}\n\n']
+    assert streamed([WRONG[0], Error(error="a"), WRONG[1]], fix=True)[1:] == ['data: {"error":"a"}\n\n']

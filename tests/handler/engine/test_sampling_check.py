@@ -1,4 +1,4 @@
-"""What the device would ignore is refused by name; on the CPU all of it counts."""
+"""What the device would ignore is rejected with an error that names it; on the CPU all of it counts."""
 
 from __future__ import annotations
 

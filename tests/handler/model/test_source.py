@@ -75,7 +75,7 @@ def test_a_hub_id_is_left_to_vllm(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["https://huggingface.co/gpt2", "S3://bucket/model", "gs://bucket/model", "a/b/c"])
 def test_nonsense_names_what_would_do(name: str) -> None:
-    assert "s3://bucket/prefix" in refused(name).mend
+    assert "s3://bucket/prefix" in refused(name).fix
 
 
 def test_a_name_too_long_for_a_file_system() -> None:

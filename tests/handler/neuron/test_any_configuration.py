@@ -114,7 +114,7 @@ def test_there_is_always_an_outcome(config: EndpointConfig, model: Any, instance
     for finding in result.findings:
         assert finding.code
         assert finding.setting
-        assert finding.mend
+        assert finding.fix
     if result.plan is not None:
         json.dumps(result.plan.document())
         assert all(isinstance(value, str) for value in result.plan.env.values())

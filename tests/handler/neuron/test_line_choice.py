@@ -67,7 +67,7 @@ def test_an_unknown_line_is_an_error_with_the_nearest() -> None:
     result = make_plan(EndpointConfig(line="nxdi-0.17"), None, None)
     (error,) = result.errors
     assert error.code == "unknown-line"
-    assert "nxdi-0.16" in error.mend
+    assert "nxdi-0.16" in error.fix
 
 
 def test_what_is_installed_here_is_read_from_metadata() -> None:

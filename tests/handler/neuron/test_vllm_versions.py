@@ -66,7 +66,7 @@ def test_a_value_is_held_to_the_version_of_the_line() -> None:
     assert not outcome("native-0.24", **given).errors
     told = found(outcome("nxdi-0.16", **given), "value-of-another-version")
     assert (told.severity, told.setting) == (Severity.ERROR, "kv_cache_dtype")
-    assert "fp8" in told.mend
+    assert "fp8" in told.fix
 
 
 def test_the_cpu_line_is_held_to_what_is_installed() -> None:

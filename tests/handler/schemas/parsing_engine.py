@@ -11,7 +11,7 @@ from typing import Any
 from scripted_tokenizer import PLAIN_TEMPLATE, scripted_prompts
 
 from handler.engine.api_routes import Route, Traits
-from handler.engine.frontend_args import FrontendArgs
+from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.request_limits import RequestLimits
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
 
@@ -40,7 +40,7 @@ class ParsingEngine:
             CONTEXT, self.prompts.vocab_size, max_output=max_output, default_output=default_output, sampling=limits
         )
         self.traits = Traits(multimodal=multimodal)
-        self.front_end = FrontendArgs()
+        self.front_end = FrontendSettings()
         self.max_sequences = 4
         self.allowed_media_domains = domains
         self.serving = ScriptedServing()

@@ -1,4 +1,4 @@
-"""From a TGI or LMI body to generations: every parameter works, or is refused by name."""
+"""From a TGI or LMI body to generations: every parameter works, or is rejected with an error that names it."""
 
 from __future__ import annotations
 

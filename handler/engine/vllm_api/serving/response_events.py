@@ -16,10 +16,10 @@ from pydantic import BaseModel
 BEGINS = "response.output_item.added"
 
 
-async def events(source: Any, *, mend: bool) -> AsyncIterator[str]:
+async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
     """Server-sent events (vllm/entrypoints/openai/responses/api_router.py).
 
-    :param mend: not where vLLM counts rightly (gpt-oss has a way of its own).
+    :param fix: not where vLLM counts rightly (gpt-oss has a way of its own).
     """
     items = 0
     try:
@@ -29,7 +29,7 @@ async def events(source: Any, *, mend: bool) -> AsyncIterator[str]:
                 yield f"data: {event.model_dump_json()}\n\n"
                 return
             items += kind == BEGINS
-            if mend:
+            if fix:
                 put_right(event, items - 1)
             yield f"event: {kind}\ndata: {event.model_dump_json(indent=None)}\n\n"
     finally:

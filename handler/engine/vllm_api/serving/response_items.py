@@ -12,7 +12,7 @@ from vllm.entrypoints.openai.responses.utils import construct_chat_messages_with
 
 from handler.errors import InvalidField, UnsupportedField
 
-MEND = "send messages of text, function calls, their outputs, or reasoning with a text"
+FIX = "send messages of text, function calls, their outputs, or reasoning with a text"
 
 
 def check(items: object) -> None:
@@ -23,7 +23,7 @@ def check(items: object) -> None:
         except ValueError as error:
             raise InvalidField(f"input[{index}]", str(error).rstrip(".")) from None
         except (AttributeError, IndexError, KeyError, TypeError):
-            raise UnsupportedField(f"input[{index}]", MEND) from None
+            raise UnsupportedField(f"input[{index}]", FIX) from None
         for message in messages:
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-                raise UnsupportedField(f"input[{index}]", MEND)
+                raise UnsupportedField(f"input[{index}]", FIX)

@@ -34,7 +34,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
-from handler.engine.frontend_args import FrontendArgs
+from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.serving import beam_search as beams
 from handler.engine.vllm_api.serving import fail_fast_validation as first_error
@@ -129,7 +129,7 @@ class Serving:
 
     @classmethod
     async def start(
-        cls, llm: AsyncLLM, arguments: Any, front_end: FrontendArgs, max_output_tokens: int | None = None
+        cls, llm: AsyncLLM, arguments: Any, front_end: FrontendSettings, max_output_tokens: int | None = None
     ) -> Serving:
         """
         :param arguments: the engine's, as `core.engine_args` made them.
@@ -142,7 +142,7 @@ class Serving:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
         options = Namespace(
-            **{option.name: getattr(FrontendArgs(), option.name) for option in dataclasses.fields(FrontendArgs)}
+            **{option.name: getattr(FrontendArgs(), option.name) for option in dataclasses.fields(FrontendSettings)}
         )
         for option in dataclasses.fields(front_end):
             setattr(options, option.name, getattr(front_end, option.name))
@@ -182,8 +182,8 @@ class Serving:
         api = APIS[route]
         if api.pooling is not None and api.pooling != self.traits.pooling:
             if api.pooling:
-                mend = "serve an embedding model, or set SM_VLLM_RUNNER=pooling"
-                raise UnsupportedTask(route, "generates text and makes no embeddings", mend)
+                fix = "serve an embedding model, or set SM_VLLM_RUNNER=pooling"
+                raise UnsupportedTask(route, "generates text and makes no embeddings", fix)
             raise UnsupportedTask(route, "makes embeddings and generates no text", "use /v1/embeddings")
         if self._serving(api) is None:
             does = "is served by a vLLM whose classes for it are not known here"
@@ -249,7 +249,7 @@ class Serving:
         if isinstance(result, BaseModel):
             return WholeReply(result)
         if prepared.route is Route.RESPONSES:
-            result = response_events.events(result, mend=not serving.use_harmony)
+            result = response_events.events(result, fix=not serving.use_harmony)
         return self._frames(result, serving)
 
     async def _frames(self, source: Any, serving: Any) -> AsyncIterator[str]:
@@ -299,7 +299,7 @@ def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits
     )
 
 
-def check_parsers(arguments: Any, front_end: FrontendArgs) -> None:
+def check_parsers(arguments: Any, front_end: FrontendSettings) -> None:
     """Loads the plugins that are allowed, and sees that the parsers named exist. Before an engine is started.
 
     :raises SettingError: naming the parser, and those there are.

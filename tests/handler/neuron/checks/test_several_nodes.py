@@ -1,4 +1,4 @@
-"""Several nodes and several engines under one model: refused by name where nothing carries them out."""
+"""Several nodes or engines under one model are rejected where no line of this container can run them."""
 
 from __future__ import annotations
 

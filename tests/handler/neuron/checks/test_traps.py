@@ -1,4 +1,4 @@
-"""Each trap of vLLM on Neuron is found, by its code, with the setting at fault, and mended or refused."""
+"""Each trap of vLLM on Neuron is found, by its code, with the setting at fault, and fixed or refused."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_a_trap_is_found_named_and_mended(code: str) -> None:
     assert finding.severity is severity
     assert finding.setting == setting
     assert finding.why
-    assert finding.mend
+    assert finding.fix
     assert (result.plan is None) is bool(result.errors)
 
 
@@ -306,7 +306,7 @@ def test_a_finding_names_the_variable_that_the_user_set() -> None:
     result = outcome("nxdi-0.16", tensor_parallel_size=64, instance=TRN1, sources=sources)
     finding = found(result, "too-many-cores")
     assert finding.setting == "SM_VLLM_TENSOR_PARALLEL_SIZE"
-    assert "32" in finding.mend
+    assert "32" in finding.fix
 
 
 CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [

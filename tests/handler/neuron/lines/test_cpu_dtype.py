@@ -47,7 +47,7 @@ def test_without_bfloat16_arithmetic_a_bfloat16_model_is_float32(flags: frozense
     told = found(result, "dtype-float32")
     assert told.severity is Severity.INFO
     assert "this machine" in told.why
-    assert told.mend == "Set SM_VLLM_DTYPE=bfloat16 to keep the checkpoint's."
+    assert told.fix == "Set SM_VLLM_DTYPE=bfloat16 to keep the checkpoint's."
 
 
 @pytest.mark.parametrize("flags", [*CAPABLE, None])
@@ -107,7 +107,7 @@ def test_float32_that_may_not_fit_is_not_chosen_and_said(cpu: HostCpu, facts: di
     told = found(result, "dtype-slow")
     assert told.severity is Severity.WARNING
     assert said in told.why
-    assert "SM_VLLM_DTYPE=float32" in told.mend
+    assert "SM_VLLM_DTYPE=float32" in told.fix
 
 
 @pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.24"])

@@ -409,7 +409,7 @@ def test_chunked_prefill_is_refused_on_the_default_line_by_name() -> None:
     (refused,) = result.errors
     assert refused.code == "unsupported-by-line"
     assert refused.setting == "DISABLE_NEURON_CUSTOM_SCHEDULER"
-    assert "nxdi-0.13" in refused.mend
+    assert "nxdi-0.13" in refused.fix
 
 
 def test_nothing_given_still_starts() -> None:

@@ -420,13 +420,13 @@ def test_what_a_line_does_not_have_is_refused_by_name(
     assert result.plan is None
     assert finding.setting == setting
     assert line in finding.why
-    assert elsewhere in finding.mend
+    assert elsewhere in finding.fix
 
 
 def test_the_lines_named_run_on_the_instance() -> None:
     finding = found(outcome("nxdi-0.16", disaggregation="decode", instance=TRN2), "unsupported-by-line")
-    assert "fork-0.9.1" in finding.mend
-    assert "transformers-neuronx" not in finding.mend
+    assert "fork-0.9.1" in finding.fix
+    assert "transformers-neuronx" not in finding.fix
 
 
 @pytest.mark.parametrize("line", ["cpu", "optimum", "native-0.24"])

@@ -28,13 +28,13 @@ def test_an_unknown_key_is_an_error_with_the_nearest_known_one(raw: dict[str, An
     finding = found(outcome("nxdi-0.16", neuron_config=raw), "unknown-neuron-key")
     assert finding.severity is Severity.ERROR
     assert finding.setting == setting
-    assert f"'{meant}'" in finding.mend
+    assert f"'{meant}'" in finding.fix
 
 
 def test_a_key_like_no_other_is_an_error_too() -> None:
     finding = found(outcome("nxdi-0.16", neuron_config={"flavour": "vanilla"}), "unknown-neuron-key")
     assert finding.severity is Severity.ERROR
-    assert "Did you mean" not in finding.mend
+    assert "Did you mean" not in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_a_key_inside_the_text_models_configuration_is_checked() -> None:
 def test_the_native_plugin_has_keys_of_its_own() -> None:
     near = found(outcome("native-0.24", neuron_config={"num_seq_buckets": [4]}), "unknown-neuron-key")
     assert near.severity is Severity.ERROR
-    assert "num_seqs_buckets" in near.mend
+    assert "num_seqs_buckets" in near.fix
     far = found(outcome("native-0.24", neuron_config={"hlo2tensorizer_options": "x"}), "unknown-neuron-key")
     assert far.severity is Severity.WARNING

@@ -135,7 +135,7 @@ def test_a_broken_rule_is_found_named_and_mended(code: str) -> None:
     assert finding.severity is Severity.ERROR
     assert finding.setting == setting
     assert finding.why
-    assert finding.mend
+    assert finding.fix
 
 
 HOLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
