@@ -142,7 +142,7 @@ class Serving:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
         options = Namespace(
-            **{option.name: getattr(FrontendArgs(), option.name) for option in dataclasses.fields(FrontendSettings)}
+            **{option.name: getattr(FrontendArgs(), option.name) for option in dataclasses.fields(FrontendArgs)}
         )
         for option in dataclasses.fields(front_end):
             setattr(options, option.name, getattr(front_end, option.name))

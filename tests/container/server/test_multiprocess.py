@@ -29,7 +29,7 @@ WITHIN = 20.0
 class Endpoint:
     def __init__(self, log: Path, *arguments: str) -> None:
         self.log = log
-        script = Path(__file__).with_name("scripted_front_ends.py")
+        script = Path(__file__).parents[1] / "scripted_front_ends.py"
         importable = [str(script.parents[2]), str(script.parents[1] / "handler")]
         # As `container.serve` does before prometheus_client is imported.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(importable), "PROMETHEUS_MULTIPROC_DIR": ""}

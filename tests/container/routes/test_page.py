@@ -17,7 +17,7 @@ from container.routes.page_metrics import vllm_figures
 from container.service import Service
 from handler.config.loading.config_loader import load
 
-PARTS = Path(__file__).parents[2] / "container" / "page"
+PARTS = Path(__file__).parents[3] / "container" / "page"
 ENVIRONMENT = {
     "ENDPOINT_PAGE": "true",
     "ENDPOINT_MODEL": "org/<script>alert(1)</script>",

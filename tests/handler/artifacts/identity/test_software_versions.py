@@ -8,7 +8,7 @@ from pathlib import Path
 
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 X86 = "processor : 0\nflags\t\t: fpu sse4_2 avx avx2 fma avx512f made_up\n\nprocessor : 1\nflags : fpu\n"
 
 

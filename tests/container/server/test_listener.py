@@ -16,7 +16,7 @@ from container.server.listener import listen
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SERVE = Path(sys.executable).with_name("serve")
 
 

@@ -13,7 +13,7 @@ from handler.neuron.hardware.device_health import DeviceHealth
 from handler.neuron.hardware.monitor_report import MonitorReport, parse
 from handler.neuron.hardware.runtime_version import runtime_versions
 
-REPORTS = Path(__file__).parents[2] / "neuron_monitor"
+REPORTS = Path(__file__).parents[3] / "neuron_monitor"
 
 
 def reports(name: str) -> list[MonitorReport]:

@@ -149,6 +149,6 @@ found = memory_estimate.estimate(facts, EndpointConfig(), instance_catalogue.fin
 memory_findings.memory_findings(found, facts)
 print(json.dumps(sorted(sys.modules)))
 """
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
     assert not {"boto3", "botocore", "vllm", "torch", "transformers"} & set(json.loads(done.stdout))

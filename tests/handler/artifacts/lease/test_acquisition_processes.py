@@ -12,7 +12,7 @@ import pytest
 
 from handler.storage.object_store import ObjectStore
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 class Start:

@@ -16,7 +16,7 @@ import pytest
 from container.telemetry.neuron_monitor import NeuronMonitor
 from tests.neuron_monitor.fake_neuron_monitor import install
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 REPORTS = HERE.parent / "neuron_monitor"
 
 

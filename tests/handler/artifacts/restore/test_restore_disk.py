@@ -26,7 +26,7 @@ def on_a_disk(tmp_path: Path, size: str, state: str) -> str:
     trial = [*UNSHARE, "mount", "-t", "tmpfs", "none", str(tmp_path / "disk")]
     if shutil.which("unshare") is None or subprocess.run(trial, capture_output=True, timeout=20).returncode:
         pytest.skip("no file system can be mounted here")
-    program = Path(__file__).with_name("small_disk.py")
+    program = Path(__file__).parents[1] / "small_disk.py"
     command = [*UNSHARE, sys.executable, str(program), str(tmp_path / "disk"), str(tmp_path / "store"), size, state]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)

@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 from flask import Flask
 
-sys.path.append(str(Path(__file__).parents[1] / "handler"))
-sys.path.append(str(Path(__file__).parents[1] / "neuron_stand_in"))
+sys.path.append(str(Path(__file__).parents[2] / "handler"))
+sys.path.append(str(Path(__file__).parents[2] / "neuron_stand_in"))
 
 from neuron_stand_in.native.compile_cache import compile_missing, graphs
 from neuron_stand_in.settings import StandInSettings

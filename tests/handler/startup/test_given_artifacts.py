@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "handler" / "artifacts"))
+sys.path.append(str(Path(__file__).parents[2] / "handler" / "artifacts"))
 
 from artifact_files import write_artifacts
 
