@@ -1,4 +1,4 @@
-"""The README's table of sampling parameters, from what the code refuses. Prints it when it is run."""
+"""The table of docs/neuron-lines.md of sampling parameters, from what the code refuses. Prints it when it is run."""
 
 from __future__ import annotations
 
