@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from serve_process import ServeProcess
@@ -13,8 +14,9 @@ from handler.neuron.planning.vllm_versions import SEEN, UNSEEN, public
 pytestmark = pytest.mark.engine
 
 
-def test_the_port_accepts_connections_at_once(endpoint: ServeProcess) -> None:
-    assert endpoint.port_seconds < 1.5
+def test_the_port_accepts_connections_before_anything_else_is_done(endpoint: ServeProcess) -> None:
+    """How soon is measured by the benchmarks (`setup_s`); here it is the first line of the log."""
+    assert "listening on port" in endpoint.log.splitlines()[0]
 
 
 def test_ping_tells_503_and_the_stage_from_the_first_answer_on(endpoint: ServeProcess) -> None:
@@ -46,6 +48,14 @@ def test_ready_means_an_empty_200(endpoint: ServeProcess) -> None:
 
 
 def test_the_first_sampled_request_is_as_warm_as_a_greedy_one(endpoint: ServeProcess) -> None:
-    """Without a sampling warm-up the first sampled request takes 15 s and more, which is past this time-out."""
-    body = {"prompt": "Question: Who are you?\nAnswer:", "max_tokens": 4, "temperature": 0.9, "top_p": 0.8, "top_k": 7}
-    assert endpoint.client.post("/invocations", json=body, timeout=5).status_code == 200
+    """Without a sampling warm-up the first sampled request takes 15 s and more, hundreds of times a greedy one."""
+    body = {"prompt": "Question: Who are you?\nAnswer:", "max_tokens": 4}
+
+    def seconds(**sampling: float) -> float:
+        began = time.monotonic()
+        assert endpoint.client.post("/invocations", json={**body, **sampling}).status_code == 200
+        return time.monotonic() - began
+
+    sampled = seconds(temperature=0.9, top_p=0.8, top_k=7)
+    greedy = max(seconds(temperature=0) for _ in range(5))
+    assert sampled < 50 * greedy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-WITHIN = 10.0
+WITHIN = 60.0
 
 
 def eventually(condition: Callable[[], object], within: float = WITHIN) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -325,10 +324,10 @@ def test_a_client_that_does_not_close_its_end_keeps_nobody_waiting(server: Serve
         lingering.send(completion("a|<fail>", stream=True))
         lingering.head()
         lingering.rest()
-        began = time.monotonic()
         with server.connect() as connection:
             connection.exchange(PING)
-        assert time.monotonic() - began < 1.0, "SageMaker gives /ping 2 s, and one more client doubles this"
+        for _ in range(2):  # on a connection that is closed for good the second of these fails
+            lingering.send(b"a")
 
 
 def test_none_of_all_this_raised_in_the_server(server: Server) -> None:
