@@ -43,9 +43,9 @@ def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
 def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
     """The plugin loads artifacts as they stand: what was asked for beside them is ignored without a word."""
     for target, weaker in sorted(config.overridden.items()):
-        kind = fields().get(target.partition(".")[0])
+        field = fields().get(target.partition(".")[0])
         for one in weaker:
-            if one.source.origin is Origin.ARTIFACTS and kind is not None and not kind.secret:
+            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.about.secret:
                 name = target.partition(".")[0]
                 asked = _shown(config, getattr(config, name))
                 why = (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.fields import MERGED, FieldKind, fields
+from handler.config.fields import ConfigField, fields
 from handler.config.problems import MASK, mask
 from handler.config.value_source import Origin
 from handler.json_value import Json
@@ -51,12 +51,12 @@ class Row:
 def rows(config: EndpointConfig) -> list[Row]:
     """Every field in the order of the dataclass; a mapping that several sources fill has a row for each key."""
     found: list[Row] = []
-    for kind in fields().values():
-        value = getattr(config, kind.name)
-        if kind.name in MERGED and value:
-            found += [_row(config, kind, f"{kind.name}.{key}", item) for key, item in sorted(value.items())]
+    for field in fields().values():
+        value = getattr(config, field.name)
+        if field.about.merged and value:
+            found += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
         else:
-            found.append(_row(config, kind, kind.name, value))
+            found.append(_row(config, field, field.name, value))
     return found
 
 
@@ -65,9 +65,9 @@ def to_document(config: EndpointConfig) -> str:
     import yaml
 
     settings = {
-        kind.name: without_secrets(json_value(getattr(config, kind.name)), secrets(config))
-        for kind in fields().values()
-        if not kind.secret and _is_set(config, kind)
+        field.name: without_secrets(json_value(getattr(config, field.name)), secrets(config))
+        for field in fields().values()
+        if not field.about.secret and _is_set(config, field)
     }
     if not settings:
         return "{}\n"
@@ -89,7 +89,7 @@ def json_value(value: Any) -> Json:
 
 def secrets(config: EndpointConfig) -> tuple[str, ...]:
     """What must never be shown."""
-    found = (getattr(config, kind.name) for kind in fields().values() if kind.secret)
+    found = (getattr(config, field.name) for field in fields().values() if field.about.secret)
     return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
 
 
@@ -104,25 +104,25 @@ def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
     return value
 
 
-def _row(config: EndpointConfig, kind: FieldKind, name: str, value: object) -> Row:
+def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -> Row:
     known = secrets(config)
 
     def visible(item: object) -> Json:
-        if kind.secret and item is not None:
+        if field.about.secret and item is not None:
             return MASK
         return without_secrets(json_value(item), known)
 
     weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
     source = mask(str(config.source(name)), known)
-    return Row(mask(name, known), visible(value), source, kind.doc, tuple(mask(text, known) for text in weaker))
+    return Row(mask(name, known), visible(value), source, field.about.text, tuple(mask(text, known) for text in weaker))
 
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _is_set(config: EndpointConfig, kind: FieldKind) -> bool:
-    value = getattr(config, kind.name)
-    if value == kind.default:
-        return value is not None and config.source(kind.name).origin is not Origin.DEFAULT
+def _is_set(config: EndpointConfig, field: ConfigField) -> bool:
+    value = getattr(config, field.name)
+    if value == field.default:
+        return value is not None and config.source(field.name).origin is not Origin.DEFAULT
     return True

@@ -7,12 +7,13 @@ Neuron configuration or the speculation are opened, so that a plan can spell the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from handler.config.assignment import Assignment, assign
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects.near_miss import unknown
 from handler.config.engine_arguments import known, server_arguments
-from handler.config.fields import CHOICES, fields
+from handler.config.fields import fields
 from handler.config.problems import BadValue
 from handler.config.values import parse_json, shown, to_bool, to_mapping
 from handler.errors import SettingError
@@ -21,21 +22,12 @@ from handler.json_value import Json
 # Of the lines that have no table: the native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
-# Of vLLM's HTTP server: what its serving classes are told, which run here.
-FRONT_END = (
-    "chat_template",
-    "chat_template_content_format",
-    "default_chat_template_kwargs",
-    "trust_request_chat_template",
-    "response_role",
-    "enable_auto_tool_choice",
-    "exclude_tools_when_tool_choice_none",
-    "tool_call_parser",
-    "tool_parser_plugin",
-    "enable_prompt_tokens_details",
-    "enable_force_include_usage",
-    "return_tokens_as_token_ids",
-)
+# Keys of `speculative_config` -> fields.
+SPECULATIVE: Mapping[str, str] = {
+    "model": "speculative_model",
+    "num_speculative_tokens": "num_speculative_tokens",
+    "method": "speculation",
+}
 FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
@@ -51,7 +43,7 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
     try:
         if name in OPENED:
             return [] if value is None else _opened(name, value, setting)
-        if name in FRONT_END:
+        if name in front_end_arguments():
             return [assign(name, value, setting)]
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
@@ -84,15 +76,21 @@ def is_known(name: str) -> bool:
 
 def is_flag(name: str) -> bool:
     name = canonical(name)
-    if name in FRONT_END:
+    if name in front_end_arguments():
         return fields()[name].kind == "bool"
     argument = known().get(name)
     return argument is not None and argument.kind == "bool"
 
 
+@lru_cache(maxsize=1)
+def front_end_arguments() -> frozenset[str]:
+    """The arguments of vLLM's HTTP server that its serving classes are given, which run here."""
+    return frozenset(name for name, field in fields().items() if field.about.server_argument)
+
+
 def names() -> tuple[str, ...]:
     """Every argument that is translated, in vLLM's spelling."""
-    return tuple(sorted({*known(), *OPENED, *FRONT_END}))
+    return tuple(sorted({*known(), *OPENED, *front_end_arguments()}))
 
 
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
@@ -126,17 +124,14 @@ def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
 def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
     """Draft, length and method have fields; a method that is none of ours stays vLLM's business, whole."""
     method = given.get("method")
-    if method is not None and method not in CHOICES["speculation"]:
+    if method is not None and method not in fields()["speculation"].about.choices:
         return [Assignment("engine_args", dict(given), key="speculative_config")]
-    named: Mapping[str, str] = {
-        "model": "speculative_model",
-        "num_speculative_tokens": "num_speculative_tokens",
-        "method": "speculation",
-    }
     found = [
-        assign(named[key], value, setting, key) for key, value in given.items() if key in named and value is not None
+        assign(SPECULATIVE[key], value, setting, key)
+        for key, value in given.items()
+        if key in SPECULATIVE and value is not None
     ]
-    rest = {key: value for key, value in given.items() if key not in named}
+    rest = {key: value for key, value in given.items() if key not in SPECULATIVE}
     if rest:
         found.append(Assignment("engine_args", rest, key="speculative_config"))
     return found

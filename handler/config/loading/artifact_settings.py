@@ -10,44 +10,12 @@ from collections.abc import Iterator, Mapping
 
 from handler.config.assignment import Given, assign
 from handler.config.fields import fields
+from handler.config.neuron_keys import saved_keys
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
 
 FILE = "neuron_config.json"
-# NeuronConfig's key -> our field; of several keys for one field, the first that is there.
-FIELDS: Mapping[str, str] = {
-    "tp_degree": "tensor_parallel_size",
-    "max_batch_size": "max_num_seqs",
-    "batch_size": "max_num_seqs",
-    "seq_len": "max_model_len",
-    "sequence_length": "max_model_len",
-    "torch_dtype": "dtype",
-    "speculation_length": "num_speculative_tokens",
-    "is_prefix_caching": "enable_prefix_caching",
-}
-# The same name on both sides.
-SAME = (
-    "logical_nc_config",
-    "ctx_batch_size",
-    "max_context_length",
-    "enable_bucketing",
-    "context_encoding_buckets",
-    "token_generation_buckets",
-    "quantized_checkpoints_path",
-    "quantization_type",
-    "modules_to_not_convert",
-    "kv_cache_quant",
-    "attn_kernel_enabled",
-    "qkv_kernel_enabled",
-    "mlp_kernel_enabled",
-    "quantized_mlp_kernel_enabled",
-    "fused_qkv",
-    "sequence_parallel_enabled",
-    "async_mode",
-    "skip_warmup",
-    "save_sharded_checkpoint",
-)
 
 
 def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | SettingError]:
@@ -67,7 +35,7 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | Sett
 
 
 def _settings(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
-    for key, field in (*FIELDS.items(), *((name, name) for name in SAME)):
+    for key, field in saved_keys():
         if key in config:
             yield key, field, config[key]
     if config.get("quantized") is True:

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from handler.config.assignment import Given
-from handler.config.fields import MERGED, fields
+from handler.config.fields import fields
+from handler.config.neuron_keys import competing_keys
 from handler.config.problems import MASK
 from handler.config.value_source import Overridden, ValueSource
 from handler.errors import SettingError
-
-# NeuronConfig's names (NxDI, models/config.py) for fields that are called otherwise.
-RAW_NAMES: Mapping[str, str] = {"tp_degree": "tensor_parallel_size", "torch_dtype": "dtype"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,9 @@ def _slot(given: Given) -> tuple[str, str]:
     """What competes with what."""
     one = given.assignment
     if one.field == "neuron_config":
-        plain = RAW_NAMES.get(one.key, one.key)
-        if plain in fields() and plain not in MERGED:
-            return plain, ""
+        field = fields().get(competing_keys().get(one.key, one.key))
+        if field is not None and not field.about.merged:
+            return field.name, ""
     return one.target, one.part
 
 
@@ -90,8 +88,8 @@ def _plain(given: Given) -> str:
 
 def _contradiction(winner: Given, rival: Given) -> SettingError:
     first, second = winner.source, rival.source
-    kind = fields().get(winner.assignment.field)
-    secret = kind is not None and kind.secret
+    field = fields().get(winner.assignment.field)
+    secret = field is not None and field.about.secret
     one, other = (MASK, MASK) if secret else (_short(winner), _short(rival))
     return SettingError(str(second), f"says {other}, but {first} says {one}", "Keep one of the two.")
 

@@ -12,7 +12,7 @@ from handler.config.dialects import hub, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.engine_arguments import server_arguments
-from handler.config.fields import CHOICES, FieldKind, fields
+from handler.config.fields import INT_BOUNDS, ConfigField, fields
 
 HEAD = """# Configuration
 
@@ -60,30 +60,30 @@ def text() -> str:
 def _lines() -> Iterator[str]:
     yield HEAD
     titles = {first: title for title, first in GROUPS.items()}
-    for name, kind in fields().items():
+    for name, field in fields().items():
         if name in titles:
             yield f"\n## {titles[name]}\n\n| field | takes | default | what | further names |\n|---|---|---|---|---|\n"
         further = ", ".join(f"`{other}`" for other in _further(name))
-        row = (f"`{name}`", _takes(kind), _default(kind), kind.doc, further)
+        row = (f"`{name}`", _takes(field), _default(field), field.about.text, further)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
 
 
-def _takes(kind: FieldKind) -> str:
-    if choices := CHOICES.get(kind.name):
+def _takes(field: ConfigField) -> str:
+    if choices := field.about.choices:
         return ", ".join(f"`{choice}`" for choice in choices)
-    secret = ", a secret" if kind.secret else ""
-    return f"{KINDS[kind.kind]}{_range(kind)}{secret}"
+    secret = ", a secret" if field.about.secret else ""
+    return f"{KINDS[field.kind]}{_range(field)}{secret}"
 
 
-def _range(kind: FieldKind) -> str:
-    bounds = kind.bounds()
-    if bounds is None or bounds == (1, 2**31 - 1):
+def _range(field: ConfigField) -> str:
+    bounds = field.bounds()
+    if bounds is None or bounds == INT_BOUNDS:
         return ", above 0" if bounds else ""
     return f", {bounds[0]} to {bounds[1]}"
 
 
-def _default(kind: FieldKind) -> str:
-    value = json_value(kind.default)
+def _default(field: ConfigField) -> str:
+    value = json_value(field.default)
     if value is None:
         return "unset"
     if value in ([], {}):
@@ -93,14 +93,16 @@ def _default(kind: FieldKind) -> str:
 
 def _further(name: str) -> list[str]:
     tables = (sagemaker.FIELDS, hub.FIELDS)
-    found = [other for table in tables for other, field in table.items() if field == name]
+    found = [other for table in tables for other, target in table.items() if target == name]
     found += [
-        f"{optimum.PREFIX}{other.upper()}" for other, field in optimum.FIELDS.items() if field == name and other != name
+        f"{optimum.PREFIX}{other.upper()}"
+        for other, target in optimum.FIELDS.items()
+        if target == name and other != name
     ]
-    found += [other for other, field in neuron.FIELDS.items() if field == name]
+    found += [other for other, target in neuron.FIELDS.items() if target == name]
     if name == "max_body":
         found.append(f"{ours.PREFIX}{ours.MEGABYTES.upper()}")
-    argument = name in engine.names() and (name in engine.FRONT_END or name not in server_arguments())
+    argument = name in engine.names() and (fields()[name].about.server_argument or name not in server_arguments())
     return [*([f"{sagemaker.PREFIX}{name.upper()}"] if argument else []), *found]
 
 

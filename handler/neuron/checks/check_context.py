@@ -8,6 +8,7 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.config.neuron_keys import field_of_key
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_type import InstanceType
@@ -16,25 +17,6 @@ from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import PLUGIN
 
-# NeuronConfig keys that come from a plain setting, where the raw configuration does not have them.
-FIELD_OF: Final = {
-    "tp_degree": "tensor_parallel_size",
-    "batch_size": "max_num_seqs",
-    "tkg_batch_size": "max_num_seqs",
-    "seq_len": "max_model_len",
-    "torch_dtype": "dtype",
-    "quantized": "quantization",
-    "quantization_dtype": "quantization",
-    "on_device_sampling_config": "on_device_sampling",
-    "is_prefix_caching": "enable_prefix_caching",
-    "is_block_kv_layout": "enable_prefix_caching",
-    "chunked_prefill_config": "enable_chunked_prefill",
-    "speculation_length": "num_speculative_tokens",
-    "enable_eagle_speculation": "speculation",
-    "enable_fused_speculation": "speculation",
-    "pa_block_size": "block_size",
-    "pa_num_blocks": "num_gpu_blocks_override",
-}
 ALIASES: Final = {"half": "float16", "float": "float32"}
 
 
@@ -80,7 +62,7 @@ class CheckContext:
         """A NeuronConfig key by the name the user gave it, plain or raw."""
         if name in self.draft.raw:
             return self.draft.request.key(name)
-        field = FIELD_OF.get(name, name)
+        field = field_of_key().get(name, name)
         return self.draft.request.setting(field) or "neuron_config"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORKS
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.nxdi import SCHEDULER
@@ -23,7 +24,6 @@ POSITIVE: Final = (
     "nodes",
 )
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
-FRAMEWORKS: Final = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
 
 
 def positive(case: CheckContext) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ def spell_prefix_caching(draft: PlanDraft) -> None:
     """Engine arguments of prefix caching, for the plugin."""
     args, config = draft.args, draft.config
     args["enable_prefix_caching"] = config.enable_prefix_caching
-    agree(draft, "enable_prefix_caching", "is_prefix_caching")
+    agree(draft, "enable_prefix_caching")
     if args["enable_prefix_caching"] is None:
         args["enable_prefix_caching"] = False
         why = "vLLM turns prefix caching on by default, and the plugin then does not start without a block size"
@@ -37,12 +37,12 @@ def spell_blocks(draft: PlanDraft) -> None:
     args, config = draft.args, draft.config
     if config.block_size is not None:
         args["block_size"] = config.block_size
-    agree(draft, "block_size", "pa_block_size")
+    agree(draft, "block_size")
     if args.get("block_size") is None:
         draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
     if config.num_gpu_blocks_override is not None:
         args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
-    agree(draft, "num_gpu_blocks_override", "pa_num_blocks")
+    agree(draft, "num_gpu_blocks_override")
     length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
     if length is None or size is None or sequences is None or size < 1:
         return

@@ -41,10 +41,10 @@ def spell(draft: PlanDraft) -> None:
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
     draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK
-    agree(draft, "max_model_len", "seq_len")
-    agree(draft, "max_num_seqs", "batch_size")
+    agree(draft, "max_model_len")
+    agree(draft, "max_num_seqs")
     if not draft.config.nodes:
-        agree(draft, "tensor_parallel_size", "tp_degree")
+        agree(draft, "tensor_parallel_size")
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)
@@ -87,7 +87,7 @@ def _blocks(draft: PlanDraft) -> None:
         draft.inform("completed", "is_prefix_caching", why, "Set it in the raw NeuronConfig to choose yourself.")
     if draft.config.block_size is not None:
         draft.args["block_size"] = draft.config.block_size
-    agree(draft, "block_size", "pa_block_size")
+    agree(draft, "block_size")
     if draft.args.get("block_size") is None:
         draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
     length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))

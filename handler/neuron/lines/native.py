@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.neuron_keys import native_key
 from handler.json_value import Json
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
@@ -87,20 +88,23 @@ def spell(draft: PlanDraft) -> None:
 def _spell_keys(draft: PlanDraft) -> None:
     config = draft.config
     keys: dict[str, tuple[str, Json]] = {}
-    if config.context_encoding_buckets is not None:
-        keys["num_batched_tokens_buckets"] = ("context_encoding_buckets", list(config.context_encoding_buckets))
-    if config.token_generation_buckets is not None:
-        keys["decode_context_length_buckets"] = ("token_generation_buckets", list(config.token_generation_buckets))
+    for name in ("context_encoding_buckets", "token_generation_buckets"):
+        buckets = getattr(config, name)
+        if buckets is not None:
+            keys[native_key(name)] = (name, list(buckets))
     if config.enable_bucketing is False:
         tokens = draft.args.get("max_num_batched_tokens") or draft.args.get("max_model_len")
         draft.args["max_num_batched_tokens"] = tokens
-        keys.setdefault("num_batched_tokens_buckets", ("enable_bucketing", [tokens]))
+        keys.setdefault(native_key("context_encoding_buckets"), ("enable_bucketing", [tokens]))
         keys["num_seqs_buckets"] = ("enable_bucketing", [draft.args.get("max_num_seqs")])
     if config.on_device_sampling is not None:
-        keys[SAMPLING] = ("on_device_sampling", dict(PER_REQUEST) if config.on_device_sampling else None)
+        keys[native_key("on_device_sampling")] = (
+            "on_device_sampling",
+            dict(PER_REQUEST) if config.on_device_sampling else None,
+        )
     quantization = (config.quantization or "").lower()
     if quantization.startswith("mx"):
-        keys["quantization"] = ("quantization", quantization)
+        keys[native_key("quantization")] = ("quantization", quantization)
     elif quantization:
         why = "the native plugin takes FP8 weights from the checkpoint's own quantization_config, not from a setting"
         draft.inform(

@@ -4,31 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.neuron_keys import copied_keys, field_of_key
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.plan_request import conflict
 
-# Plain settings that are NeuronConfig keys by the same name (NxDI models/config.py).
-COPIED: Final = (
-    "max_context_length",
-    "ctx_batch_size",
-    "enable_bucketing",
-    "context_encoding_buckets",
-    "token_generation_buckets",
-    "quantization_type",
-    "quantized_checkpoints_path",
-    "modules_to_not_convert",
-    "kv_cache_quant",
-    "attn_kernel_enabled",
-    "qkv_kernel_enabled",
-    "mlp_kernel_enabled",
-    "quantized_mlp_kernel_enabled",
-    "fused_qkv",
-    "sequence_parallel_enabled",
-    "async_mode",
-    "skip_warmup",
-    "save_sharded_checkpoint",
-)
 INT8: Final = ("int8", "s8")
 FP8: Final = ("fp8", "f8e4m3")
 # Sampling per request, as the plugin's own default has it; giving a configuration of its own replaces that default.
@@ -66,10 +46,10 @@ def spell_neuron_config(draft: PlanDraft) -> None:
 def _plain(draft: PlanDraft) -> dict[str, Json]:
     config = draft.config
     keys: dict[str, Json] = {}
-    for name in COPIED:
-        value = getattr(config, name)
+    for key, field in copied_keys().items():
+        value = getattr(config, field)
         if value is not None:
-            keys[name] = list(value) if isinstance(value, tuple) else value
+            keys[key] = list(value) if isinstance(value, tuple) else value
     if config.quantization is not None:
         _quantization(draft, keys, config.quantization.lower())
     if config.on_device_sampling is False:
@@ -93,14 +73,6 @@ def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) ->
         draft.error("vllm-quantization", draft.request.setting("quantization"), why, fix)
 
 
-SETTING_OF: Final = {
-    "quantized": "quantization",
-    "quantization_dtype": "quantization",
-    "on_device_sampling_config": "on_device_sampling",
-    "global_topk": "global_topk",
-}
-
-
 def _overlay(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, Json]) -> dict[str, Json]:
     merged = dict(plain)
     for key, value in raw.items():
@@ -111,7 +83,7 @@ def _overlay(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, Json]) -> 
                 _clash(draft, f"{key}.global_topk", value["global_topk"], "global_topk", given["global_topk"])
             continue
         if key in plain and given != value and not _filled(draft, key):
-            _clash(draft, key, value, SETTING_OF.get(key, key), given)
+            _clash(draft, key, value, field_of_key().get(key, key), given)
         merged[key] = value
     return merged
 
@@ -148,7 +120,7 @@ def _spell_multimodal(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, J
     text = sections["text_neuron_config"]
     for name, value in plain.items():
         if name in text and text[name] != value:
-            _clash(draft, f"text_neuron_config.{name}", text[name], SETTING_OF.get(name, name), value)
+            _clash(draft, f"text_neuron_config.{name}", text[name], field_of_key().get(name, name), value)
     if plain:
         names = ", ".join(sorted(plain))
         why = f"for a multimodal model {names} belong to the text model; the plan puts them into text_neuron_config"

@@ -52,10 +52,10 @@ def spell(draft: PlanDraft) -> None:
     pin_grammar_backend(draft)
     spell_environment(draft)
     _translate_sampling_variable(draft)
-    agree(draft, "max_model_len", "seq_len")
-    agree(draft, "tensor_parallel_size", "tp_degree")
+    agree(draft, "max_model_len")
+    agree(draft, "tensor_parallel_size")
     if draft.raw.get("chunked_prefill_config") is None:
-        agree(draft, "max_num_seqs", "batch_size")
+        agree(draft, "max_num_seqs")
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)

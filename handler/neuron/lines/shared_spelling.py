@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.neuron_keys import nxd_key
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.hardware import instance_catalogue as catalogue
@@ -99,9 +100,10 @@ def spell_environment(draft: PlanDraft, *, fork: bool = False) -> None:
         draft.env["NEURON_LOGICAL_NC_CONFIG"] = str(draft.config.logical_nc_config)
 
 
-def agree(draft: PlanDraft, name: str, key: str) -> None:
+def agree(draft: PlanDraft, name: str) -> None:
     """A NeuronConfig key that repeats an engine argument: taken over where vLLM was not told, an error where they
     differ, since vLLM would schedule for one value and the graph be compiled for the other."""
+    key = nxd_key(name)
     value = draft.raw.get(key)
     if value is None:
         return

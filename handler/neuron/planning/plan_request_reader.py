@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
+from handler.config.dialects.vllm_names import SPECULATIVE
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.engine_arguments import known
+from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.plan_request import PlanRequest, conflict
 
 RAW_NAMES: Final = ("override_neuron_config", "override-neuron-config", "neuron_config", "neuron-config")
-# Engine arguments that have a plain setting of the same name, by the type that each takes.
-PLAIN: Final[dict[str, type]] = {
-    "model": str,
-    "tensor_parallel_size": int,
-    "dtype": str,
-    "max_model_len": int,
-    "max_num_seqs": int,
-    "block_size": int,
-    "num_gpu_blocks_override": int,
-    "enable_prefix_caching": bool,
-    "enable_chunked_prefill": bool,
-    "quantization": str,
-    "speculative_model": str,
-    "num_speculative_tokens": int,
-    "trust_remote_code": bool,
-    "enable_lora": bool,
-    "max_loras": int,
-    "max_lora_rank": int,
-}
-SPECULATIVE: Final = {"model": "speculative_model", "num_speculative_tokens": "num_speculative_tokens"}
-METHODS: Final = {"method": "speculation"}
-# Those that `speculation` knows; any other is the line's own business, whole.
-OUR_METHODS: Final = ("draft_model", "eagle", "eagle3", "medusa")
+TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
+
+
+@lru_cache(maxsize=1)
+def plain_arguments() -> dict[str, type]:
+    """Engine arguments that have a field of the same name and take one value, by its type."""
+    return {
+        name: TYPES[field.kind]
+        for name, field in fields().items()
+        if name in known() and field.kind in TYPES and not field.about.secret
+    }
 
 
 def read_request(config: EndpointConfig) -> tuple[PlanRequest, list[Finding]]:
@@ -67,9 +59,9 @@ class _Reader:
                 self._take_additional(given, value)
             elif name == "speculative_config":
                 self._take_speculative(given, value)
-            elif name in PLAIN:
+            elif name in plain_arguments():
                 if value is not None:
-                    self._take_plain(name, value, PLAIN[name], self._argument(given))
+                    self._take_plain(name, value, plain_arguments()[name], self._argument(given))
             else:
                 self.extra[name] = value
 
@@ -128,14 +120,13 @@ class _Reader:
         setting = self._argument(given)
         content = self._object(setting, value) if value is not None else {}
         method = (content or {}).get("method")
-        if isinstance(method, str) and method not in OUR_METHODS:
+        if isinstance(method, str) and method not in fields()["speculation"].about.choices:
             self.extra["speculative_config"] = content
             return
         for key, item in (content or {}).items():
             if key in SPECULATIVE and item is not None:
-                self._take_plain(SPECULATIVE[key], item, PLAIN[SPECULATIVE[key]], f"{setting}.{key}")
-            elif key in METHODS and item is not None:
-                self._take_plain("speculation", item, str, f"{setting}.{key}")
+                name = SPECULATIVE[key]
+                self._take_plain(name, item, TYPES[fields()[name].kind], f"{setting}.{key}")
             else:
                 self.speculative[key] = item
 
