@@ -124,7 +124,7 @@ def test_the_table_below_has_every_rule() -> None:
 
 
 @pytest.mark.parametrize("code", BREAKS)
-def test_a_broken_rule_is_found_named_and_mended(code: str) -> None:
+def test_a_broken_rule_is_found_with_a_fix_that_works(code: str) -> None:
     settings, raw, setting = BREAKS[code]
     settings = dict(settings)
     line = settings.pop("line", "nxdi-0.16")
