@@ -1,6 +1,6 @@
-"""What a configuration is, and why: rows for a table, and a document that says the same when it is read again.
+"""Shows a configuration: as rows for a table, and as a YAML document that `load` reads back as the same configuration.
 
-Secrets are masked in both. A document has no place for one: a token belongs into the endpoint's environment.
+Secrets are masked in the rows and left out of the document. A token belongs into the endpoint's environment.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Row:
     """One setting.
 
     :param field: `max_num_seqs`, or `engine_args.seed`.
-    :param value: as JSON can hold it; None: left to the line or the instance.
-    :param source: what decided it: a variable, a key in a document, or `default`.
-    :param overridden: what said otherwise and was weaker: `4 (max_num_seqs in s3://...)`.
+    :param value: the value as JSON; None: the line or the instance decides.
+    :param source: where the value came from: a variable, a key in a document, or `default`.
+    :param overridden: values of weaker sources that were not used: `4 (max_num_seqs in s3://...)`.
     """
 
     field: str
@@ -49,7 +49,7 @@ class Row:
 
 
 def rows(config: EndpointConfig) -> list[Row]:
-    """Every field in the order of the dataclass; a mapping that several sources fill has a row for each key."""
+    """A row for every field, in the order of the dataclass; for each key of a mapping that several sources fill."""
     found: list[Row] = []
     for field in fields().values():
         value = getattr(config, field.name)
@@ -76,7 +76,7 @@ def to_document(config: EndpointConfig) -> str:
 
 
 def json_value(value: Any) -> Json:
-    """A field's value as JSON can hold it."""
+    """A field's value as a JSON value."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (tuple, list)):
@@ -88,13 +88,13 @@ def json_value(value: Any) -> Json:
 
 
 def secrets(config: EndpointConfig) -> tuple[str, ...]:
-    """What must never be shown."""
+    """The values that must never be shown."""
     found = (getattr(config, field.name) for field in fields().values() if field.about.secret)
     return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
 
 
 def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
-    """The value with every secret in it masked, however deep."""
+    """The value with every secret in it masked, at any depth."""
     if isinstance(value, str):
         return mask(value, known)
     if isinstance(value, list):

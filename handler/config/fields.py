@@ -1,7 +1,7 @@
-"""What `EndpointConfig`'s fields take: kind, bounds and choices, derived from the dataclass itself.
+"""The fields of `EndpointConfig` as data, and the conversion of a value to a field's type. Derived from the dataclass.
 
-A field that is added to the dataclass has its `ENDPOINT_<FIELD>` variable, its document key and its row in
-`config explain` at once.
+A field that is added to the dataclass automatically has an `ENDPOINT_<FIELD>` variable, a key in documents and a row
+in `config explain`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ KINDS: Mapping[str, Callable[[Json], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigField:
-    """One field of `EndpointConfig`. `kind` is a key of KINDS; `about` is the field's own metadata."""
+    """One field of `EndpointConfig`.
+
+    :param kind: a key of KINDS.
+    :param about: the field's metadata.
+    """
 
     name: str
     kind: str
@@ -44,9 +48,10 @@ class ConfigField:
     about: FieldMetadata
 
     def convert(self, value: Json) -> object:
-        """The typed value; None where the value leaves the decision to the line or the instance.
+        """The value in the type of the field; None if the value leaves the decision to the line or the instance.
 
-        :raises BadValue: it is of another kind, out of range, or none of the choices. Never holds a secret's text.
+        :raises BadValue: the value is of another kind, out of range, or not one of the choices. The error never
+            contains the text of a secret.
         """
         try:
             return self._convert(value)
@@ -65,11 +70,11 @@ class ConfigField:
         converted = KINDS[self.kind](value)
         bounds = self.bounds()
         if bounds and isinstance(converted, (int, float)) and not bounds[0] <= converted <= bounds[1]:
-            raise BadValue(f"{shown(value)} is out of range", "Give another")
+            raise BadValue(f"{shown(value)} is out of range", "Give another value")
         if self.name == "safe_port_range":
             ports.parse(str(converted))
         if self.about.choices and converted not in self.about.choices:
-            raise BadValue(f"{shown(value)} is none of its values", "Give another")
+            raise BadValue(f"{shown(value)} is not one of its values", "Give another value")
         return converted
 
     def bounds(self) -> tuple[float, float] | None:
@@ -86,7 +91,7 @@ class ConfigField:
 
 @lru_cache(maxsize=1)
 def fields() -> Mapping[str, ConfigField]:
-    """Every field that can be set, by name."""
+    """Every field that a user can set, by name."""
     found: dict[str, ConfigField] = {}
     for field in dataclasses.fields(EndpointConfig):
         about = field.metadata[METADATA]
@@ -100,5 +105,5 @@ def fields() -> Mapping[str, ConfigField]:
 def _positive(value: Json) -> int:
     number = to_int(value)
     if not INT_BOUNDS[0] <= number <= INT_BOUNDS[1]:
-        raise BadValue(f"{shown(value)} is out of range", "Give whole numbers above 0, between commas")
+        raise BadValue(f"{shown(value)} is out of range", "Give whole numbers above 0, separated by commas")
     return number

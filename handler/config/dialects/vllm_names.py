@@ -1,7 +1,7 @@
-"""vLLM's engine arguments by name, however they came: the one translation behind `SM_VLLM_*`, documents and LMI.
+"""Translates vLLM's engine arguments. `SM_VLLM_*`, documents and LMI's options all use it.
 
-An argument that has a field of ours becomes that field; the others go to `engine_args`. The arguments that carry the
-Neuron configuration or the speculation are opened, so that a plan can spell them for any line.
+An argument that has a field becomes that field; the others go to `engine_args`. The arguments that hold the Neuron
+configuration or the speculation are translated key by key, so that a plan can spell them for any line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from handler.config.values import parse_json, shown, to_bool, to_mapping
 from handler.errors import SettingError
 from handler.json_value import Json
 
-# Of the lines that have no table: the native plugin reads `neuron_config` inside `additional_config`.
+# Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
 # Keys of `speculative_config` -> fields.
@@ -32,12 +32,12 @@ FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG."
 
 
 def translate(name: str, value: Json, setting: str) -> list[Assignment]:
-    """What one engine argument means.
+    """Translates one engine argument.
 
-    :param name: vLLM's, with hyphens or underscores, in any case; `no_...` turns a flag off.
-    :param value: text, or a value from a document.
+    :param name: vLLM's name, with hyphens or underscores, in any case. `no_...` turns a flag off.
+    :param value: a text, or a value from a document.
     :param setting: the name to use in errors.
-    :raises SettingError: unknown, not ours to pass on, or of another kind.
+    :raises SettingError: the argument is unknown or belongs to vLLM's HTTP server, or the value does not fit.
     """
     name = canonical(name)
     try:
@@ -47,13 +47,13 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
             return [assign(name, value, setting)]
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
-            raise SettingError(setting, problem, FIXES.get(name, "Leave it out."))
+            raise SettingError(setting, problem, FIXES.get(name, "Remove it."))
         argument = known().get(name)
         if argument is None:
             positive = name.removeprefix("no_")
             if is_flag(positive):
                 return translate(positive, not to_bool(value), setting)
-            raise unknown(setting, name, names(), "", "an engine argument of vLLM's")
+            raise unknown(setting, name, names(), "", "an engine argument of vLLM")
         if name in fields():
             return [assign(name, value, setting)]
         return [Assignment("engine_args", argument.convert(value), key=name)]
@@ -62,12 +62,12 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def canonical(name: str) -> str:
-    """`--max-num-seqs` and `MAX_NUM_SEQS` are `max_num_seqs`."""
+    """The name in lower case with underscores: `--max-num-seqs` and `MAX_NUM_SEQS` become `max_num_seqs`."""
     return name.strip().lower().lstrip("-").replace("-", "_")
 
 
 def is_known(name: str) -> bool:
-    """vLLM, in some version, has it."""
+    """Whether any version of vLLM has the argument."""
     name = canonical(name)
     if name in known() or name in OPENED or name in server_arguments():
         return True
@@ -84,12 +84,12 @@ def is_flag(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def front_end_arguments() -> frozenset[str]:
-    """The arguments of vLLM's HTTP server that its serving classes are given, which run here."""
+    """The arguments of vLLM's HTTP server that go to its serving classes, which run in this process."""
     return frozenset(name for name, field in fields().items() if field.about.server_argument)
 
 
 def names() -> tuple[str, ...]:
-    """Every argument that is translated, in vLLM's spelling."""
+    """Every argument that can be translated, in vLLM's spelling."""
     return tuple(sorted({*known(), *OPENED, *front_end_arguments()}))
 
 
@@ -103,7 +103,7 @@ def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
-    """The Neuron configuration is taken out of vLLM's `additional_config`; the rest of it stays."""
+    """Takes the Neuron configuration out of vLLM's `additional_config`. The other keys stay."""
     found: list[Assignment] = []
     rest: dict[str, Json] = {}
     for key, value in given.items():
@@ -122,7 +122,7 @@ def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
 
 
 def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
-    """Draft, length and method have fields; a method that is none of ours stays vLLM's business, whole."""
+    """Translates draft, length and method to their fields. With a method that has no field value, all goes to vLLM."""
     method = given.get("method")
     if method is not None and method not in fields()["speculation"].about.choices:
         return [Assignment("engine_args", dict(given), key="speculative_config")]
@@ -138,7 +138,7 @@ def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
 
 
 def _lora_modules(value: Json) -> Json:
-    """vLLM's forms, `name=path` and `{"name": ..., "path": ...}`, one or several, and ours, `{name: path}`."""
+    """Reads vLLM's forms, one or several `name=path` or `{"name": ..., "path": ...}`, and ours, `{name: path}`."""
     if isinstance(value, str):
         value = parse_json(value) if value.strip()[:1] in {"{", "["} else [*value.split()]
     if isinstance(value, dict):
@@ -162,4 +162,4 @@ def _lora_module(entry: Json) -> tuple[str, Json]:
         entry = parse_json(entry) if entry.lstrip().startswith("{") else entry
     if isinstance(entry, dict) and isinstance(entry.get("name"), str) and "path" in entry:
         return str(entry["name"]), entry["path"]
-    raise BadValue(f"{shown(entry)} is no adapter", 'Write name=path or {"name": ..., "path": ...}')
+    raise BadValue(f"{shown(entry)} is not an adapter", 'Write name=path or {"name": ..., "path": ...}')

@@ -1,7 +1,8 @@
-"""What compiled artifacts were compiled for: their `neuron_config.json`, as settings.
+"""Reads the `neuron_config.json` of compiled artifacts as settings.
 
-Two writers: NxD Inference saves `{"neuron_config": {...}, ...model...}` (models/config.py, InferenceConfig.save),
-optimum-neuron a flat object. Null and what has no field of ours is passed over: the artifacts are loaded as they stand.
+NxD Inference saves `{"neuron_config": {...}, ...model...}` (models/config.py, InferenceConfig.save);
+optimum-neuron saves a flat object. Null values and keys without a field are ignored, because the artifacts are loaded
+unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FILE = "neuron_config.json"
 
 
 def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | SettingError]:
-    """Every setting that the artifacts were compiled with and that has a field."""
+    """The settings that the artifacts were compiled with, as far as they have a field."""
     inner = saved.get("neuron_config")
     config = inner if isinstance(inner, dict) else saved
     done: set[str] = set()
@@ -30,7 +31,7 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | Sett
         try:
             yield Given(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
         except SettingError as error:
-            fix = "The file is not one that NxD Inference or optimum-neuron wrote: compile again."
+            fix = "Compile again: neither NxD Inference nor optimum-neuron writes such a file."
             yield SettingError(f"{error.setting} in {where}", error.problem, fix)
 
 
@@ -40,7 +41,7 @@ def _settings(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
             yield key, field, config[key]
     if config.get("quantized") is True:
         yield "quantization_dtype", "quantization", config.get("quantization_dtype") or "int8"
-    if config.get("enable_fused_speculation") is True:  # NxDI writes every key, also of what it has not: false
+    if config.get("enable_fused_speculation") is True:  # NxDI writes every key: false means that the feature is off
         yield "enable_fused_speculation", "fused_speculation", True
     if config.get("is_block_kv_layout") is True:
         yield "pa_block_size", "block_size", config.get("pa_block_size")

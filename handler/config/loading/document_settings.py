@@ -1,4 +1,4 @@
-"""The settings of a document: our field names, vLLM's argument names, and the objects that hold more of them."""
+"""Translates the keys of a document: our field names and vLLM's argument names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from handler.json_value import Json
 
 
 def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Iterator[Given | SettingError]:
-    """Every setting, or what is wrong with it, in the document's order.
+    """Yields every setting, or its error, in the order of the document.
 
     :param where: the document's path or URI, for sources and messages.
     """
@@ -29,7 +29,7 @@ def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Ite
 
 
 def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> Iterator[Given | SettingError]:
-    """The same for LMI's serving.properties."""
+    """Yields the settings of LMI's serving.properties, or their errors."""
     for key, value in properties.items():
         if not value:
             continue
@@ -41,7 +41,10 @@ def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> 
 
 
 def translate(key: str, value: Json) -> list[Assignment]:
-    """One key of a document. :raises SettingError: no setting, or a value that cannot be."""
+    """Translates one key of a document.
+
+    :raises SettingError: the key is unknown, or the value does not fit.
+    """
     name = engine.canonical(key)
     if ours.is_known(name):
         return ours.field_value(name, value, key)

@@ -1,7 +1,8 @@
-"""From what was given to one value a field: the stronger source wins; two values from equals are an error.
+"""Merges the assignments of all sources into one value a field.
 
-`neuron_config` is laid over the rest by a plan, so a key of it that has a field of its own competes with that field
-here: a weaker source's raw key must not beat a stronger source's plain setting.
+The stronger source wins. Two different values from equally strong sources are an error. A plan applies `neuron_config`
+last, so a raw key that has a field of its own competes with that field here: otherwise a weaker source's raw key would
+beat a stronger source's field.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from handler.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The winners, by field, typed as the dataclass wants them."""
+    """The values that are used, by field, in the types of the dataclass."""
 
     values: Mapping[str, object]
     sources: Mapping[str, ValueSource]
@@ -30,7 +31,7 @@ class Merged:
 
 
 def merge(given: Iterable[Given]) -> Merged:
-    """One value a field, each with its source, and an error for every contradiction."""
+    """Merges assignments into one value a field, with its source, and an error for every contradiction."""
     groups: dict[tuple[str, str], list[Given]] = {}
     unused: dict[str, str] = {}
     for one in given:
@@ -42,7 +43,7 @@ def merge(given: Iterable[Given]) -> Merged:
     sources: dict[str, ValueSource] = {}
     overridden: dict[str, tuple[Overridden, ...]] = {}
     errors: list[SettingError] = []
-    # A variable's own value comes before the flags that other settings add to it.
+    # The variable's own value comes first, then the flags that other settings add to it.
     for _, group in sorted(groups.items(), key=lambda item: item[0][1]):
         group.sort(key=lambda one: one.source.origin)
         winner = group[0]
@@ -59,7 +60,7 @@ def merge(given: Iterable[Given]) -> Merged:
 
 
 def _slot(given: Given) -> tuple[str, str]:
-    """What competes with what."""
+    """Assignments with the same result compete for one value."""
     one = given.assignment
     if one.field == "neuron_config":
         field = fields().get(competing_keys().get(one.key, one.key))
@@ -82,7 +83,7 @@ def _put(values: dict[str, object], winner: Given) -> None:
 
 
 def _plain(given: Given) -> str:
-    """The value in a form in which equal settings are equal: `8` as a field and `8` in NeuronConfig."""
+    """The value as JSON, in which equal settings are equal: `8` of a field and `8` in NeuronConfig."""
     return json.dumps(given.assignment.value, sort_keys=True, default=str)
 
 
@@ -91,7 +92,7 @@ def _contradiction(winner: Given, rival: Given) -> SettingError:
     field = fields().get(winner.assignment.field)
     secret = field is not None and field.about.secret
     one, other = (MASK, MASK) if secret else (_short(winner), _short(rival))
-    return SettingError(str(second), f"says {other}, but {first} says {one}", "Keep one of the two.")
+    return SettingError(str(second), f"is {other}, but {first} is {one}", "Keep one of the two.")
 
 
 def _short(given: Given) -> str:

@@ -1,4 +1,4 @@
-"""docs/configuration.md out of the code: every field, its names, what it takes, its default. `make docs` writes it."""
+"""Writes docs/configuration.md from the code: each field with its names, values and default. See `make docs`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from handler.config.fields import INT_BOUNDS, ConfigField, fields
 
 HEAD = """# Configuration
 
-Written by `make docs` from `handler/config/endpoint_config.py`; a test holds the two together. `neuron-endpoint config
-explain --all` prints the same of one endpoint, with each value and where it came from.
+`make docs` writes this page from `handler/config/endpoint_config.py`; a test fails if the two differ. `neuron-endpoint
+config explain --all` prints the settings of one endpoint, with each value and its source.
 
-A field is set by the variable `ENDPOINT_<FIELD>`, by its name as a key of the document that `ENDPOINT_CONFIG` names or
-of `endpoint.yaml` beside the model, or by one of the further names. Not listed: `OPTION_*` of LMI, and variables of the
-Neuron software that are passed on. Times are in seconds, sizes in bytes, lengths in tokens. Unset: not asked for; where
-the engine needs a value, the line and the instance decide, and `neuron-endpoint plan` shows it.
+There are three ways to set a field: the variable `ENDPOINT_<FIELD>`; the field's name as a key in the document that
+`ENDPOINT_CONFIG` names, or in `endpoint.yaml` beside the model; or one of the further names in the last column. LMI's
+`OPTION_*` names, and variables of the Neuron software that are passed on unchanged, are not listed here. Times are in
+seconds, sizes in bytes, lengths in tokens. "Unset" means that there is no default. If the engine needs a value, the
+line and the instance decide it; `neuron-endpoint plan` shows the result.
 """
-# Title -> the first field of the group, in the dataclass's order.
+# Title -> the first field of the group, in the order of the dataclass.
 GROUPS: Mapping[str, str] = {
-    "The model and its ground": "model",
+    "The model and what it runs on": "model",
     "The serving process": "scratch",
     "Limits on a request": "max_queue",
-    "SageMaker's other ways to ask": "multi_model",
+    "Multi-model, asynchronous and stateful endpoints, batch transform": "multi_model",
     "Shape and batching": "tensor_parallel_size",
     "Quantization": "quantization",
     "Sampling": "on_device_sampling",
     "Speculation": "speculative_model",
     "Kernels and graph options": "attn_kernel_enabled",
     "LoRA, multimodal, distributed": "enable_lora",
-    "The front end": "chat_template",
-    "Whatever has no plain name": "neuron_config",
+    "Chat templates, tool calls and replies": "chat_template",
+    "Settings without a field of their own": "neuron_config",
 }
 KINDS: Mapping[str, str] = {
     "str": "text",

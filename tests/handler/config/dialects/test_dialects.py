@@ -240,7 +240,7 @@ def test_what_would_open_a_second_server_is_refused(prefix: str, argument: str) 
     ("name", "text", "reason"),
     [
         ("OPTION_UNROLL", "1", "transformers-neuronx"),
-        ("OPTION_ATTENTION_LAYOUT", "BSH", "lays"),
+        ("OPTION_ATTENTION_LAYOUT", "BSH", "layout"),
         ("OPTION_GROUP_QUERY_ATTENTION", "shard-over-heads", "KV heads"),
         ("OPTION_DRAFT_MODEL_TP_SIZE", "2", "degree"),
         ("OPTION_ROLLING_BATCH", "trtllm", "vLLM"),
