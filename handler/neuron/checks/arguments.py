@@ -1,5 +1,4 @@
-"""Engine arguments, and values of them, that another version of vLLM takes and this line's does not: it would end on
-them."""
+"""Checks engine arguments, and their values, against the vLLM version of the line, which would fail on unknown ones."""
 
 from __future__ import annotations
 
@@ -12,24 +11,26 @@ from handler.config.values import shown
 from handler.neuron.checks.check_context import CheckContext, error
 
 
-def argument_of_another_version(case: CheckContext) -> Iterator[Finding]:
-    """Only what was given as an engine argument; what the plan itself spells is the line's own."""
-    version = case.vllm
+def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
+    """Checks the arguments that the user gave. Those that the plan writes are the line's own."""
+    version = context.vllm
     if version not in versions():
         return
-    for name, value in case.draft.request.extra.items():
+    for name, value in context.draft.request.extra.items():
         about = known().get(name)
-        if about is None or name not in case.draft.args:
+        if about is None or name not in context.draft.args:
             continue
-        whose = f"vLLM {version}, the one of {case.line.title},"
+        vllm = f"vLLM {version} ({context.line.title})"
         if version not in about.versions:
-            why = f"{whose} has no argument {name} ({', '.join(about.versions)} has)"
-            yield error("argument-of-another-version", case.setting(name), why, "Leave it out.")
+            why = f"{vllm} has no argument {name}; these versions have it: {', '.join(about.versions)}"
+            yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
             continue
         refused = about.refused(value, version)
         if refused is not None:
             fix = f"Give {', '.join(map(str, about.by_version[version]))}."
-            yield error("value-of-another-version", case.setting(name), f"{whose} does not take {shown(refused)}", fix)
+            yield error(
+                "value-of-another-version", context.setting(name), f"{vllm} does not accept {shown(refused)}", fix
+            )
 
 
 ARGUMENTS: Final = (argument_of_another_version,)

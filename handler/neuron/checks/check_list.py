@@ -1,4 +1,4 @@
-"""Every check, in the order in which its findings are told."""
+"""Lists every check, in the order in which the findings are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features that a line does not have: rejected with an error that names it, with the lines that have them."""
+"""Rejects settings for features that the line does not have. The error names the lines that have them."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ from collections.abc import Iterator
 
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error
-from handler.neuron.lines.feature import Feature, asked
+from handler.neuron.lines.feature import Feature, requested_features
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.line_registry import lines_with
 from handler.neuron.lines.nxdi import SCHEDULER, chunks
 
 REASONS = {
-    (Feature.CHUNKED_PREFILL, "nxdi-0.16"): "NxD Inference raises NotImplementedError for it there",
-    (Feature.DRAFT_MODEL, "nxdi-0.13"): "vLLM 0.13 does not know the method",
-    (Feature.LORA, "nxdi-0.13"): "it is confirmed from plugin 0.5 on only",
+    (Feature.CHUNKED_PREFILL, "nxdi-0.16"): "NxD Inference raises NotImplementedError for it on this line",
+    (Feature.DRAFT_MODEL, "nxdi-0.13"): "vLLM 0.13 does not have the method",
+    (Feature.LORA, "nxdi-0.13"): "it is confirmed for plugin 0.5 and later only",
     (Feature.UNFUSED_SPECULATION, "nxdi-0.16"): "the plugin always fuses draft and target",
     (Feature.UNFUSED_SPECULATION, "nxdi-0.13"): "the plugin always fuses draft and target",
 }
 
 
-def unsupported(case: CheckContext) -> Iterator[Finding]:
-    """One finding for each setting that asks for what the line does not have."""
-    for ask in asked(case.config):
-        if not case.line.has(ask.feature):
-            yield refusal(case, ask.feature, case.setting(ask.field))
-    spelled = case.plugin and chunks(case.draft) and not case.config.enable_chunked_prefill
-    if spelled and not case.line.has(Feature.CHUNKED_PREFILL):
-        setting = SCHEDULER if SCHEDULER in case.draft.request.env else case.key("chunked_prefill_config")
-        yield refusal(case, Feature.CHUNKED_PREFILL, setting)
-    if case.draft.raw and case.line.keys is ConfigKeys.NONE:
-        yield refusal(case, Feature.RAW, case.setting("neuron_config"))
+def unsupported(context: CheckContext) -> Iterator[Finding]:
+    """Yields an error for each setting that needs a feature which the line does not have."""
+    for request in requested_features(context.config):
+        if not context.line.has(request.feature):
+            yield rejection(context, request.feature, context.setting(request.field))
+    chunks_raw = context.plugin and chunks(context.draft) and not context.config.enable_chunked_prefill
+    if chunks_raw and not context.line.has(Feature.CHUNKED_PREFILL):
+        setting = SCHEDULER if SCHEDULER in context.draft.request.env else context.key("chunked_prefill_config")
+        yield rejection(context, Feature.CHUNKED_PREFILL, setting)
+    if context.draft.raw and context.line.keys is ConfigKeys.NONE:
+        yield rejection(context, Feature.RAW, context.setting("neuron_config"))
 
 
-def refusal(case: CheckContext, feature: Feature, setting: str) -> Finding:
-    line = case.line.title
-    reason = REASONS.get((feature, case.line.name))
+def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:
+    line = context.line.title
+    reason = REASONS.get((feature, context.line.name))
     why = f"{line} does not have {feature.value}{f': {reason}' if reason else ''}"
     others = [
-        title for title in lines_with(feature, case.instance.platform if case.instance else None) if title != line
+        title for title in lines_with(feature, context.instance.platform if context.instance else None) if title != line
     ]
     fix = (
-        f"Leave it out, or use a line that has it: {', '.join(others)}." if others else "Leave it out: no line has it."
+        f"Remove it, or set ENDPOINT_LINE to a line that has it: {', '.join(others)}."
+        if others
+        else "Remove it: no line has it."
     )
     return error("unsupported-by-line", setting, why, fix)

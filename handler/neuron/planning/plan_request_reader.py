@@ -1,4 +1,4 @@
-"""Sorts a configuration into a `PlanRequest`, whichever way its parts were spelled."""
+"""Reads a configuration into a `PlanRequest`, in which each part has one spelling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
 
 @lru_cache(maxsize=1)
 def plain_arguments() -> dict[str, type]:
-    """Engine arguments that have a field of the same name and take one value, by its type."""
+    """Engine arguments that have a field of the same name and a single value -> the type of the value."""
     return {
         name: TYPES[field.kind]
         for name, field in fields().items()
@@ -31,8 +31,10 @@ def plain_arguments() -> dict[str, type]:
 
 
 def read_request(config: EndpointConfig) -> tuple[PlanRequest, list[Finding]]:
-    """Sorts a configuration. Findings: wrong types, broken JSON, spellings that the plugin would have ignored,
-    the same thing asked for twice with different values."""
+    """Reads a configuration.
+
+    Findings are wrong types, broken JSON, spellings that the plugin would ignore, and settings with two values.
+    """
     reader = _Reader(config)
     reader.read()
     return reader.request(), reader.findings
@@ -74,7 +76,7 @@ class _Reader:
         return self.config.source(f"engine_args.{name}").name or self.config.source("engine_args").name or name
 
     def _object(self, name: str, value: Json) -> dict[str, Json] | None:
-        """An object, or a JSON text of one; None (with a finding) for anything else."""
+        """An object, or the JSON text of one; None (with a finding) for anything else."""
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -82,7 +84,7 @@ class _Reader:
                 value = None
         if isinstance(value, dict):
             return value
-        why = "it is not a JSON object, and vLLM would refuse it"
+        why = "it is not a JSON object, and vLLM would reject it"
         fix = "Give one JSON object, with double quotes and true, false and null in lower case."
         self.findings.append(Finding("broken-json", Severity.ERROR, name, why, fix))
         return None
@@ -93,8 +95,8 @@ class _Reader:
         for key, section in (content or {}).items():
             if key in RAW_NAMES:
                 if "-" in key:
-                    why = f"'{key}' in additional_config is ignored by the plugin (the guide prints it so by mistake)"
-                    fix = f"Write '{key.replace('-', '_')}'; it was read as that here."
+                    why = f"the plugin ignores '{key}' in additional_config, although the guide prints it with hyphens"
+                    fix = f"Write '{key.replace('-', '_')}'. This endpoint has read it as that."
                     self._warn("hyphenated-override", f"{setting}.{key}", why, fix)
                 self._take_raw(f"{setting}.{key}", section, f"{setting}.{key}")
             else:
@@ -108,8 +110,10 @@ class _Reader:
             key = given
             if "-" in given and given.replace("-", "_") in KEYS:
                 key = given.replace("-", "_")
-                why = f"the key '{given}' is ignored by NxD Inference, whose keys have underscores"
-                self._warn("hyphenated-key", f"{name}.{given}", why, f"Write '{key}'; it was read as that here.")
+                why = f"NxD Inference ignores the key '{given}': its keys have underscores"
+                self._warn(
+                    "hyphenated-key", f"{name}.{given}", why, f"Write '{key}'. This endpoint has read it as that."
+                )
             if prefix:
                 self.named_by.setdefault(f"neuron_config.{key}", f"{prefix}.{given}")
             if key in self.raw and self.raw[key] != item:
