@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from handler.config.config_rows import json_value, secrets, without_secrets
+from handler.config.dialects.vllm_names import HYPHENATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
 from handler.config.value_source import Origin, ValueSource
 from handler.json_value import Json
-
-HYPHENATED = ("override-neuron-config", "neuron-config")
 
 
 def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:

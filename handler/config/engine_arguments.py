@@ -89,7 +89,7 @@ class KnownArgument:
 def known() -> Mapping[str, KnownArgument]:
     """Every argument of every version that has a table.
 
-    The newest version decides the kind. Reading accepts what any version accepts; handler/neuron/checks/arguments.py
+    The newest version decides the kind. Reading accepts what any version accepts; handler/neuron/checks/line_support.py
     checks a plan against the version of its line.
     """
     found: dict[str, KnownArgument] = {}

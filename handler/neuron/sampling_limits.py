@@ -10,7 +10,8 @@ from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
 HONOURED: Final = frozenset({"temperature", "top_p", "top_k"})
-# The device samples from this many tokens at most. It is also transformers-neuronx's own limit.
+# The device samples from this many tokens at most (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py). It
+# is also transformers-neuronx's own limit.
 MOST: Final = 256
 KEY: Final = "on_device_sampling_config"
 

@@ -13,7 +13,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 
 # The keys of a multimodal model's override, which may hold no others.
-FIELDS = ("text_neuron_config", "vision_neuron_config")
+MULTIMODAL_KEYS = ("text_neuron_config", "vision_neuron_config")
 
 
 def translate(given: Mapping[str, Json], setting: str, via: str = "") -> list[Assignment]:
@@ -27,7 +27,7 @@ def translate(given: Mapping[str, Json], setting: str, via: str = "") -> list[As
         path = f"{via}.{key}" if via else key
         if not key.strip():
             raise SettingError(f"{setting}.{path}", "it is an empty key", "Give the key a name, or remove it.")
-        if key in FIELDS:
+        if key in MULTIMODAL_KEYS:
             found.append(assign(key, value, setting, path))
         else:
             found.append(Assignment("neuron_config", value, key=key, via=path))

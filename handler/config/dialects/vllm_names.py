@@ -21,6 +21,7 @@ from handler.json_value import Json
 
 # Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
+HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
 # Keys of `speculative_config` -> fields.
 SPECULATIVE: Mapping[str, str] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.feature import Feature
@@ -115,9 +116,7 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
         why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
     elif context.line.name != "optimum":
-        ignored = sorted(
-            key for key in context.draft.override if key not in ("text_neuron_config", "vision_neuron_config")
-        )
+        ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)
         names = f" ({', '.join(ignored)})" if ignored else ""
         why = f"artifacts are loaded as they were compiled; other settings{names} are ignored"
         yield info("artifacts-fixed", setting, why, "Use the settings that they were compiled with, or compile again.")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.neuron_config.feature_rules import FEATURE_RULES
+from handler.neuron.neuron_config.kernel_rules import KERNEL_RULES
 from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS
-from handler.neuron.neuron_config.rules import RULES
+from handler.neuron.neuron_config.rule import ConfigRule
+from handler.neuron.neuron_config.shape_rules import SHAPE_RULES
 from handler.neuron.neuron_config.spelling import check_keys, check_override
+
+RULES: Final[tuple[ConfigRule, ...]] = SHAPE_RULES + FEATURE_RULES + KERNEL_RULES
 
 
 def spelling(context: CheckContext) -> Iterator[Finding]:

@@ -7,10 +7,7 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
-
-KEY: Final = "on_device_sampling_config"
-# The device samples from this many tokens at most (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py).
-MOST: Final = 256
+from handler.neuron.sampling_limits import KEY, MOST
 
 
 def on_device(context: CheckContext) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
 from handler.neuron.lines.nxd_keys import spell_neuron_config
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
+    DEFAULT_CHUNK,
     agree,
     complete_degree,
     complete_length,
@@ -30,7 +31,6 @@ from handler.neuron.lines.shared_spelling import (
 from handler.neuron.lines.speculation import method_of, speculative_config
 
 FRAMEWORK: Final = "neuronx-distributed-inference"
-DEFAULT_CHUNK: Final = 256
 UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
 
 

@@ -25,6 +25,7 @@ from handler.neuron.lines.shared_spelling import (
 )
 from handler.neuron.lines.speculation import speculative_config
 from handler.neuron.plan_request import conflict
+from handler.neuron.sampling_limits import KEY as SAMPLING
 
 FEATURES: Final = frozenset(
     {
@@ -50,7 +51,6 @@ FEATURES: Final = frozenset(
 )
 # Any configuration switches on-device sampling on. This one uses the parameters of each request.
 PER_REQUEST: Final[dict[str, Json]] = {"all_greedy": False}
-SAMPLING: Final = "on_device_sampling_config"
 ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
 COPIED: Final = ("enable_prefix_caching", "block_size", "num_gpu_blocks_override")
 

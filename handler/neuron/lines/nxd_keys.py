@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.config.neuron_keys import copied_keys, field_of_key
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
@@ -13,7 +14,6 @@ INT8: Final = ("int8", "s8")
 FP8: Final = ("fp8", "f8e4m3")
 # Sampling by each request's parameters, as in the plugin's default. Any configuration replaces that default.
 PER_REQUEST: Final[dict[str, Json]] = {"dynamic": True, "deterministic": False}
-MULTIMODAL_KEYS: Final = ("text_neuron_config", "vision_neuron_config")
 # vllm-project/vllm-neuron, vllm_neuron/worker/constants.py, and the models added in 2.28 (release notes of NxDI).
 MULTIMODAL: Final = (
     "MllamaForConditionalGeneration",

@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_plugin
-from handler.neuron.lines.nxd_keys import MULTIMODAL_KEYS, is_multimodal, spell_neuron_config
+from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
+    DEFAULT_CHUNK,
     agree,
     complete_degree,
     complete_length,
@@ -30,8 +32,7 @@ from handler.neuron.lines.speculation import speculative_config
 from handler.neuron.plan_request import conflict
 
 SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
-SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
-DEFAULT_CHUNK: Final = 256
+SAMPLING_VARIABLE = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
 UNSUPPORTED: Final = frozenset(
     {
         Feature.MXFP,
@@ -110,14 +111,16 @@ def _spell_chunked_prefill(draft: PlanDraft) -> None:
 
 def _translate_sampling_variable(draft: PlanDraft) -> None:
     """Replaces the variable, which fails with a TypeError in plugin 0.5.0, by a null `on_device_sampling_config`."""
-    value = draft.env.pop(SAMPLING, "0").strip()
-    translated = draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING
+    value = draft.env.pop(SAMPLING_VARIABLE, "0").strip()
+    translated = (
+        draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING_VARIABLE
+    )
     if value in ("", "0") and not translated:
         return
-    why = f"{SAMPLING}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
-    draft.warn("sampling-variable", SAMPLING, why, "Set on_device_sampling to false and remove the variable.")
+    why = f"{SAMPLING_VARIABLE}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
+    draft.warn("sampling-variable", SAMPLING_VARIABLE, why, "Set on_device_sampling to false and remove the variable.")
     if draft.config.on_device_sampling:
-        draft.findings.append(conflict(SAMPLING, value, draft.request.setting("on_device_sampling"), True))
+        draft.findings.append(conflict(SAMPLING_VARIABLE, value, draft.request.setting("on_device_sampling"), True))
     draft.request = replace(draft.request, config=replace(draft.config, on_device_sampling=False))
 
 

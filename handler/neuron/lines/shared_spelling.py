@@ -15,6 +15,8 @@ from handler.neuron.plan_request import conflict
 DEFAULT_LENGTH: Final = 4096
 # The plugin's own default (vllm-project/vllm-neuron, vllm_neuron/platform.py).
 DEFAULT_SEQUENCES: Final = 32
+# Tokens in a chunk of chunked prefill.
+DEFAULT_CHUNK: Final = 256
 # Reads JSON schemas, regular expressions and EBNF. vLLM 0.13, 0.16 and 0.24 require it (requirements/).
 GRAMMAR_BACKEND: Final = "xgrammar"
 COPIED: Final = ("dtype", "max_num_seqs", "max_model_len", "tensor_parallel_size")

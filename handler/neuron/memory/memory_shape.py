@@ -12,9 +12,8 @@ from handler.neuron.checkpoint.model_config import number
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import default_degree, default_lnc
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
 
-# The plugin's default (vllm-neuron, vllm_neuron/platform.py).
-DEFAULT_SEQS = 32
 SMALLEST_BUCKET = 128
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
@@ -58,7 +57,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1)
     length = max(number(raw, "seq_len") or config.max_model_len or facts.max_position_embeddings or 2048, 1)
     sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
-    sequences = max(sequences or DEFAULT_SEQS, 1)
+    sequences = max(sequences or DEFAULT_SEQUENCES, 1)
     context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
     width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
     context_parallel = number(raw, "cp_degree") or 1

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.config_values import FOLLOWS
@@ -27,7 +28,7 @@ def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
     """Findings on the keys of an `override_neuron_config`, including its nested configurations."""
     findings = []
     for key, value in override.items():
-        if key in ("text_neuron_config", "vision_neuron_config") and isinstance(value, dict):
+        if key in MULTIMODAL_KEYS and isinstance(value, dict):
             findings += check_override(value, lambda inner, outer=key: f"{named(outer)}.{inner}")  # type: ignore[misc]
             continue
         findings += check_keys({key: value}, KEYS | PLUGIN, named)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from handler.config.dialects.vllm_names import SPECULATIVE
+from handler.config.dialects.vllm_names import HYPHENATED, NEURON_CONFIGS, SPECULATIVE
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.engine_arguments import known
 from handler.config.fields import fields
@@ -16,7 +16,7 @@ from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.plan_request import PlanRequest, conflict
 
-RAW_NAMES: Final = ("override_neuron_config", "override-neuron-config", "neuron_config", "neuron-config")
+RAW_NAMES: Final = (*NEURON_CONFIGS, *HYPHENATED)
 TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
 
 
@@ -55,7 +55,7 @@ class _Reader:
         self._take_raw("neuron_config", dict(self.config.neuron_config), "")
         for given, value in self.config.engine_args.items():
             name = given.replace("-", "_")
-            if name in ("override_neuron_config", "neuron_config"):
+            if name in NEURON_CONFIGS:
                 self._take_raw(given, value, given)
             elif name == "additional_config":
                 self._take_additional(given, value)

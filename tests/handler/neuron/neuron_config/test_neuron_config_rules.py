@@ -8,7 +8,7 @@ import pytest
 from neuron_plans import found, llama, outcome
 
 from handler.config.finding import Severity
-from handler.neuron.neuron_config.rules import RULES
+from handler.neuron.checks.neuron_config import RULES
 
 BATCH: dict[str, Any] = {"max_num_seqs": 4}
 CHUNKED = {"chunked_prefill_config": {"max_num_seqs": 4}}

@@ -1,10 +1,13 @@
-"""Rejects settings for features that the line does not have. The error names the lines that have them."""
+"""Rejects features, engine arguments and argument values that the line, or its version of vLLM, does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from handler.config.engine_arguments import known, versions
 from handler.config.finding import Finding
+from handler.config.values import shown
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.feature import Feature, requested_features
 from handler.neuron.lines.line import ConfigKeys
@@ -46,3 +49,28 @@ def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:
         else "Remove it: no line has it."
     )
     return error("unsupported-by-line", setting, why, fix)
+
+
+def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
+    """Checks the arguments that the user gave. Those that the plan writes are the line's own."""
+    version = context.vllm
+    if version not in versions():
+        return
+    for name, value in context.draft.request.extra.items():
+        about = known().get(name)
+        if about is None or name not in context.draft.args:
+            continue
+        vllm = f"vLLM {version} ({context.line.title})"
+        if version not in about.versions:
+            why = f"{vllm} has no argument {name}; these versions have it: {', '.join(about.versions)}"
+            yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
+            continue
+        rejected = about.refused(value, version)
+        if rejected is not None:
+            fix = f"Give {', '.join(map(str, about.by_version[version]))}."
+            yield error(
+                "value-of-another-version", context.setting(name), f"{vllm} does not accept {shown(rejected)}", fix
+            )
+
+
+LINE_SUPPORT: Final = (unsupported, argument_of_another_version)
