@@ -1,4 +1,4 @@
-"""The result of a translator: one value for one field. `Given` adds the value's source."""
+"""The result of a translator: one value for one field. `SourcedAssignment` adds the value's source."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourcedAssignment:
     """An assignment together with its source."""
 
     assignment: Assignment

@@ -44,7 +44,7 @@ def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
     for target, weaker in sorted(config.overridden.items()):
         field = fields().get(target.partition(".")[0])
         for one in weaker:
-            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.about.secret:
+            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
                 name = target.partition(".")[0]
                 configured = _shown(config, getattr(config, name))
                 compiled = _shown(config, one.value)

@@ -53,7 +53,7 @@ def rows(config: EndpointConfig) -> list[Row]:
     found: list[Row] = []
     for field in fields().values():
         value = getattr(config, field.name)
-        if field.about.merged and value:
+        if field.metadata.merged and value:
             found += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
         else:
             found.append(_row(config, field, field.name, value))
@@ -67,7 +67,7 @@ def to_document(config: EndpointConfig) -> str:
     settings = {
         field.name: without_secrets(json_value(getattr(config, field.name)), secrets(config))
         for field in fields().values()
-        if not field.about.secret and _is_set(config, field)
+        if not field.metadata.secret and _is_set(config, field)
     }
     if not settings:
         return "{}\n"
@@ -89,7 +89,7 @@ def json_value(value: Any) -> Json:
 
 def secrets(config: EndpointConfig) -> tuple[str, ...]:
     """The values that must never be shown."""
-    found = (getattr(config, field.name) for field in fields().values() if field.about.secret)
+    found = (getattr(config, field.name) for field in fields().values() if field.metadata.secret)
     return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
 
 
@@ -108,13 +108,15 @@ def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -
     known = secrets(config)
 
     def visible(item: object) -> Json:
-        if field.about.secret and item is not None:
+        if field.metadata.secret and item is not None:
             return MASK
         return without_secrets(json_value(item), known)
 
     weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
     source = mask(str(config.source(name)), known)
-    return Row(mask(name, known), visible(value), source, field.about.text, tuple(mask(text, known) for text in weaker))
+    return Row(
+        mask(name, known), visible(value), source, field.metadata.text, tuple(mask(text, known) for text in weaker)
+    )
 
 
 def _text(value: Json) -> str:

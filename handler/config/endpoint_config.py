@@ -1,4 +1,4 @@
-"""The configuration of one endpoint: one frozen dataclass that knows the source of every value.
+"""The configuration of one endpoint: one frozen dataclass with the source of every value.
 
 A field has the name of vLLM's argument if vLLM has one. `None` means that the user did not set it: the line or the
 instance decides. A field's metadata holds its documentation, its limits and its NeuronConfig keys.
@@ -109,7 +109,7 @@ class EndpointConfig:
         default=3, metadata=doc("most restarts of a failed engine within an hour", bounds=(0, 1000))
     )
     neuron_monitor: bool = field(
-        default=True, metadata=doc("run neuron-monitor, where it is installed, and show its metrics at /metrics")
+        default=True, metadata=doc("run neuron-monitor, if it is installed, and show its metrics at /metrics")
     )
     log_format: str | None = field(
         default=None,

@@ -94,11 +94,11 @@ def known() -> Mapping[str, KnownArgument]:
     """
     found: dict[str, KnownArgument] = {}
     for version, table in _tables():
-        for name, about in table["engine"].items():
-            choices = tuple(about.get("choices", ()))
+        for name, entry in table["engine"].items():
+            choices = tuple(entry.get("choices", ()))
             older: Mapping[str, tuple[Json, ...]] = found[name].by_version if name in found else {}
             by_version = {**older, version: choices}
-            found[name] = KnownArgument(name, about["kind"], about.get("item", ""), _of_any(by_version), by_version)
+            found[name] = KnownArgument(name, entry["kind"], entry.get("item", ""), _of_any(by_version), by_version)
     return found
 
 

@@ -92,7 +92,7 @@ def doc(
     native: str | None = None,
 ) -> dict[str, FieldMetadata]:
     """A dataclass field's `metadata`. The parameters are those of `FieldMetadata`."""
-    about = FieldMetadata(
+    metadata = FieldMetadata(
         text=text,
         secret=secret,
         bounds=bounds,
@@ -106,4 +106,4 @@ def doc(
         nxd_derived=nxd_derived,
         native=native,
     )
-    return {METADATA: about}
+    return {METADATA: metadata}

@@ -39,13 +39,13 @@ class ConfigField:
     """One field of `EndpointConfig`.
 
     :param kind: a key of KINDS.
-    :param about: the field's metadata.
+    :param metadata: the metadata that the dataclass declares.
     """
 
     name: str
     kind: str
     default: object
-    about: FieldMetadata
+    metadata: FieldMetadata
 
     def convert(self, value: Json) -> object:
         """The value in the type of the field; None if the value leaves the decision to the line or the instance.
@@ -56,7 +56,7 @@ class ConfigField:
         try:
             return self._convert(value)
         except BadValue as bad:
-            if self.about.secret:
+            if self.metadata.secret:
                 raise BadValue("the value is not a text", "Give a text") from None
             raise BadValue(bad.problem, self._expected() or bad.fix) from None
 
@@ -64,8 +64,8 @@ class ConfigField:
         if value is None and self.default is None:
             return None
         if isinstance(value, str):
-            value = self.about.aliases.get(clean(value).strip().lower(), value)
-            if value == self.about.undecided:
+            value = self.metadata.aliases.get(clean(value).strip().lower(), value)
+            if value == self.metadata.undecided:
                 return None
         converted = KINDS[self.kind](value)
         bounds = self.bounds()
@@ -73,15 +73,15 @@ class ConfigField:
             raise BadValue(f"{shown(value)} is out of range", "Give another value")
         if self.name == "safe_port_range":
             ports.parse(str(converted))
-        if self.about.choices and converted not in self.about.choices:
+        if self.metadata.choices and converted not in self.metadata.choices:
             raise BadValue(f"{shown(value)} is not one of its values", "Give another value")
         return converted
 
     def bounds(self) -> tuple[float, float] | None:
-        return self.about.bounds or (INT_BOUNDS if self.kind == "int" else None)
+        return self.metadata.bounds or (INT_BOUNDS if self.kind == "int" else None)
 
     def _expected(self) -> str:
-        bounds, choices = self.bounds(), self.about.choices
+        bounds, choices = self.bounds(), self.metadata.choices
         if choices:
             return f"Give {', '.join(choices[:-1])} or {choices[-1]}"
         if bounds:
@@ -94,11 +94,11 @@ def fields() -> Mapping[str, ConfigField]:
     """Every field that a user can set, by name."""
     found: dict[str, ConfigField] = {}
     for field in dataclasses.fields(EndpointConfig):
-        about = field.metadata[METADATA]
-        assert isinstance(about, FieldMetadata)
-        if about.setting:
+        metadata = field.metadata[METADATA]
+        assert isinstance(metadata, FieldMetadata)
+        if metadata.setting:
             default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-            found[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, about)
+            found[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, metadata)
     return found
 
 

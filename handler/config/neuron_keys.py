@@ -12,7 +12,7 @@ from handler.config.fields import fields
 @lru_cache(maxsize=1)
 def _nxd_keys() -> Mapping[str, NxdKey]:
     """Field -> its key of NxD Inference."""
-    return {name: field.about.nxd for name, field in fields().items() if field.about.nxd is not None}
+    return {name: field.metadata.nxd for name, field in fields().items() if field.metadata.nxd is not None}
 
 
 def nxd_key(field: str) -> str:
@@ -48,12 +48,12 @@ def saved_keys() -> tuple[tuple[str, str], ...]:
 def field_of_key() -> Mapping[str, str]:
     """Key of NxD Inference's NeuronConfig -> the field that its value is, or follows from."""
     found = {key.name: field for field, key in _nxd_keys().items()}
-    return found | {key: name for name, field in fields().items() for key in field.about.nxd_derived}
+    return found | {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
 
 
 def native_key(field: str) -> str:
     """The key of the native plugin's `neuron_config` that holds the field's value."""
-    key = fields()[field].about.native
+    key = fields()[field].metadata.native
     assert key is not None, f"{field} has no key in the native plugin's configuration"
     return key
 

@@ -48,5 +48,5 @@ def refuse_slip(name: str) -> None:
 
     :raises SettingError: the name is almost that of a known variable.
     """
-    if name.startswith(("HF_", "HUGGING")) and not reads(name) and (meant := slip(name, GUARDED)):
-        raise SettingError(name, "is not a variable that this endpoint reads", f"Did you mean {meant}?")
+    if name.startswith(("HF_", "HUGGING")) and not reads(name) and (suggestion := slip(name, GUARDED)):
+        raise SettingError(name, "is not a variable that this endpoint reads", f"Did you mean {suggestion}?")

@@ -119,8 +119,8 @@ def refuse_slip(name: str) -> None:
 
     :raises SettingError: the name is almost that of a known variable.
     """
-    if name not in KNOWN and (meant := slip(name, KNOWN)):
-        raise SettingError(name, "is not a variable of the Neuron software", f"Did you mean {meant}?")
+    if name not in KNOWN and (suggestion := slip(name, KNOWN)):
+        raise SettingError(name, "is not a variable of the Neuron software", f"Did you mean {suggestion}?")
 
 
 def _pass_on(name: str, value: str) -> Assignment:

@@ -86,7 +86,7 @@ def is_flag(name: str) -> bool:
 @lru_cache(maxsize=1)
 def front_end_arguments() -> frozenset[str]:
     """The arguments of vLLM's HTTP server that go to its serving classes, which run in this process."""
-    return frozenset(name for name, field in fields().items() if field.about.server_argument)
+    return frozenset(name for name, field in fields().items() if field.metadata.server_argument)
 
 
 def names() -> tuple[str, ...]:
@@ -125,7 +125,7 @@ def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
 def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
     """Translates draft, length and method to their fields. With a method that has no field value, all goes to vLLM."""
     method = given.get("method")
-    if method is not None and method not in fields()["speculation"].about.choices:
+    if method is not None and method not in fields()["speculation"].metadata.choices:
         return [Assignment("engine_args", dict(given), key="speculative_config")]
     found = [
         assign(SPECULATIVE[key], value, setting, key)

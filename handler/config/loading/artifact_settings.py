@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handler.config.assignment import Given, assign
+from handler.config.assignment import SourcedAssignment, assign
 from handler.config.fields import fields
 from handler.config.neuron_keys import saved_keys
 from handler.config.value_source import Origin, ValueSource
@@ -19,7 +19,7 @@ from handler.json_value import Json
 FILE = "neuron_config.json"
 
 
-def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | SettingError]:
+def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[SourcedAssignment | SettingError]:
     """The settings that the artifacts were compiled with, as far as they have a field."""
     inner = saved.get("neuron_config")
     config = inner if isinstance(inner, dict) else saved
@@ -29,7 +29,7 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | Sett
             continue
         done.add(field)
         try:
-            yield Given(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
+            yield SourcedAssignment(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
         except SettingError as error:
             fix = "Compile again: neither NxD Inference nor optimum-neuron writes such a file."
             yield SettingError(f"{error.setting} in {where}", error.problem, fix)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from handler.config import front_end_rules as front_ends
-from handler.config.assignment import Assignment, Given, assign
+from handler.config.assignment import Assignment, SourcedAssignment, assign
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import hub, lmi, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
@@ -58,12 +58,12 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if isolation.isolated(environ) and isolation.is_remote(document, hub=False):
         errors.append(isolation.problem(ours.CONFIG, document))
         document = ""
-    given: list[Given] = []
+    assignments: list[SourcedAssignment] = []
 
     def take(found: Iterable[Found]) -> None:
         for one in found:
-            if isinstance(one, Given):
-                given.append(one)
+            if isinstance(one, SourcedAssignment):
+                assignments.append(one)
             else:
                 errors.append(one)
 
@@ -72,10 +72,10 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     take(_environment(environ))
     take(of_named_document(document, fetch))
     base = environ.get(sagemaker.BASE, "").strip() or BASE
-    take(of_model_directory(_named(given, "model") or f"{base}/model", f"{base}/model", fetch))
-    take(of_artifacts(_named(given, "compiled_artifacts"), fetch))
-    merged = merge(given)
-    secrets = _secrets(environ, given)
+    take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
+    take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
+    merged = merge(assignments)
+    secrets = _secrets(environ, assignments)
     problems = [masked(error, secrets) for error in (*errors, *merged.errors)]
     if problems:
         raise SettingErrors(problems)
@@ -88,7 +88,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
 
 def _argument(model: str) -> Iterator[Found]:
     try:
-        yield Given(assign("model", clean(model), "MODEL"), ValueSource(Origin.ARGUMENT, "MODEL"))
+        yield SourcedAssignment(assign("model", clean(model), "MODEL"), ValueSource(Origin.ARGUMENT, "MODEL"))
     except BadValue as bad:
         yield bad.named("MODEL")
     except SettingError as error:
@@ -102,7 +102,9 @@ def _environment(environ: Mapping[str, str]) -> Iterator[Found]:
             continue
         try:
             for found in _translated(name, environ[name]):
-                yield Given(found, ValueSource(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name))
+                yield SourcedAssignment(
+                    found, ValueSource(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name)
+                )
         except SettingError as error:
             yield error
 
@@ -123,15 +125,15 @@ def _translated(name: str, value: str) -> list[Assignment]:
     return []
 
 
-def _named(given: Iterable[Given], field: str) -> str | None:
+def _named(assignments: Iterable[SourcedAssignment], field: str) -> str | None:
     """The strongest value so far. It decides which files are read."""
-    found = sorted((one for one in given if one.assignment.field == field), key=lambda one: one.source.origin)
+    found = sorted((one for one in assignments if one.assignment.field == field), key=lambda one: one.source.origin)
     return str(found[0].assignment.value) if found and found[0].assignment.value else None
 
 
-def _secrets(environ: Mapping[str, str], given: Iterable[Given]) -> set[str]:
+def _secrets(environ: Mapping[str, str], assignments: Iterable[SourcedAssignment]) -> set[str]:
     found = {environ.get(name, "").strip() for name in SECRETS}
-    found |= {str(one.assignment.value) for one in given if one.assignment.field == "hf_token"}
+    found |= {str(one.assignment.value) for one in assignments if one.assignment.field == "hf_token"}
     return {secret for secret in found if len(secret) > 3}
 
 

@@ -32,18 +32,18 @@ def parse(text: str) -> dict[str, str]:
 def _lines(text: str) -> list[str]:
     """The logical lines, without comments and with continued lines joined."""
     lines: list[str] = []
-    held = ""
+    continued = ""
     for raw in text.split("\n"):
         line = raw.rstrip("\r").lstrip()
-        if not held and (not line or line[0] in "#!"):
+        if not continued and (not line or line[0] in "#!"):
             continue
-        held += line
-        if (len(held) - len(held.rstrip("\\"))) % 2:
-            held = held[:-1]
+        continued += line
+        if (len(continued) - len(continued.rstrip("\\"))) % 2:
+            continued = continued[:-1]
             continue
-        lines.append(held)
-        held = ""
-    return [*lines, held] if held else lines
+        lines.append(continued)
+        continued = ""
+    return [*lines, continued] if continued else lines
 
 
 def _unescape(text: str) -> str:

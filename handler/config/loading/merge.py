@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from handler.config.assignment import Given
+from handler.config.assignment import SourcedAssignment
 from handler.config.fields import fields
 from handler.config.neuron_keys import competing_keys
 from handler.config.problems import MASK
@@ -30,11 +30,11 @@ class Merged:
     errors: tuple[SettingError, ...]
 
 
-def merge(given: Iterable[Given]) -> Merged:
+def merge(assignments: Iterable[SourcedAssignment]) -> Merged:
     """Merges assignments into one value a field, with its source, and an error for every contradiction."""
-    groups: dict[tuple[str, str], list[Given]] = {}
+    groups: dict[tuple[str, str], list[SourcedAssignment]] = {}
     unused: dict[str, str] = {}
-    for one in given:
+    for one in assignments:
         if one.assignment.field == "unused":
             unused.setdefault(one.assignment.key, str(one.assignment.value))
         else:
@@ -47,54 +47,54 @@ def merge(given: Iterable[Given]) -> Merged:
     for _, group in sorted(groups.items(), key=lambda item: item[0][1]):
         group.sort(key=lambda one: one.source.origin)
         winner = group[0]
-        rivals = [one for one in group[1:] if _plain(one) != _plain(winner)]
-        for rival in rivals:
+        others = [one for one in group[1:] if _plain(one) != _plain(winner)]
+        for rival in others:
             if rival.source.origin is winner.source.origin:
                 errors.append(_contradiction(winner, rival))
         _put(values, winner)
         sources.setdefault(winner.assignment.target, winner.source)
-        weaker = tuple(Overridden(one.assignment.value, one.source) for one in rivals)
+        weaker = tuple(Overridden(one.assignment.value, one.source) for one in others)
         if weaker:
             overridden[winner.assignment.target] = weaker
     return Merged(values, sources, overridden, unused, tuple(errors))
 
 
-def _slot(given: Given) -> tuple[str, str]:
+def _slot(given: SourcedAssignment) -> tuple[str, str]:
     """Assignments with the same result compete for one value."""
     one = given.assignment
     if one.field == "neuron_config":
         field = fields().get(competing_keys().get(one.key, one.key))
-        if field is not None and not field.about.merged:
+        if field is not None and not field.metadata.merged:
             return field.name, ""
     return one.target, one.part
 
 
-def _put(values: dict[str, object], winner: Given) -> None:
+def _put(values: dict[str, object], winner: SourcedAssignment) -> None:
     one = winner.assignment
     if not one.key:
         values[one.field] = one.value
         return
-    held = values.setdefault(one.field, {})
-    assert isinstance(held, dict)
-    if one.field == "neuron_env" and one.key in held:
-        held[one.key] = f"{held[one.key]} {one.value}".strip()
+    mapping = values.setdefault(one.field, {})
+    assert isinstance(mapping, dict)
+    if one.field == "neuron_env" and one.key in mapping:
+        mapping[one.key] = f"{mapping[one.key]} {one.value}".strip()
     else:
-        held[one.key] = one.value
+        mapping[one.key] = one.value
 
 
-def _plain(given: Given) -> str:
+def _plain(given: SourcedAssignment) -> str:
     """The value as JSON, in which equal settings are equal: `8` of a field and `8` in NeuronConfig."""
     return json.dumps(given.assignment.value, sort_keys=True, default=str)
 
 
-def _contradiction(winner: Given, rival: Given) -> SettingError:
+def _contradiction(winner: SourcedAssignment, rival: SourcedAssignment) -> SettingError:
     first, second = winner.source, rival.source
     field = fields().get(winner.assignment.field)
-    secret = field is not None and field.about.secret
+    secret = field is not None and field.metadata.secret
     one, other = (MASK, MASK) if secret else (_short(winner), _short(rival))
     return SettingError(str(second), f"is {other}, but {first} is {one}", "Keep one of the two.")
 
 
-def _short(given: Given) -> str:
+def _short(given: SourcedAssignment) -> str:
     text = _plain(given)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,6 +1,6 @@
 """Network isolation: a setting that needs the network is rejected at the start, instead of ending in a timeout.
 
-SageMaker's `EnableNetworkIsolation` cuts a container off without telling it, so a setting of ours has to tell it.
+SageMaker's `EnableNetworkIsolation` cuts a container off without telling it. ENDPOINT_NETWORK_ISOLATION tells it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from handler.config.assignment import Given
+from handler.config.assignment import SourcedAssignment
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.loading import artifact_settings as artifacts
 from handler.config.loading import document_settings as tree
@@ -19,7 +19,7 @@ from handler.config.problems import BadValue
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 
-Found = Given | SettingError
+Found = SourcedAssignment | SettingError
 MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
 
 

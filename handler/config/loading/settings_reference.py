@@ -65,14 +65,14 @@ def _lines() -> Iterator[str]:
         if name in titles:
             yield f"\n## {titles[name]}\n\n| field | takes | default | what | further names |\n|---|---|---|---|---|\n"
         further = ", ".join(f"`{other}`" for other in _further(name))
-        row = (f"`{name}`", _takes(field), _default(field), field.about.text, further)
+        row = (f"`{name}`", _takes(field), _default(field), field.metadata.text, further)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
 
 
 def _takes(field: ConfigField) -> str:
-    if choices := field.about.choices:
+    if choices := field.metadata.choices:
         return ", ".join(f"`{choice}`" for choice in choices)
-    secret = ", a secret" if field.about.secret else ""
+    secret = ", a secret" if field.metadata.secret else ""
     return f"{KINDS[field.kind]}{_range(field)}{secret}"
 
 
@@ -103,7 +103,7 @@ def _further(name: str) -> list[str]:
     found += [other for other, target in neuron.FIELDS.items() if target == name]
     if name == "max_body":
         found.append(f"{ours.PREFIX}{ours.MEGABYTES.upper()}")
-    argument = name in engine.names() and (fields()[name].about.server_argument or name not in server_arguments())
+    argument = name in engine.names() and (fields()[name].metadata.server_argument or name not in server_arguments())
     return [*([f"{sagemaker.PREFIX}{name.upper()}"] if argument else []), *found]
 
 

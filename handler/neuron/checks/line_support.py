@@ -57,17 +57,17 @@ def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
     if version not in versions():
         return
     for name, value in context.draft.request.extra.items():
-        about = known().get(name)
-        if about is None or name not in context.draft.args:
+        argument = known().get(name)
+        if argument is None or name not in context.draft.args:
             continue
         vllm = f"vLLM {version} ({context.line.title})"
-        if version not in about.versions:
-            why = f"{vllm} has no argument {name}; these versions have it: {', '.join(about.versions)}"
+        if version not in argument.versions:
+            why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
             yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
             continue
-        rejected = about.refused(value, version)
+        rejected = argument.refused(value, version)
         if rejected is not None:
-            fix = f"Give {', '.join(map(str, about.by_version[version]))}."
+            fix = f"Give {', '.join(map(str, argument.by_version[version]))}."
             yield error(
                 "value-of-another-version", context.setting(name), f"{vllm} does not accept {shown(rejected)}", fix
             )

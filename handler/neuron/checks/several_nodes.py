@@ -52,7 +52,7 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
         elif name == "nnodes" and hosted:
             yield _alone(context, name, value)
         elif context.plugin and name == "data_parallel_size":
-            why = "it was not tested whether the plugin gives each engine cores of its own"
+            why = "it was not tested whether the plugin gives each engine separate cores"
             yield warning(
                 "several-engines", setting, why, "Run one engine in each container, and more instances or pods."
             )

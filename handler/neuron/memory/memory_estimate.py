@@ -20,6 +20,8 @@ TIGHT = 0.85
 
 
 class Verdict(StrEnum):
+    """Whether the configuration fits into the memory of a core."""
+
     FITS = "fits"
     TIGHT = "tight"
     DOES_NOT_FIT = "does not fit"

@@ -54,18 +54,18 @@ def check_keys(
                 fix = f"Give {WORDS[kind]}."
                 findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, fix))
         elif key in DEPRECATED:
-            meant = DEPRECATED[key]
+            replacement = DEPRECATED[key]
             why = "NeuronConfig no longer reads this key and computes the value itself"
-            fix = f"Use {meant}." if meant else "Remove it."
+            fix = f"Use {replacement}." if replacement else "Remove it."
             findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, fix))
         else:
             findings.append(_unknown(key, known, named, strict))
     return findings
 
 
-def _is_calculated(key: str, about: ConfigKey) -> bool:
+def _is_calculated(key: str, known_key: ConfigKey) -> bool:
     """Whether NeuronConfig calculates with the number, so that null would be a TypeError."""
-    return about.kind == "int" and (about.default is not None or key in FOLLOWS or key == "logical_nc_config")
+    return known_key.kind == "int" and (known_key.default is not None or key in FOLLOWS or key == "logical_nc_config")
 
 
 def _unknown(key: str, known: Mapping[str, ConfigKey], named: Named, strict: bool) -> Finding:

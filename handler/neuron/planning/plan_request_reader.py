@@ -26,7 +26,7 @@ def plain_arguments() -> dict[str, type]:
     return {
         name: TYPES[field.kind]
         for name, field in fields().items()
-        if name in known() and field.kind in TYPES and not field.about.secret
+        if name in known() and field.kind in TYPES and not field.metadata.secret
     }
 
 
@@ -124,7 +124,7 @@ class _Reader:
         setting = self._argument(given)
         content = self._object(setting, value) if value is not None else {}
         method = (content or {}).get("method")
-        if isinstance(method, str) and method not in fields()["speculation"].about.choices:
+        if isinstance(method, str) and method not in fields()["speculation"].metadata.choices:
             self.extra["speculative_config"] = content
             return
         for key, item in (content or {}).items():

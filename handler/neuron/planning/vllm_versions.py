@@ -21,7 +21,7 @@ OF_LINE: Final[Mapping[str, str]] = {
     "fork-0.7.2": "0.7.2",
     "cpu": "0.16.0",
 }
-# On the sample model; README.md, "Versions of vLLM". No Neuron device was at hand.
+# On the sample model; README.md, "Versions of vLLM". No Neuron device was available.
 SEEN: Final[Mapping[str, str]] = {
     "0.13.0": "its CPU build starts and answers",
     "0.16.0": "all tests run on its CPU build",

@@ -109,10 +109,10 @@ def value_of(field: ConfigField) -> st.SearchStrategy[object]:
         return st.just(FIXED[field.name])
     low, high = field.bounds() or INT_BOUNDS
     integers = st.integers(int(low), int(high))
-    taken = {*field.about.aliases, field.about.undecided}
+    taken = {*field.metadata.aliases, field.metadata.undecided}
     words = WORDS.filter(lambda text: text.lower() not in taken)
     strategies: dict[str, st.SearchStrategy[object]] = {
-        "str": st.sampled_from(field.about.choices) if field.about.choices else words,
+        "str": st.sampled_from(field.metadata.choices) if field.metadata.choices else words,
         "bool": st.booleans(),
         "int": integers,
         "float": st.floats(low, high),
@@ -146,7 +146,7 @@ def arguments(draw: st.DrawFn) -> dict[str, Json]:
 
 @st.composite
 def configurations(draw: st.DrawFn) -> EndpointConfig:
-    settable = [field for field in fields().values() if not field.about.secret and not field.about.merged]
+    settable = [field for field in fields().values() if not field.metadata.secret and not field.metadata.merged]
     chosen = draw(st.lists(st.sampled_from(settable), max_size=12, unique_by=lambda field: field.name))
     values = {field.name: draw(value_of(field)) for field in chosen}
     values["engine_args"] = draw(arguments())

@@ -22,7 +22,7 @@ OPENED = {"engine_args": ('{"seed": 3}', {"seed": 3}), "neuron_env": ('{"NEURON_
 def test_every_field_has_its_variable(field: str) -> None:
     kind = fields()[field].kind
     text, value = OURS[kind], TYPED[kind]
-    if choices := fields()[field].about.choices:
+    if choices := fields()[field].metadata.choices:
         text = value = choices[0]
     if field == "safe_port_range":
         text = value = "8100-8199"
