@@ -1,1 +1,1 @@
-"""The endpoint's configuration: from the environment to one frozen `EndpointConfig`."""
+"""The endpoint's configuration: reads the environment, files and S3 into one frozen `EndpointConfig`."""

@@ -1,4 +1,4 @@
-"""What a translator gives: one value for one field, without a word on where it came from."""
+"""The result of a translator: one value for one field. `SourcedAssignment` adds the value's source."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from handler.json_value import Json
 class Assignment:
     """One value for one field.
 
-    :param field: of `EndpointConfig`.
-    :param value: typed as the field is.
-    :param key: for `engine_args`, `neuron_config`, `neuron_env` and `unused`: the key in it.
-    :param part: for compiler flags that several settings add to one variable: which setting's flag this is.
-    :param via: the keys inside the setting's value that led here, as the user spelled them.
+    :param field: the name of a field of `EndpointConfig`.
+    :param value: has the type of the field.
+    :param key: for `engine_args`, `neuron_config`, `neuron_env` and `unused`: the key in the mapping.
+    :param part: for compiler flags, which several settings add to one variable: the setting that this flag is from.
+    :param via: the path of keys inside the setting's value, as the user spelled them.
     """
 
     field: str
@@ -29,22 +29,22 @@ class Assignment:
 
     @property
     def target(self) -> str:
-        """`max_num_seqs`, or `engine_args.seed`: as `EndpointConfig.sources` names it."""
+        """The name in `EndpointConfig.sources`: `max_num_seqs`, or `engine_args.seed`."""
         return f"{self.field}.{self.key}" if self.key else self.field
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """An assignment and its source."""
+class SourcedAssignment:
+    """An assignment together with its source."""
 
     assignment: Assignment
     source: ValueSource
 
 
 def assign(field: str, value: Json, setting: str, via: str = "") -> Assignment:
-    """The field's typed value.
+    """Converts a value to the type of a field.
 
-    :raises SettingError: naming the setting (and the key in it).
+    :raises SettingError: the value does not fit. The error names the setting, and the key in it.
     """
     try:
         return Assignment(field, fields()[field].convert(value), via=via)
@@ -53,5 +53,5 @@ def assign(field: str, value: Json, setting: str, via: str = "") -> Assignment:
 
 
 def unused(setting: str, reason: str) -> Assignment:
-    """A setting that is understood and has no effect here: `config explain` and `check` say so."""
+    """A setting that is known and has no effect here. `config explain` and `check` report it."""
     return Assignment("unused", reason, key=setting)

@@ -1,31 +1,30 @@
-"""What reading the settings brought to light that is no error: findings for `check`, the start and the log."""
+"""Findings about the settings that are not errors. `check` prints them; the start logs them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from handler.config.config_rows import json_value, secrets, without_secrets
+from handler.config.dialects.vllm_names import HYPHENATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
 from handler.config.value_source import Origin, ValueSource
 from handler.json_value import Json
 
-HYPHENATED = ("override-neuron-config", "neuron-config")
-
 
 def config_findings(config: EndpointConfig) -> tuple[Finding, ...]:
-    """Settings without effect, the guide's hyphenated key, and artifacts that were compiled for something else."""
+    """Settings without effect, hyphenated keys, and settings that differ from those of the compiled artifacts."""
     return (*_unused(config), *_hyphenated(config), *_artifacts(config))
 
 
 def _unused(config: EndpointConfig) -> Iterator[Finding]:
     for setting, reason in sorted(config.unused.items()):
-        yield Finding("no-effect", Severity.INFO, setting, f"it has no effect here: {reason}", "Leave it out.")
+        yield Finding("no-effect", Severity.INFO, setting, f"it has no effect here: {reason}", "Remove it.")
 
 
 def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
-    """vllm-neuron reads `override_neuron_config` only; the user guide prints hyphens, and they are ignored there."""
+    """vllm-neuron reads only `override_neuron_config`. The user guide prints hyphens, which the plugin ignores."""
     found: dict[tuple[str, str], str] = {}
     for source in config.sources.values():
         parts = source.name.split(".")
@@ -34,24 +33,23 @@ def _hyphenated(config: EndpointConfig) -> Iterator[Finding]:
                 setting = str(ValueSource(source.origin, ".".join(parts[: position + 1]), source.where))
                 found[setting, part] = part.replace("-", "_")
     for (setting, part), fix in sorted(found.items()):
-        why = f"'{part}' in additional_config is ignored by the plugin (the official guide prints it so)"
+        why = f"the plugin ignores '{part}' in additional_config, although the official guide prints it with hyphens"
         yield Finding(
-            "hyphenated-override", Severity.WARNING, setting, why, f"Write '{fix}'; here it was read as that."
+            "hyphenated-override", Severity.WARNING, setting, why, f"Write '{fix}'. This endpoint has read it as that."
         )
 
 
 def _artifacts(config: EndpointConfig) -> Iterator[Finding]:
-    """The plugin loads artifacts as they stand: what was asked for beside them is ignored without a word."""
+    """The plugin loads artifacts unchanged and silently ignores settings that differ from them."""
     for target, weaker in sorted(config.overridden.items()):
-        kind = fields().get(target.partition(".")[0])
+        field = fields().get(target.partition(".")[0])
         for one in weaker:
-            if one.source.origin is Origin.ARTIFACTS and kind is not None and not kind.secret:
+            if one.source.origin is Origin.ARTIFACTS and field is not None and not field.metadata.secret:
                 name = target.partition(".")[0]
-                asked = _shown(config, getattr(config, name))
-                why = (
-                    f"the compiled artifacts have {_shown(config, one.value)}, but {config.source(target)} says {asked}"
-                )
-                fix = "Ask for what the artifacts were compiled for, or compile for what is asked."
+                configured = _shown(config, getattr(config, name))
+                compiled = _shown(config, one.value)
+                why = f"the artifacts were compiled with {compiled}, but {config.source(target)} is {configured}"
+                fix = "Set it to the value that the artifacts were compiled with, or compile again."
                 yield Finding("artifacts-differ", Severity.WARNING, config.source(target).name, why, fix)
 
 

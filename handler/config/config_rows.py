@@ -1,6 +1,6 @@
-"""What a configuration is, and why: rows for a table, and a document that says the same when it is read again.
+"""Shows a configuration: as rows for a table, and as a YAML document that `load` reads back as the same configuration.
 
-Secrets are masked in both. A document has no place for one: a token belongs into the endpoint's environment.
+Secrets are masked in the rows and left out of the document. A token belongs into the endpoint's environment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.fields import MERGED, FieldKind, fields
+from handler.config.fields import ConfigField, fields
 from handler.config.problems import MASK, mask
 from handler.config.value_source import Origin
 from handler.json_value import Json
@@ -23,9 +23,9 @@ class Row:
     """One setting.
 
     :param field: `max_num_seqs`, or `engine_args.seed`.
-    :param value: as JSON can hold it; None: left to the line or the instance.
-    :param source: what decided it: a variable, a key in a document, or `default`.
-    :param overridden: what said otherwise and was weaker: `4 (max_num_seqs in s3://...)`.
+    :param value: the value as JSON; None: the line or the instance decides.
+    :param source: where the value came from: a variable, a key in a document, or `default`.
+    :param overridden: values of weaker sources that were not used: `4 (max_num_seqs in s3://...)`.
     """
 
     field: str
@@ -49,14 +49,14 @@ class Row:
 
 
 def rows(config: EndpointConfig) -> list[Row]:
-    """Every field in the order of the dataclass; a mapping that several sources fill has a row for each key."""
+    """A row for every field, in the order of the dataclass; for each key of a mapping that several sources fill."""
     found: list[Row] = []
-    for kind in fields().values():
-        value = getattr(config, kind.name)
-        if kind.name in MERGED and value:
-            found += [_row(config, kind, f"{kind.name}.{key}", item) for key, item in sorted(value.items())]
+    for field in fields().values():
+        value = getattr(config, field.name)
+        if field.metadata.merged and value:
+            found += [_row(config, field, f"{field.name}.{key}", item) for key, item in sorted(value.items())]
         else:
-            found.append(_row(config, kind, kind.name, value))
+            found.append(_row(config, field, field.name, value))
     return found
 
 
@@ -65,9 +65,9 @@ def to_document(config: EndpointConfig) -> str:
     import yaml
 
     settings = {
-        kind.name: without_secrets(json_value(getattr(config, kind.name)), secrets(config))
-        for kind in fields().values()
-        if not kind.secret and _is_set(config, kind)
+        field.name: without_secrets(json_value(getattr(config, field.name)), secrets(config))
+        for field in fields().values()
+        if not field.metadata.secret and _is_set(config, field)
     }
     if not settings:
         return "{}\n"
@@ -76,7 +76,7 @@ def to_document(config: EndpointConfig) -> str:
 
 
 def json_value(value: Any) -> Json:
-    """A field's value as JSON can hold it."""
+    """A field's value as a JSON value."""
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (tuple, list)):
@@ -88,13 +88,13 @@ def json_value(value: Any) -> Json:
 
 
 def secrets(config: EndpointConfig) -> tuple[str, ...]:
-    """What must never be shown."""
-    found = (getattr(config, kind.name) for kind in fields().values() if kind.secret)
+    """The values that must never be shown."""
+    found = (getattr(config, field.name) for field in fields().values() if field.metadata.secret)
     return tuple(secret for secret in found if isinstance(secret, str) and len(secret) > 3)
 
 
 def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
-    """The value with every secret in it masked, however deep."""
+    """The value with every secret in it masked, at any depth."""
     if isinstance(value, str):
         return mask(value, known)
     if isinstance(value, list):
@@ -104,25 +104,27 @@ def without_secrets(value: Json, known: tuple[str, ...]) -> Json:
     return value
 
 
-def _row(config: EndpointConfig, kind: FieldKind, name: str, value: object) -> Row:
+def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -> Row:
     known = secrets(config)
 
     def visible(item: object) -> Json:
-        if kind.secret and item is not None:
+        if field.metadata.secret and item is not None:
             return MASK
         return without_secrets(json_value(item), known)
 
     weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
     source = mask(str(config.source(name)), known)
-    return Row(mask(name, known), visible(value), source, kind.doc, tuple(mask(text, known) for text in weaker))
+    return Row(
+        mask(name, known), visible(value), source, field.metadata.text, tuple(mask(text, known) for text in weaker)
+    )
 
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _is_set(config: EndpointConfig, kind: FieldKind) -> bool:
-    value = getattr(config, kind.name)
-    if value == kind.default:
-        return value is not None and config.source(kind.name).origin is not Origin.DEFAULT
+def _is_set(config: EndpointConfig, field: ConfigField) -> bool:
+    value = getattr(config, field.name)
+    if value == field.default:
+        return value is not None and config.source(field.name).origin is not Origin.DEFAULT
     return True

@@ -1,4 +1,4 @@
-"""The engine arguments that vLLM knows, by version, from tables: vLLM itself is never imported here.
+"""vLLM's engine arguments by version, read from tables. This module never imports vLLM.
 
 `python -m model_packaging.vllm_arguments` writes a table.
 """
@@ -17,12 +17,12 @@ from handler.config.values import parse_json, plain, shown, to_bool, to_float, t
 from handler.json_value import Json
 
 TABLES = Path(__file__).with_name("vllm_arguments")
-# Read from the forks' source, which does not tell an argument's choices.
+# These tables were read from the source of the forks, which does not show an argument's choices.
 WITHOUT_CHOICES = frozenset({"0.7.2", "0.9.1"})
 
 
 def _to_json(value: Json) -> Json:
-    """An object or a list given as JSON; some of these arguments take a plain word as well."""
+    """Parses a JSON object or list. Any other text is kept, because some of these arguments take a plain word too."""
     if isinstance(value, str) and value.strip()[:1] in {"{", "["}:
         return parse_json(value)
     return value.strip() if isinstance(value, str) else value
@@ -42,8 +42,8 @@ class KnownArgument:
     """One argument.
 
     :param kind: `bool`, `int`, `float`, `str`, `json` or `list`; `item` is the kind of a list's items.
-    :param choices: what any version takes; empty where one takes everything of its kind.
-    :param by_version: the choices by version of vLLM, oldest first; only of the versions that have the argument.
+    :param choices: the values that any version accepts; empty if a version accepts every value of the kind.
+    :param by_version: the choices by version of vLLM, oldest first. Holds only the versions that have the argument.
     """
 
     name: str
@@ -57,13 +57,16 @@ class KnownArgument:
         return tuple(self.by_version)
 
     def refused(self, value: Json, version: str) -> Json:
-        """The value, or the entry of a list, that is none of this version's choices; None where all are."""
+        """The value, or the entry of a list, that this version does not accept; None if it accepts all."""
         choices = self.by_version.get(version, ())
         given = value if isinstance(value, list) else [value]
         return next((one for one in given if choices and one is not None and one not in choices), None)
 
     def convert(self, value: Json) -> Json:
-        """The value as vLLM's own parser would read it. None stays: vLLM's default. :raises BadValue:"""
+        """The value as vLLM's own parser would read it. None stays None: vLLM's default.
+
+        :raises BadValue: the value is of another kind, or not one of the choices.
+        """
         if value is None:
             return None
         if self.kind == "list":
@@ -79,20 +82,23 @@ class KnownArgument:
 
     def _check(self, value: Json) -> None:
         if self.choices and value not in self.choices:
-            raise BadValue(f"{shown(value)} is none of its values", f"Give {', '.join(map(str, self.choices))}")
+            raise BadValue(f"{shown(value)} is not one of its values", f"Give {', '.join(map(str, self.choices))}")
 
 
 @lru_cache(maxsize=1)
 def known() -> Mapping[str, KnownArgument]:
-    """Every argument of every version that has a table. The newest version says of what kind it is; reading takes
-    what any version takes, and a plan is held to the version of its line (handler/neuron/checks/arguments.py)."""
+    """Every argument of every version that has a table.
+
+    The newest version decides the kind. Reading accepts what any version accepts; handler/neuron/checks/line_support.py
+    checks a plan against the version of its line.
+    """
     found: dict[str, KnownArgument] = {}
     for version, table in _tables():
-        for name, about in table["engine"].items():
-            choices = tuple(about.get("choices", ()))
+        for name, entry in table["engine"].items():
+            choices = tuple(entry.get("choices", ()))
             older: Mapping[str, tuple[Json, ...]] = found[name].by_version if name in found else {}
             by_version = {**older, version: choices}
-            found[name] = KnownArgument(name, about["kind"], about.get("item", ""), _of_any(by_version), by_version)
+            found[name] = KnownArgument(name, entry["kind"], entry.get("item", ""), _of_any(by_version), by_version)
     return found
 
 
@@ -102,14 +108,14 @@ def versions() -> tuple[str, ...]:
 
 
 def _of_any(by_version: Mapping[str, tuple[Json, ...]]) -> tuple[Json, ...]:
-    """The choices of all versions together. Tables that were read from source know none, and say nothing here."""
-    asked = [choices for version, choices in by_version.items() if version not in WITHOUT_CHOICES]
-    return tuple(dict.fromkeys(choice for choices in asked for choice in choices)) if all(asked) else ()
+    """The choices of all versions together. Tables that were read from source hold no choices and do not count."""
+    known_choices = [choices for version, choices in by_version.items() if version not in WITHOUT_CHOICES]
+    return tuple(dict.fromkeys(choice for choices in known_choices for choice in choices)) if all(known_choices) else ()
 
 
 @lru_cache(maxsize=1)
 def server_arguments() -> frozenset[str]:
-    """What belongs to vLLM's own HTTP server, which this endpoint does not start."""
+    """The arguments of vLLM's own HTTP server, which this endpoint does not start."""
     return frozenset(name for _, table in _tables() for name in table["server"])
 
 

@@ -1,4 +1,4 @@
-"""What a check finds: something that will fail, or fall back in silence, an hour from now."""
+"""The result of a check: a setting that would fail, or silently be replaced, after an hour of compiling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """ERROR stops the start, WARNING does not, INFO explains a choice made for the user."""
+    """ERROR stops the start. WARNING does not. INFO explains a choice that was made for the user."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -16,12 +16,12 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding.
+    """One finding of a check.
 
-    :param code: stable and searchable, in kebab-case: `hyphenated-override`.
-    :param setting: the setting at fault, by the name the user gave it where one was given.
-    :param why: what would happen, and where it is known from.
-    :param fix: what to change, to what.
+    :param code: a stable name to search for, in kebab-case: `hyphenated-override`.
+    :param setting: the setting at fault, by the name that the user wrote, if any.
+    :param why: what would happen, and how that is known.
+    :param fix: what to change, and the value to change it to.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""What several front ends cannot go with, seen from the settings alone."""
+"""Checks settings that do not work with several front ends (HTTP processes)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VARIABLE = "SAGEMAKER_MODEL_SERVER_WORKERS"
 
 
 def problems(config: EndpointConfig) -> Iterator[SettingError]:
-    """They share vLLM's engine: where there is none, each would load the model, and the devices take one."""
+    """Front ends share one vLLM engine. Without it each process would load the model, and the devices hold one."""
     if config.front_ends > 1 and config.engine == "none":
         problem = "with ENDPOINT_ENGINE=none the model's own code holds the model, and each process would load it"
-        yield SettingError(config.source(FIELD).name or VARIABLE, problem, "Leave it out, or set it to 1.")
+        yield SettingError(config.source(FIELD).name or VARIABLE, problem, "Remove it, or set it to 1.")

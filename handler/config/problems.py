@@ -1,4 +1,4 @@
-"""All that is wrong with a configuration, at once: a user fixes five settings in one go, not in five deployments."""
+"""Errors of a configuration. All are reported together, so that a user fixes five settings in one deployment."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from handler.errors import SettingError
 
 MASK = "***"
-# So many of a secret's first characters already tell it from other text.
-TELLING = 8
+# This many first characters of a secret are enough to recognise it in a text.
+RECOGNISABLE = 8
 
 
 class SettingErrors(SettingError):
-    """One or more settings that cannot work. A `SettingError` itself, so that one `except` serves both.
+    """One or more settings that cannot work. It is a `SettingError` itself, so that one `except` catches both.
 
     :param errors: at least one, in the order in which they were found.
     """
@@ -26,9 +26,9 @@ class SettingErrors(SettingError):
 
 
 class BadValue(ValueError):
-    """A value that does not fit: raised by converters, which do not know the setting's name.
+    """A value that does not fit. Converters raise it; they do not know the name of the setting.
 
-    :param fix: without the full stop at its end.
+    :param fix: a sentence without its full stop.
     """
 
     def __init__(self, problem: str, fix: str) -> None:
@@ -40,14 +40,14 @@ class BadValue(ValueError):
 
 
 def each(error: SettingError) -> tuple[SettingError, ...]:
-    """The single errors in an error."""
+    """The errors that an error consists of."""
     return error.errors if isinstance(error, SettingErrors) else (error,)
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets, wherever they ended up in it; also where a message cut one off at its end."""
+    """The text with every secret masked, also a secret that the message cut off."""
     for secret in sorted(secrets, key=len, reverse=True):
-        start = secret[:TELLING]
+        start = secret[:RECOGNISABLE]
         position = text.find(start)
         while position >= 0:
             end = position + len(start)
@@ -59,6 +59,6 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 
 def masked(error: SettingError, secrets: Iterable[str]) -> SettingError:
-    """The same error without the secrets."""
+    """The same error with every secret masked."""
     known = tuple(secrets)
     return SettingError(mask(error.setting, known), mask(error.problem, known), mask(error.fix, known))

@@ -1,4 +1,4 @@
-"""Where a value came from: the difference between a setting and a riddle."""
+"""The source of a configuration value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Origin(IntEnum):
-    """The kinds of source, the stronger the lower: what was typed beats a variable, a variable everything else."""
+    """The kinds of source, strongest first. The command line beats a variable; a variable beats everything else."""
 
     ARGUMENT = -1
     ENVIRONMENT = 0
@@ -22,10 +22,10 @@ class Origin(IntEnum):
 class ValueSource:
     """One value's source.
 
-    :param name: what a user would look for: the variable (`SM_VLLM_MAX_NUM_SEQS`), the key in a document
-        (`max_num_seqs`), or "" for a default. Keys inside a value are appended as they were spelled:
+    :param name: the variable (`SM_VLLM_MAX_NUM_SEQS`), the key in a document (`max_num_seqs`), or "" for a default.
+        Keys inside a value are appended as the user spelled them:
         `SM_VLLM_ADDITIONAL_CONFIG.override-neuron-config.async_mode`.
-    :param where: the document or file, for those that are one: `s3://bucket/endpoint.yaml`.
+    :param where: the document or file, if it is one: `s3://bucket/endpoint.yaml`.
     """
 
     origin: Origin
@@ -40,7 +40,7 @@ class ValueSource:
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """A value that a stronger source put aside."""
+    """A value that was not used because a stronger source gave another one."""
 
     value: object
     source: ValueSource

@@ -1,6 +1,6 @@
-"""From text, or from a JSON value, to a typed value. Pure; raises `BadValue` and nothing else.
+"""Converts a text or a JSON value to a typed value. The functions are pure and raise only `BadValue`.
 
-`text` values come from an environment or a properties file, where everything is a string; the others from documents.
+In an environment or a properties file every value is a text; in a document values have JSON's types.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handler.json_value import Json
 Item = TypeVar("Item")
 
 TRUE, FALSE = ("true", "1"), ("false", "0")
-# An env file of Docker's keeps them, so does an endpoint's environment.
+# Docker's env files and an endpoint's environment keep quotes as part of the value.
 QUOTES = "\"'"
 MAX_DEPTH = 32
 # vLLM's own suffixes (vllm/engine/arg_utils.py, human_readable_int): small letters are decimal, capitals binary.
@@ -25,7 +25,7 @@ SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2*
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: short, and on one line."""
+    """A value as error messages show it: short, and on one line."""
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
@@ -41,7 +41,7 @@ def to_bool(value: Json) -> bool:
 
 
 def to_int(value: Json) -> int:
-    """A whole number; `8k` and `8K` as vLLM reads them."""
+    """A whole number. `8k` and `8K` are read as vLLM reads them."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -78,19 +78,19 @@ def to_str(value: Json) -> str:
 
 
 def to_list(value: Json, item: Callable[[Json], Item]) -> tuple[Item, ...]:
-    """A list, its JSON, or items between commas."""
+    """A list, the JSON text of one, or items separated by commas."""
     if isinstance(value, str):
         text = value.strip()
         value = parse_json(text) if text.startswith("[") else [part.strip() for part in text.split(",") if part.strip()]
     if not isinstance(value, list):
         value = [value]
     if not value:
-        raise BadValue("it is an empty list", "Leave it out, or name something")
+        raise BadValue("it is an empty list", "Remove it, or name at least one item")
     return tuple(item(entry) for entry in value)
 
 
 def to_mapping(value: Json) -> dict[str, Json]:
-    """An object, or its JSON."""
+    """An object, or the JSON text of one."""
     if isinstance(value, str):
         value = parse_json(value)
     if not isinstance(value, dict):
@@ -99,7 +99,7 @@ def to_mapping(value: Json) -> dict[str, Json]:
 
 
 def parse_json(text: str) -> Json:
-    """JSON as RFC 8259 has it: no NaN, no key twice, no number beyond 64 bits, nesting bounded."""
+    """Parses JSON as RFC 8259 defines it: no NaN, no duplicate key, no number beyond 64 bits, bounded nesting."""
     try:
         value: Json = json.loads(text, parse_constant=_no_constant, object_pairs_hook=unique)
     except BadValue:
@@ -108,12 +108,12 @@ def parse_json(text: str) -> Json:
         problem = f"it is not JSON ({error.msg}, line {error.lineno}, column {error.colno})"
         raise BadValue(problem, "Fix the JSON") from None
     except (ValueError, RecursionError):
-        raise BadValue("it is JSON with a number too long or nested too deep", "Fix the JSON") from None
+        raise BadValue("it is JSON with a number that is too long, or nested too deep", "Fix the JSON") from None
     return plain(value)
 
 
 def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """An object whose keys are given once."""
+    """An object without duplicate keys."""
     found: dict[str, Json] = {}
     for key, value in pairs:
         if key in found:
@@ -123,7 +123,10 @@ def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def plain(value: object, depth: int = 0) -> Json:
-    """The value, when it is one that JSON, YAML and an environment can all carry."""
+    """The value, if JSON, YAML and an environment can all represent it.
+
+    :raises BadValue: they cannot.
+    """
     if depth > MAX_DEPTH:
         raise BadValue(f"it is nested deeper than {MAX_DEPTH} levels", "Flatten it")
     if value is None or isinstance(value, bool):
@@ -136,7 +139,7 @@ def plain(value: object, depth: int = 0) -> Json:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise BadValue("it holds a number that is infinite or none at all", "Give a finite number")
+            raise BadValue("it holds a number that is infinite or not a number", "Give a finite number")
         return value
     if isinstance(value, list):
         return [plain(item, depth + 1) for item in value]
@@ -145,11 +148,14 @@ def plain(value: object, depth: int = 0) -> Json:
             if not isinstance(key, str):
                 raise BadValue(f"the key {shown(key)} is not a text", "Put the key in quotes")
         return {clean(key): plain(item, depth + 1) for key, item in value.items()}
-    raise BadValue(f"it holds a {type(value).__name__}", "Put it in quotes, so that it is a text")
+    raise BadValue(f"it holds a {type(value).__name__}", "Put it in quotes to make it a text")
 
 
 def clean(text: str) -> str:
-    """The text, when it can be written as UTF-8 and passed to another process."""
+    """The text, if it can be written as UTF-8 and passed to another process.
+
+    :raises BadValue: it cannot.
+    """
     if "\0" in text:
         raise BadValue("it holds a NUL character", "Remove it")
     try:

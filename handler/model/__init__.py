@@ -1,1 +1,1 @@
-"""Where the model is: a directory, an S3 prefix, or a hub id; brought to a local path where it must be."""
+"""Finds the model (a directory, an S3 prefix or a hub id) and downloads what the engine needs as local files."""

@@ -1,5 +1,7 @@
-"""What a model is served with: LoRA adapters, a draft, quantized weights. All must be files here before the engine
-starts, since they are compiled in or loaded by path."""
+"""Downloads what a model is served with: LoRA adapters, a draft model, quantized weights.
+
+All must be local files before the engine starts, because they are compiled in or loaded by path.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ FetchProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Companions:
-    """Where they are on this machine.
+    """The locations of adapters, draft and quantized weights on this machine.
 
-    :param adapters: directory by the name that requests use.
+    :param adapters: the name that requests use -> the directory.
     :param draft: a directory, or a hub id.
-    :param quantized: a directory or a file; it need not be there yet, for the compile may make it.
-    :param moved: what was brought: the configured address -> the directory.
+    :param quantized: a directory or a file. It need not exist yet, because the compile may write it.
+    :param moved: the configured S3 location -> the directory that it was downloaded to.
     """
 
     adapters: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +38,7 @@ class Companions:
     moved: Mapping[str, str] = field(default_factory=dict)
 
     def rewritten(self, plan: EnginePlan) -> EnginePlan:
-        """The plan with directories in place of addresses, wherever a line has put them."""
+        """The plan with local directories in place of S3 locations."""
         return replace(plan, engine_args={name: self._local(value) for name, value in plan.engine_args.items()})
 
     def _local(self, value: Json) -> Json:
@@ -50,12 +52,12 @@ class Companions:
 def bring_companions(
     config: EndpointConfig, progress: FetchProgress = lambda done, total: None, *, compiled_in: bool = True
 ) -> Companions:
-    """Brings what is in S3, by the code that brings the model; and writes the file that names the adapters.
+    """Downloads what is in S3, and writes the file that names the adapters.
 
-    :param compiled_in: adapters are part of what is compiled; else they are loaded into a running engine, later.
-    :param progress: called with bytes done and in all of whichever is fetched now.
-    :raises SettingError: one is not there, or is no adapter.
-    :raises StartFailed: S3 refused or broke off.
+    :param compiled_in: adapters are compiled into the graph. Otherwise they are loaded into the running engine later.
+    :param progress: called with the bytes done and the total bytes of the current download.
+    :raises SettingError: one of them does not exist, or is not an adapter.
+    :raises StartFailed: S3 denied access or the download failed.
     """
     moved: dict[str, str] = {}
 
@@ -90,7 +92,7 @@ def _require_adapter(name: str, path: Path, setting: str) -> None:
 
 
 def _write(path: Path, document: dict[str, Json]) -> None:
-    """Replaced whole: another process may be reading it."""
+    """Replaces the file atomically, because another process may be reading it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.tmp")
     scratch.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

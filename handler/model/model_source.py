@@ -1,4 +1,4 @@
-"""Decides what a model's name means, and brings it here if it is on S3."""
+"""Finds the configured model, and downloads it if it is in S3."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FetchProgress = Callable[[int, int], None]
 class Model:
     """A model that the engine can load.
 
-    :param path: a local directory, or a hub id, as vLLM's `--model` takes it.
-    :param name: what requests may call it when no `served_model_name` is set: the name it was configured by.
-    :param size: bytes on disk; 0 for a hub id.
+    :param path: a local directory or a hub id, as vLLM's `--model` takes it.
+    :param name: the configured name. Requests may use it if `served_model_name` is not set.
+    :param size: the bytes on disk; 0 for a hub id.
     """
 
     path: str
@@ -31,8 +31,8 @@ class Model:
 def bring(config: EndpointConfig, progress: FetchProgress = lambda done, total: None) -> Model:
     """The configured model, on this machine.
 
-    :param progress: called with bytes done and bytes in all while something is fetched.
-    :raises SettingError: the model is not there, or is not a model.
+    :param progress: called with the bytes done and the total bytes during a download.
+    :raises SettingError: the model does not exist, or is not a model.
     """
     name = config.model
     setting = config.source("model").name or "ENDPOINT_MODEL"
@@ -43,14 +43,14 @@ def bring(config: EndpointConfig, progress: FetchProgress = lambda done, total: 
     if name.startswith(("/", "./", "../")) or _exists(Path(name)):
         return _local(Path(name), name, setting, config)
     if "://" in name or name.count("/") > 1:
-        raise SettingError(setting, f"'{name}' is no model", "Give a directory, s3://bucket/prefix or a hub id.")
+        raise SettingError(setting, f"'{name}' is not a model", "Give a directory, s3://bucket/prefix or a hub id.")
     return Model(path=name, name=name, size=0)
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name that no file system takes
+    except OSError:  # not a valid file name
         return False
 
 
@@ -61,7 +61,7 @@ def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model
     if not is_model and config.engine != "none":
         found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "nothing"
         raise SettingError(
-            setting, f"{path} has no config.json (found: {found})", "Put the model's files at the top of it."
+            setting, f"{path} has no config.json (found: {found})", "Put the model's files at its top level."
         )
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return Model(path=str(path), name=name, size=size)

@@ -1,1 +1,3 @@
-"""What is known of Neuron: lines ("dialects"), instances, NeuronConfig's rules, and the checks before a compile."""
+"""Everything about Neuron: lines (generations of vLLM and Neuron), instances, NeuronConfig, memory, and the checks
+before a compile.
+"""

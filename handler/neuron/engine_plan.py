@@ -1,4 +1,4 @@
-"""What a configuration becomes: one plan that a line of vLLM understands, or findings that say why not."""
+"""`EnginePlan`: the engine arguments and the environment that an engine is started with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EnginePlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """A plan, and what was found on the way. `plan` is None exactly when a finding is an error."""
+    """A plan and its findings. `plan` is None exactly if a finding is an error."""
 
     plan: EnginePlan | None
     findings: tuple[Finding, ...] = ()

@@ -1,8 +1,8 @@
-"""How long a prompt and a sequence may get before no compiled graph fits them, which ends NxD Inference's engine.
+"""The longest prompt and sequence that a plan's compiled graphs can hold. A longer one ends NxD Inference's engine.
 
-An input that fits no bucket raises in the engine's process, and nothing catches it (aws-neuron/
-neuronx-distributed-inference, models/model_wrapper.py). vLLM's own check knows max_model_len and the plugin's
-max_prompt_length only.
+An input that fits into no bucket raises in the engine's process, and nothing catches it (aws-neuron/
+neuronx-distributed-inference, models/model_wrapper.py). vLLM itself checks only max_model_len and the
+plugin's max_prompt_length.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from handler.neuron.engine_plan import EnginePlan
 
 @dataclass(frozen=True, slots=True)
 class LengthLimits:
-    """In tokens; None where vLLM's own max_model_len is the only limit.
+    """Limits in tokens; None if vLLM's own max_model_len is the only limit.
 
     :param prompt: the longest prompt.
-    :param sequence: prompt and answer together.
+    :param sequence: the longest sequence, prompt and output together.
     """
 
     prompt: int | None = None
@@ -31,7 +31,7 @@ UNLIMITED: Final = LengthLimits()
 
 
 def length_limits(plan: EnginePlan) -> LengthLimits:
-    """The limits of a plan's graphs. Speculation looks ahead by its length, and wants room for that at the end, too."""
+    """The limits of a plan's graphs. Speculation needs room for its tokens at the end of a sequence."""
     if not plan.line.startswith(("nxdi", "fork")):
         return UNLIMITED
     keys, prompt = _neuron_config(plan)
@@ -42,14 +42,14 @@ def length_limits(plan: EnginePlan) -> LengthLimits:
         contexts.append(_largest(keys.get("context_encoding_buckets")))
         sequences.append(_largest(keys.get("token_generation_buckets")))
     sequence = _least(sequences)
-    ahead = _ahead(plan, keys)
-    if sequence is not None and ahead:
-        sequence = max(sequence - ahead, 1)
+    speculated = _speculated(plan, keys)
+    if sequence is not None and speculated:
+        sequence = max(sequence - speculated, 1)
     return LengthLimits(_least(contexts), sequence)
 
 
 def _neuron_config(plan: EnginePlan) -> tuple[Mapping[str, Json], int | None]:
-    """The keys, and max_prompt_length. The fork has its override as an argument of its own."""
+    """The NeuronConfig keys, and max_prompt_length. On the fork the override is an engine argument."""
     additional = plan.engine_args.get("additional_config")
     section: Mapping[str, Json] = additional if isinstance(additional, dict) else plan.engine_args
     keys = section.get("override_neuron_config")
@@ -59,7 +59,7 @@ def _neuron_config(plan: EnginePlan) -> tuple[Mapping[str, Json], int | None]:
     return text if isinstance(text, dict) else keys, _number(section.get("max_prompt_length"))
 
 
-def _ahead(plan: EnginePlan, keys: Mapping[str, Json]) -> int:
+def _speculated(plan: EnginePlan, keys: Mapping[str, Json]) -> int:
     speculation = plan.engine_args.get("speculative_config")
     given = speculation.get("num_speculative_tokens") if isinstance(speculation, dict) else None
     given = given or plan.engine_args.get("num_speculative_tokens")

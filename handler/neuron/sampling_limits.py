@@ -1,4 +1,4 @@
-"""Which sampling parameters a plan's engine honours: the device ignores most of them in silence."""
+"""Which sampling parameters each Neuron line supports. The device silently ignores most of them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
 HONOURED: Final = frozenset({"temperature", "top_p", "top_k"})
-# What the device samples from at most, and transformers-neuronx's own limit.
+# The device samples from this many tokens at most (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py). It
+# is also transformers-neuronx's own limit.
 MOST: Final = 256
 KEY: Final = "on_device_sampling_config"
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingLimits:
-    """What of a request's sampling parameters counts.
+    """The sampling parameters that an engine supports.
 
-    :param on_device: the device samples; no structured output is enforced there (but see the native plugin).
-    :param global_topk: the largest top_k that counts; None where there is no limit.
-    :param honoured: the parameters that count; None for all of them, empty for none.
-    :param prompt_logprobs: the prompt's log probabilities can be had. NxD Inference's runner reports none, wherever it
-        samples (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
+    :param on_device: the device samples. It does not enforce structured output (except with the native plugin).
+    :param global_topk: the largest top_k with an effect; None if there is no limit.
+    :param honoured: the parameters with an effect; None for all, empty for none.
+    :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
+        (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     """
 
     on_device: bool
@@ -33,7 +34,7 @@ class SamplingLimits:
 
     @property
     def logprobs(self) -> bool:
-        """The log probabilities of the tokens made can be had: a device gives token ids and nothing else."""
+        """Whether the engine can return log probabilities of generated tokens. A device returns token ids only."""
         return not self.on_device
 
     def honours(self, parameter: str) -> bool:
@@ -45,7 +46,7 @@ NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=N
 
 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
-    """The limits of a plan's engine. Where compiled artifacts are named outright, theirs count instead."""
+    """The limits of a plan's engine. If the user names compiled artifacts, their limits apply instead."""
     if plan.line.startswith("nxdi"):
         return _nxd(_section(plan, "override_neuron_config"), {})
     if plan.line.startswith("native"):
@@ -70,7 +71,7 @@ def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
 
 
 def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimits:
-    """The plugin's own default samples as each request asks; a configuration of one's own replaces it."""
+    """The limits of NxD Inference. Its default uses each request's parameters; any configuration replaces it."""
     text = keys.get("text_neuron_config")
     if isinstance(text, dict):
         keys = text

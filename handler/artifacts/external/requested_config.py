@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from handler.config.neuron_keys import argument_keys
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
-
-# NeuronConfig's key, and the engine argument that the plugin fills it from when no override does
-# (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`).
-FROM_ARGUMENTS = {
-    "tp_degree": "tensor_parallel_size",
-    "seq_len": "max_model_len",
-    "max_context_length": "max_model_len",
-    "torch_dtype": "dtype",
-    "is_prefix_caching": "enable_prefix_caching",
-    "pa_num_blocks": "num_gpu_blocks_override",
-    "pa_block_size": "block_size",
-}
 
 
 def text_override(plan: EnginePlan) -> dict[str, Json]:
@@ -44,7 +33,7 @@ def _raw(plan: EnginePlan) -> dict[str, Json]:
 def asked_for(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
     """NeuronConfig's key, the setting it is asked by, and the value. An override beats an argument."""
     override = text_override(plan)
-    for name, argument in FROM_ARGUMENTS.items():
+    for name, argument in _from_arguments():
         value = plan.engine_args.get(argument)
         if name in override or value is None or value == "auto" or _depends(name, plan):
             continue
@@ -55,6 +44,13 @@ def asked_for(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Jso
     wanted = lnc if lnc is not None else override.get("logical_nc_config")
     if wanted is not None:
         yield "logical_nc_config", "logical_nc_config", wanted
+
+
+def _from_arguments() -> Iterator[tuple[str, str]]:
+    """NeuronConfig's key, and the engine argument that the plugin fills it from when no override does
+    (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, `_get_default_neuron_config`)."""
+    yield from argument_keys().items()
+    yield "max_context_length", "max_model_len"
 
 
 def _depends(name: str, plan: EnginePlan) -> bool:

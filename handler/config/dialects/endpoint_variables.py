@@ -1,4 +1,4 @@
-"""`ENDPOINT_<FIELD>` for every field, and the same names as keys of a document."""
+"""Translates `ENDPOINT_<FIELD>` variables, and the same names as keys of a document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 
 PREFIX = "ENDPOINT_"
-# Names the document; read before everything else.
+# Names the document. Read before everything else.
 CONFIG = "ENDPOINT_CONFIG"
 MEGABYTES = "max_body_mb"
 
@@ -25,7 +25,10 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """:raises SettingError: no field of ours, or a value that cannot be."""
+    """Translates one variable.
+
+    :raises SettingError: there is no such field, or the value does not fit.
+    """
     field = name.removeprefix(PREFIX).lower()
     if not is_known(field):
         known = [*(other.upper() for other in fields()), "CONFIG", MEGABYTES.upper()]
@@ -38,9 +41,9 @@ def is_known(field: str) -> bool:
 
 
 def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
-    """A field's value, from text or a document; fields that hold others are opened.
+    """Translates a field's value from text or a document. Fields that hold other settings are translated key by key.
 
-    :raises SettingError: naming the setting, or the key in it.
+    :raises SettingError: the value does not fit. The error names the setting, or the key in it.
     """
     try:
         if field == MEGABYTES:
@@ -63,11 +66,11 @@ def _engine_key(key: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
-    """A variable given in a document means what it means in the environment."""
+    """Translates a variable that a document gives, as if it were set in the environment."""
     try:
         text = to_str(value) if value != "" else ""
         if not clean(key).isidentifier():
-            raise BadValue("is no name for a variable", "Use letters, digits and underscores")
+            raise BadValue("is not a valid name of a variable", "Use letters, digits and underscores")
     except BadValue as bad:
         raise bad.named(setting) from None
     try:

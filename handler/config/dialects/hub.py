@@ -1,7 +1,7 @@
-"""The Hugging Face names, and those of LMI's starting guide that carry no prefix.
+"""Translates Hugging Face's variables, and those of LMI's starting guide that have no prefix.
 
-LMI: deepjavalibrary/djl-serving, serving/docs/lmi/user_guides/starting-guide.md. `MAX_CONCURRENT_REQUESTS` means the
-same to text-generation-inference.
+LMI: deepjavalibrary/djl-serving, serving/docs/lmi/user_guides/starting-guide.md. `MAX_CONCURRENT_REQUESTS` has
+the same meaning in text-generation-inference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIELDS: Mapping[str, str] = {
     "MAX_CONCURRENT_REQUESTS": "max_concurrent",
 }
 REVISIONS = ("HF_REVISION", "HF_MODEL_REVISION")
-# Only names long enough that a neighbour of them is a slip and not somebody else's.
+# Only long names: a name close to a short one may be another tool's, not a typing error.
 GUARDED = tuple(name for name in (*FIELDS, *REVISIONS) if name.startswith(("HF_", "HUGGING")))
 
 
@@ -34,13 +34,19 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """:raises SettingError: a value that cannot be."""
+    """Translates one variable.
+
+    :raises SettingError: the value does not fit.
+    """
     if name in REVISIONS:
         return engine.translate("revision", value, name)
     return [assign(FIELDS[name], value, name)]
 
 
 def refuse_slip(name: str) -> None:
-    """:raises SettingError: the name is one slip away from one that is read here."""
-    if name.startswith(("HF_", "HUGGING")) and not reads(name) and (meant := slip(name, GUARDED)):
-        raise SettingError(name, "is not a variable that is read here", f"Did you mean {meant}?")
+    """Rejects a variable whose name is probably a typing error.
+
+    :raises SettingError: the name is almost that of a known variable.
+    """
+    if name.startswith(("HF_", "HUGGING")) and not reads(name) and (suggestion := slip(name, GUARDED)):
+        raise SettingError(name, "is not a variable that this endpoint reads", f"Did you mean {suggestion}?")

@@ -1,8 +1,9 @@
-"""DJL LMI: `OPTION_*` variables and `serving.properties`, its NeuronX options among them.
+"""Translates LMI's `OPTION_*` variables and `serving.properties`, including its NeuronX options.
 
 Source: deepjavalibrary/djl-serving, serving/docs/lmi (configurations.md, vllm_user_guide.md) and, for the NeuronX
 options, which were removed in November 2025, tnx_properties.py and tnx_user_guide.md at the commit before 1132e3ab.
-Three outcomes: a field, nothing to do (and `config explain` says why), or a refusal by name with the reason.
+An option becomes a field, has no effect (`config explain` tells the reason), or is rejected with an error that tells
+the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from handler.config.assignment import Assignment, assign, unused
 from handler.config.dialects import vllm_names as engine
-from handler.config.dialects.lmi_rejected import NO_EFFECT, REFUSED, SERVER_NO_EFFECT
+from handler.config.dialects.lmi_rejected import NO_EFFECT, REJECTED, SERVER_NO_EFFECT
 from handler.config.dialects.near_miss import unknown
 from handler.config.problems import BadValue
 from handler.config.values import clean, to_bool, to_int
@@ -31,11 +32,13 @@ def _engine(argument: str) -> OptionRule:
 
 
 def _only(*values: str, reason: str) -> OptionRule:
-    """Values that ask for what happens here in any case; another one is refused."""
+    """Accepts the values that describe what this endpoint does anyway, and rejects all others."""
 
     def translate(name: str, value: str) -> list[Assignment]:
         if value.strip().lower() not in values:
-            raise SettingError(name, f"'{value[:80]}' cannot be had here: {reason}", f"Leave it out, or {values[0]}.")
+            raise SettingError(
+                name, f"'{value[:80]}' is not supported here: {reason}", f"Remove it, or set it to {values[0]}."
+            )
         return []
 
     return translate
@@ -57,16 +60,16 @@ def _rolling_batch(name: str, value: str) -> list[Assignment]:
 
 
 def _on_device_generation(name: str, value: str) -> list[Assignment]:
-    """LMI takes a flag or the path of a JSON file; a file's settings are NxDI's under other names."""
+    """LMI takes a flag or the path of a JSON file. The settings in such a file are NxDI's, under other names."""
     try:
         return [assign("on_device_sampling", to_bool(value), name)]
     except (BadValue, SettingError):
-        fix = "Give true or false, and put the settings into neuron_config.on_device_sampling_config."
-        raise SettingError(name, "is read from no file here", fix) from None
+        fix = "Give true or false, and put the file's settings into neuron_config.on_device_sampling_config."
+        raise SettingError(name, "takes true or false here, not a file", fix) from None
 
 
 def _flag(option: str, flag: str) -> OptionRule:
-    """An option that LMI turns into a flag of the compiler."""
+    """An option that LMI turns into a compiler flag."""
 
     def translate(name: str, value: str) -> list[Assignment]:
         if not _bool(name, value):
@@ -78,12 +81,12 @@ def _flag(option: str, flag: str) -> OptionRule:
 
 def _optimize_level(name: str, value: str) -> list[Assignment]:
     if value.strip() not in {"1", "2", "3"}:
-        raise SettingError(name, f"'{value[:80]}' is no level of the compiler", "Give 1, 2 or 3.")
+        raise SettingError(name, f"'{value[:80]}' is not an optimization level of the compiler", "Give 1, 2 or 3.")
     return [Assignment("neuron_env", f"-O{value.strip()}", key="NEURON_CC_FLAGS", part="neuron_optimize_level")]
 
 
 def _cache(name: str, value: str) -> list[Assignment]:
-    """LMI sets the compiler's cache to this path, for the draft model's as for the target's."""
+    """LMI uses this path as the compiler's cache, for the draft model as for the target model."""
     try:
         return [Assignment("neuron_env", clean(value.strip()), key="NEURON_COMPILE_CACHE_URL")]
     except BadValue as bad:
@@ -105,7 +108,7 @@ def _loader(name: str, value: str) -> list[Assignment]:
 
 def _handler(name: str, value: str) -> list[Assignment]:
     handlers = ("djl_python.huggingface", "djl_python.transformers_neuronx", "djl_python.lmi_vllm.vllm_async_service")
-    return _only(*handlers, reason="the handler is this endpoint")(name, value)
+    return _only(*handlers, reason="this endpoint is the handler")(name, value)
 
 
 OPTIONS: Mapping[str, OptionRule] = {
@@ -145,7 +148,7 @@ OPTIONS: Mapping[str, OptionRule] = {
     "model_loader": _loader,
     "output_formatter": _to("output_formatter"),
     "tgi_compat": _tgi_compat,
-    "device": _only("neuron", "auto", "cpu", reason="the device is what the line runs on"),
+    "device": _only("neuron", "auto", "cpu", reason="the line decides the device"),
     "task": _only("text-generation", "generate", "auto", reason="this endpoint generates text"),
     "entrypoint": _handler,
 }
@@ -164,12 +167,18 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """A variable. :raises SettingError: no option of LMI's, one that cannot be honoured, or a value that cannot be."""
+    """Translates one variable.
+
+    :raises SettingError: the option is unknown or not supported, or the value does not fit.
+    """
     return _option(name, name.removeprefix(PREFIX), value, PREFIX, str.upper)
 
 
 def translate_key(key: str, value: str) -> list[Assignment]:
-    """A key of serving.properties. :raises SettingError: as above."""
+    """Translates one key of serving.properties.
+
+    :raises SettingError: the key is unknown or not supported, or the value does not fit.
+    """
     if key.startswith(FILE_PREFIX):
         return _option(key, key.removeprefix(FILE_PREFIX), value, FILE_PREFIX, str)
     name = key.lower()
@@ -178,7 +187,7 @@ def translate_key(key: str, value: str) -> list[Assignment]:
     if name in SERVER_NO_EFFECT:
         return [unused(key, SERVER_NO_EFFECT[name])]
     known = {*SERVER, *SERVER_NO_EFFECT, *(FILE_PREFIX + option for option in OPTIONS)}
-    raise unknown(key, key, known, "", "a key of serving.properties that is read here")
+    raise unknown(key, key, known, "", "a key of serving.properties that this endpoint reads")
 
 
 def _option(name: str, option: str, value: str, prefix: str, spell: Callable[[str], str]) -> list[Assignment]:
@@ -187,14 +196,14 @@ def _option(name: str, option: str, value: str, prefix: str, spell: Callable[[st
         return OPTIONS[option](name, value)
     if option in NO_EFFECT:
         return [unused(name, NO_EFFECT[option])]
-    if option in REFUSED:
+    if option in REJECTED:
         if value.strip().lower() in {"false", "0", "none"}:
             return []
-        raise SettingError(name, f"cannot be honoured: {REFUSED[option]}", "Leave it out.")
+        raise SettingError(name, f"is not supported here: {REJECTED[option]}", "Remove it.")
     if engine.is_known(option):
         return engine.translate(option, value, name)
-    known = [spell(other) for other in (*OPTIONS, *NO_EFFECT, *REFUSED, *engine.names())]
-    raise unknown(name, spell(option), known, prefix, "an option of LMI's or an engine argument of vLLM's")
+    known = [spell(other) for other in (*OPTIONS, *NO_EFFECT, *REJECTED, *engine.names())]
+    raise unknown(name, spell(option), known, prefix, "an option of LMI or an engine argument of vLLM")
 
 
 def _bool(name: str, value: str) -> bool:

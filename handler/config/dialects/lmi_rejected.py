@@ -1,6 +1,6 @@
-"""LMI's options that are not translated: those without effect here, and those that cannot be honoured, and why.
+"""LMI's options that are not translated, each with the reason: options without effect, and rejected options.
 
-Source: as for `handler.config.dialects.lmi`. A refused option that is off (`false`) is no problem: it asks for nothing.
+The source is that of `handler.config.dialects.lmi`. A rejected option that is off (`false`) is accepted.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _TNX = "it is an option of transformers-neuronx that NxD Inference does not have"
-_TILING = "it lays tensors out for transformers-neuronx; NxD Inference lays them out itself"
-_FORMAT = "the request decides the form of its reply"
+_TILING = "it sets the tensor layout of transformers-neuronx; NxD Inference chooses its own"
+_FORMAT = "the request decides the format of its reply"
 _PARTITION = "models are compiled ahead of time by this endpoint's own tools, not by LMI's partition script"
 
-# Understood, and without effect: the answer is the same with and without.
+# Known options without effect: replies are the same with and without them.
 NO_EFFECT: Mapping[str, str] = {
     "model_loading_timeout": "SageMaker's own ContainerStartupHealthCheckTimeoutInSeconds bounds the start",
     "predict_timeout": "SageMaker's own limits bound a request",
@@ -26,16 +26,16 @@ NO_EFFECT: Mapping[str, str] = {
     "cluster_size": "the instance decides",
 }
 SERVER_NO_EFFECT: Mapping[str, str] = {
-    "max_batch_delay": "continuous batching waits for no batch",
+    "max_batch_delay": "continuous batching does not wait for a batch to fill",
     "max_idle_time": "the engine is never scaled down",
-    "load_on_devices": "the engine takes the cores it is given",
+    "load_on_devices": "the engine uses the cores that it is given",
     "log_request_metric": "metrics are at /metrics",
     "metrics_aggregation": "metrics are at /metrics",
     "retry_threshold": "ENDPOINT_ENGINE_RESTARTS bounds restarts",
     "required_memory_mb": "memory is estimated from the model",
     "reserved_memory_mb": "memory is estimated from the model",
 }
-REFUSED: Mapping[str, str] = {
+REJECTED: Mapping[str, str] = {
     "unroll": _TNX,
     "attention_layout": _TILING,
     "collectives_layout": _TILING,
@@ -53,7 +53,7 @@ REFUSED: Mapping[str, str] = {
     "on_device_embedding": "NxD Inference always embeds on the device",
     "load_split_model": "split checkpoints of transformers-neuronx cannot be read; use save_sharded_checkpoint",
     "draft_model_tp_size": "the draft model runs on the target's cores, with its tensor parallel degree",
-    "multi_node": "say how many instances there are with ENDPOINT_NODES",
+    "multi_node": "give the number of instances with ENDPOINT_NODES",
     "compilation_worker_count": "the compiler decides",
     "partition_schema": _PARTITION,
     "save_mp_checkpoint_path": _PARTITION,
@@ -62,6 +62,6 @@ REFUSED: Mapping[str, str] = {
     "bedrock_compat": _FORMAT,
     "waiting_steps": "vLLM's scheduler decides",
     "adapters": "name the adapters in ENDPOINT_LORA_MODULES",
-    "handler": "the handler is this endpoint",
-    "enable_reasoning": "vLLM dropped it; reasoning_parser alone turns reasoning on",
+    "handler": "this endpoint is the handler",
+    "enable_reasoning": "vLLM removed it; reasoning_parser alone turns reasoning on",
 }

@@ -1,4 +1,4 @@
-"""Did you mean ...?"""
+"""Finds the known name that a misspelt name is closest to, for "Did you mean ...?"."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from handler.errors import SettingError
 
 
 def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: str) -> SettingError:
-    """The error for a name that is not known, with the nearest one that is.
+    """The error for an unknown name. It suggests the closest known name.
 
-    :param name: the part of the setting that was looked up; `known` are its peers.
-    :param prefix: put before the nearest name, so that it can be pasted.
+    :param name: the part of the setting that was looked up among `known`.
+    :param prefix: put before the suggested name, so that a user can paste it.
     """
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     fix = (
@@ -24,6 +24,6 @@ def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: st
 
 
 def slip(name: str, known: Iterable[str]) -> str | None:
-    """The known name that this one is a slip away from: one or two letters, not merely similar."""
+    """The known name that differs from this one by one or two letters, or None."""
     near = difflib.get_close_matches(name, [other for other in known if other != name], n=1, cutoff=0.92)
     return near[0] if near else None

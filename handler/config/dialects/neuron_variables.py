@@ -1,6 +1,6 @@
-"""The variables of the Neuron software. Those that have a field of ours are translated, the others passed on.
+"""Translates variables of the Neuron software. Those without a field are passed on unchanged.
 
-Who reads what: vllm-project/vllm-neuron (0.5.x), aws-neuron/neuronx-distributed-inference, the legacy fork
+Sources: vllm-project/vllm-neuron (0.5.x), aws-neuron/neuronx-distributed-inference, the legacy fork
 aws-neuron/upstreaming-to-vllm, and the Neuron documentation of runtime and compiler.
 """
 
@@ -18,7 +18,7 @@ PREFIXES = ("NEURON_", "XLA_", "VLLM_NEURON_", "NXD_")
 # Without one of the prefixes.
 SINGLE = ("BASE_COMPILE_WORK_DIR", "UNSAFE_FP8FNCAST", "DISABLE_NEURON_CUSTOM_SCHEDULER")
 FRAMEWORKS = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
-# Passed on as they are. The list is what a slip is recognised by; a name that is near none of them is passed on too.
+# Passed on unchanged. A name that is almost one of these is rejected as a typing error; any other name is passed on.
 PASSED_ON = (
     "BASE_COMPILE_WORK_DIR",
     "NEURON_CC_FLAGS",
@@ -61,12 +61,14 @@ PASSED_ON = (
 
 def _framework(name: str, value: str) -> list[Assignment]:
     if value not in FRAMEWORKS:
-        raise SettingError(name, f"'{value[:80]}' is no framework", f"Give {', '.join(FRAMEWORKS)}.")
+        raise SettingError(
+            name, f"'{value[:80]}' is not a framework of the Neuron plugin", f"Give {', '.join(FRAMEWORKS)}."
+        )
     return [_pass_on(name, value)]
 
 
 def _switch(field: str, meaning: bool) -> Callable[[str, str], list[Assignment]]:
-    """A variable that says something only when it is on."""
+    """A variable that has a meaning only if it is on."""
 
     def translate(name: str, value: str) -> list[Assignment]:
         try:
@@ -102,7 +104,10 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """:raises SettingError: a value that cannot be, or a name one slip away from a known one."""
+    """Translates one variable.
+
+    :raises SettingError: the value does not fit, or the name is almost that of a known variable.
+    """
     if name in TRANSLATED:
         return TRANSLATED[name](name, value.strip())
     refuse_slip(name)
@@ -110,9 +115,12 @@ def translate(name: str, value: str) -> list[Assignment]:
 
 
 def refuse_slip(name: str) -> None:
-    """:raises SettingError: the name is one slip away from a known one."""
-    if name not in KNOWN and (meant := slip(name, KNOWN)):
-        raise SettingError(name, "is not a variable of the Neuron software", f"Did you mean {meant}?")
+    """Rejects a variable whose name is probably a typing error.
+
+    :raises SettingError: the name is almost that of a known variable.
+    """
+    if name not in KNOWN and (suggestion := slip(name, KNOWN)):
+        raise SettingError(name, "is not a variable of the Neuron software", f"Did you mean {suggestion}?")
 
 
 def _pass_on(name: str, value: str) -> Assignment:

@@ -1,4 +1,6 @@
-"""`SM_ON_*`, the names of optimum-neuron's image: `SM_ON_BATCH_SIZE=4` is `optimum-cli neuron serve --batch_size 4`.
+"""Translates `SM_ON_*`, the variables of optimum-neuron's image.
+
+There `SM_ON_BATCH_SIZE=4` becomes `optimum-cli neuron serve --batch_size 4`.
 
 Source: huggingface/optimum-neuron, docker/vllm/Dockerfile (the entry point) and optimum/commands/neuron/serve.py (the
 arguments; those it does not know go on to vLLM). There an empty value is a flag that is set.
@@ -30,19 +32,22 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """:raises SettingError: no argument of that image's, or a value that cannot be."""
+    """Translates one variable.
+
+    :raises SettingError: the argument is unknown, or the value does not fit.
+    """
     argument = engine.canonical(name.removeprefix(PREFIX))
     if argument in FIELDS:
         return [assign(FIELDS[argument], value, name)] if value.strip() else []
     if argument == NON_CACHED:
-        return [unused(name, "a model that is in no cache is compiled here in any case")]
+        return [unused(name, "this endpoint always compiles a model that is in no cache")]
     if argument == TASK:
         if value in {"", "generate"}:
             return []
-        raise SettingError(name, f"'{value[:80]}' is no task of this endpoint", "Leave it out: it generates text.")
+        raise SettingError(name, f"'{value[:80]}' is not a task of this endpoint, which generates text", "Remove it.")
     if not engine.is_known(argument):
         known = [other.upper() for other in (*engine.names(), *FIELDS, TASK, NON_CACHED)]
-        raise unknown(name, argument.upper(), known, PREFIX, "an argument of optimum-neuron's or vLLM's")
+        raise unknown(name, argument.upper(), known, PREFIX, "an argument of optimum-neuron or vLLM")
     if not value.strip():
         return engine.translate(argument, True, name) if engine.is_flag(argument) else []
     return with_prefix(PREFIX, name, value)

@@ -1,7 +1,7 @@
-"""`SM_VLLM_*`, the names of the AWS vLLM image, and the variables of SageMaker itself that concern us.
+"""Translates `SM_VLLM_*`, the variables of the AWS vLLM image, and SageMaker's own variables.
 
-That image turns `SM_VLLM_MAX_NUM_SEQS=64` into `--max-num-seqs 64`, repeats JSON lists, and drops `false`, which leaves
-on what was switched off. Here `false` is false.
+That image turns `SM_VLLM_MAX_NUM_SEQS=64` into `--max-num-seqs 64` and repeats JSON lists. It drops `false`, so that a
+flag stays on that a user switched off. Here `false` means false.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import unknown
 
 PREFIX = "SM_VLLM_"
-# SageMaker's own variables -> our field, and its toolkits' for the number of processes. The last four come with a batch
-# transform job.
+# Variables of SageMaker and of its toolkits (the number of processes) -> field. A batch transform job sets the last
+# four.
 FIELDS = {
     "SAGEMAKER_BIND_TO_PORT": "port",
     "SAGEMAKER_SAFE_PORT_RANGE": "safe_port_range",
@@ -25,7 +25,7 @@ FIELDS = {
     "SAGEMAKER_BATCH_STRATEGY": "batch_strategy",
     "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "max_concurrent_transforms",
 }
-# Its `model/` is the model when nothing else names one; read after everything else.
+# The subdirectory `model/` of this directory is the model if nothing else names one. Read after everything else.
 BASE = "SAGEMAKER_BASE_DIR"
 
 
@@ -34,19 +34,22 @@ def reads(name: str) -> bool:
 
 
 def translate(name: str, value: str) -> list[Assignment]:
-    """:raises SettingError: no engine argument, or a value that cannot be."""
+    """Translates one variable.
+
+    :raises SettingError: there is no such engine argument, or the value does not fit.
+    """
     if name in FIELDS:
         return [assign(FIELDS[name], value, name)]
     return with_prefix(PREFIX, name, value)
 
 
 def with_prefix(prefix: str, name: str, value: str) -> list[Assignment]:
-    """An engine argument behind a prefix; a near miss is named with the prefix on it.
+    """Translates an engine argument that follows a prefix.
 
-    :raises SettingError: no engine argument, or a value that cannot be.
+    :raises SettingError: there is no such engine argument, or the value does not fit.
     """
     argument = name.removeprefix(prefix)
     if engine.is_known(argument):
         return engine.translate(argument, value, name)
     known: list[str] = [other.upper() for other in engine.names()]
-    raise unknown(name, argument, known, prefix, "an engine argument of vLLM's")
+    raise unknown(name, argument, known, prefix, "an engine argument of vLLM")

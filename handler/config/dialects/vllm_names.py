@@ -1,67 +1,60 @@
-"""vLLM's engine arguments by name, however they came: the one translation behind `SM_VLLM_*`, documents and LMI.
+"""Translates vLLM's engine arguments. `SM_VLLM_*`, documents and LMI's options all use it.
 
-An argument that has a field of ours becomes that field; the others go to `engine_args`. The arguments that carry the
-Neuron configuration or the speculation are opened, so that a plan can spell them for any line.
+An argument that has a field becomes that field; the others go to `engine_args`. The arguments that hold the Neuron
+configuration or the speculation are translated key by key, so that a plan can spell them for any line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from handler.config.assignment import Assignment, assign
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects.near_miss import unknown
 from handler.config.engine_arguments import known, server_arguments
-from handler.config.fields import CHOICES, fields
+from handler.config.fields import fields
 from handler.config.problems import BadValue
 from handler.config.values import parse_json, shown, to_bool, to_mapping
 from handler.errors import SettingError
 from handler.json_value import Json
 
-# Of the lines that have no table: the native plugin reads `neuron_config` inside `additional_config`.
+# Arguments that vLLM's tables do not have. The native plugin reads `neuron_config` inside `additional_config`.
 NEURON_CONFIGS = ("override_neuron_config", "neuron_config")
+HYPHENATED = tuple(name.replace("_", "-") for name in NEURON_CONFIGS)
 OPENED = (*NEURON_CONFIGS, "additional_config", "speculative_config", "lora_modules")
-# Of vLLM's HTTP server: what its serving classes are told, which run here.
-FRONT_END = (
-    "chat_template",
-    "chat_template_content_format",
-    "default_chat_template_kwargs",
-    "trust_request_chat_template",
-    "response_role",
-    "enable_auto_tool_choice",
-    "exclude_tools_when_tool_choice_none",
-    "tool_call_parser",
-    "tool_parser_plugin",
-    "enable_prompt_tokens_details",
-    "enable_force_include_usage",
-    "return_tokens_as_token_ids",
-)
+# Keys of `speculative_config` -> fields.
+SPECULATIVE: Mapping[str, str] = {
+    "model": "speculative_model",
+    "num_speculative_tokens": "num_speculative_tokens",
+    "method": "speculation",
+}
 FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
 def translate(name: str, value: Json, setting: str) -> list[Assignment]:
-    """What one engine argument means.
+    """Translates one engine argument.
 
-    :param name: vLLM's, with hyphens or underscores, in any case; `no_...` turns a flag off.
-    :param value: text, or a value from a document.
+    :param name: vLLM's name, with hyphens or underscores, in any case. `no_...` turns a flag off.
+    :param value: a text, or a value from a document.
     :param setting: the name to use in errors.
-    :raises SettingError: unknown, not ours to pass on, or of another kind.
+    :raises SettingError: the argument is unknown or belongs to vLLM's HTTP server, or the value does not fit.
     """
     name = canonical(name)
     try:
         if name in OPENED:
             return [] if value is None else _opened(name, value, setting)
-        if name in FRONT_END:
+        if name in front_end_arguments():
             return [assign(name, value, setting)]
         if name in server_arguments():
             problem = "belongs to vLLM's own HTTP server, which does not run here"
-            raise SettingError(setting, problem, FIXES.get(name, "Leave it out."))
+            raise SettingError(setting, problem, FIXES.get(name, "Remove it."))
         argument = known().get(name)
         if argument is None:
             positive = name.removeprefix("no_")
             if is_flag(positive):
                 return translate(positive, not to_bool(value), setting)
-            raise unknown(setting, name, names(), "", "an engine argument of vLLM's")
+            raise unknown(setting, name, names(), "", "an engine argument of vLLM")
         if name in fields():
             return [assign(name, value, setting)]
         return [Assignment("engine_args", argument.convert(value), key=name)]
@@ -70,12 +63,12 @@ def translate(name: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def canonical(name: str) -> str:
-    """`--max-num-seqs` and `MAX_NUM_SEQS` are `max_num_seqs`."""
+    """The name in lower case with underscores: `--max-num-seqs` and `MAX_NUM_SEQS` become `max_num_seqs`."""
     return name.strip().lower().lstrip("-").replace("-", "_")
 
 
 def is_known(name: str) -> bool:
-    """vLLM, in some version, has it."""
+    """Whether any version of vLLM has the argument."""
     name = canonical(name)
     if name in known() or name in OPENED or name in server_arguments():
         return True
@@ -84,15 +77,21 @@ def is_known(name: str) -> bool:
 
 def is_flag(name: str) -> bool:
     name = canonical(name)
-    if name in FRONT_END:
+    if name in front_end_arguments():
         return fields()[name].kind == "bool"
     argument = known().get(name)
     return argument is not None and argument.kind == "bool"
 
 
+@lru_cache(maxsize=1)
+def front_end_arguments() -> frozenset[str]:
+    """The arguments of vLLM's HTTP server that go to its serving classes, which run in this process."""
+    return frozenset(name for name, field in fields().items() if field.metadata.server_argument)
+
+
 def names() -> tuple[str, ...]:
-    """Every argument that is translated, in vLLM's spelling."""
-    return tuple(sorted({*known(), *OPENED, *FRONT_END}))
+    """Every argument that can be translated, in vLLM's spelling."""
+    return tuple(sorted({*known(), *OPENED, *front_end_arguments()}))
 
 
 def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
@@ -105,7 +104,7 @@ def _opened(name: str, value: Json, setting: str) -> list[Assignment]:
 
 
 def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
-    """The Neuron configuration is taken out of vLLM's `additional_config`; the rest of it stays."""
+    """Takes the Neuron configuration out of vLLM's `additional_config`. The other keys stay."""
     found: list[Assignment] = []
     rest: dict[str, Json] = {}
     for key, value in given.items():
@@ -124,26 +123,23 @@ def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
 
 
 def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
-    """Draft, length and method have fields; a method that is none of ours stays vLLM's business, whole."""
+    """Translates draft, length and method to their fields. With a method that has no field value, all goes to vLLM."""
     method = given.get("method")
-    if method is not None and method not in CHOICES["speculation"]:
+    if method is not None and method not in fields()["speculation"].metadata.choices:
         return [Assignment("engine_args", dict(given), key="speculative_config")]
-    named: Mapping[str, str] = {
-        "model": "speculative_model",
-        "num_speculative_tokens": "num_speculative_tokens",
-        "method": "speculation",
-    }
     found = [
-        assign(named[key], value, setting, key) for key, value in given.items() if key in named and value is not None
+        assign(SPECULATIVE[key], value, setting, key)
+        for key, value in given.items()
+        if key in SPECULATIVE and value is not None
     ]
-    rest = {key: value for key, value in given.items() if key not in named}
+    rest = {key: value for key, value in given.items() if key not in SPECULATIVE}
     if rest:
         found.append(Assignment("engine_args", rest, key="speculative_config"))
     return found
 
 
 def _lora_modules(value: Json) -> Json:
-    """vLLM's forms, `name=path` and `{"name": ..., "path": ...}`, one or several, and ours, `{name: path}`."""
+    """Reads vLLM's forms, one or several `name=path` or `{"name": ..., "path": ...}`, and ours, `{name: path}`."""
     if isinstance(value, str):
         value = parse_json(value) if value.strip()[:1] in {"{", "["} else [*value.split()]
     if isinstance(value, dict):
@@ -167,4 +163,4 @@ def _lora_module(entry: Json) -> tuple[str, Json]:
         entry = parse_json(entry) if entry.lstrip().startswith("{") else entry
     if isinstance(entry, dict) and isinstance(entry.get("name"), str) and "path" in entry:
         return str(entry["name"]), entry["path"]
-    raise BadValue(f"{shown(entry)} is no adapter", 'Write name=path or {"name": ..., "path": ...}')
+    raise BadValue(f"{shown(entry)} is not an adapter", 'Write name=path or {"name": ..., "path": ...}')

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Reads the sources of a configuration and merges them into one `EndpointConfig`."""

@@ -1,57 +1,26 @@
-"""What compiled artifacts were compiled for: their `neuron_config.json`, as settings.
+"""Reads the `neuron_config.json` of compiled artifacts as settings.
 
-Two writers: NxD Inference saves `{"neuron_config": {...}, ...model...}` (models/config.py, InferenceConfig.save),
-optimum-neuron a flat object. Null and what has no field of ours is passed over: the artifacts are loaded as they stand.
+NxD Inference saves `{"neuron_config": {...}, ...model...}` (models/config.py, InferenceConfig.save);
+optimum-neuron saves a flat object. Null values and keys without a field are ignored, because the artifacts are loaded
+unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handler.config.assignment import Given, assign
+from handler.config.assignment import SourcedAssignment, assign
 from handler.config.fields import fields
+from handler.config.neuron_keys import saved_keys
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json
 
 FILE = "neuron_config.json"
-# NeuronConfig's key -> our field; of several keys for one field, the first that is there.
-FIELDS: Mapping[str, str] = {
-    "tp_degree": "tensor_parallel_size",
-    "max_batch_size": "max_num_seqs",
-    "batch_size": "max_num_seqs",
-    "seq_len": "max_model_len",
-    "sequence_length": "max_model_len",
-    "torch_dtype": "dtype",
-    "speculation_length": "num_speculative_tokens",
-    "is_prefix_caching": "enable_prefix_caching",
-}
-# The same name on both sides.
-SAME = (
-    "logical_nc_config",
-    "ctx_batch_size",
-    "max_context_length",
-    "enable_bucketing",
-    "context_encoding_buckets",
-    "token_generation_buckets",
-    "quantized_checkpoints_path",
-    "quantization_type",
-    "modules_to_not_convert",
-    "kv_cache_quant",
-    "attn_kernel_enabled",
-    "qkv_kernel_enabled",
-    "mlp_kernel_enabled",
-    "quantized_mlp_kernel_enabled",
-    "fused_qkv",
-    "sequence_parallel_enabled",
-    "async_mode",
-    "skip_warmup",
-    "save_sharded_checkpoint",
-)
 
 
-def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | SettingError]:
-    """Every setting that the artifacts were compiled with and that has a field."""
+def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[SourcedAssignment | SettingError]:
+    """The settings that the artifacts were compiled with, as far as they have a field."""
     inner = saved.get("neuron_config")
     config = inner if isinstance(inner, dict) else saved
     done: set[str] = set()
@@ -60,19 +29,19 @@ def of_artifacts(saved: Mapping[str, Json], where: str) -> Iterator[Given | Sett
             continue
         done.add(field)
         try:
-            yield Given(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
+            yield SourcedAssignment(assign(field, value, key), ValueSource(Origin.ARTIFACTS, key, where))
         except SettingError as error:
-            fix = "The file is not one that NxD Inference or optimum-neuron wrote: compile again."
+            fix = "Compile again: neither NxD Inference nor optimum-neuron writes such a file."
             yield SettingError(f"{error.setting} in {where}", error.problem, fix)
 
 
 def _settings(config: Mapping[str, Json]) -> Iterator[tuple[str, str, Json]]:
-    for key, field in (*FIELDS.items(), *((name, name) for name in SAME)):
+    for key, field in saved_keys():
         if key in config:
             yield key, field, config[key]
     if config.get("quantized") is True:
         yield "quantization_dtype", "quantization", config.get("quantization_dtype") or "int8"
-    if config.get("enable_fused_speculation") is True:  # NxDI writes every key, also of what it has not: false
+    if config.get("enable_fused_speculation") is True:  # NxDI writes every key: false means that the feature is off
         yield "enable_fused_speculation", "fused_speculation", True
     if config.get("is_block_kv_layout") is True:
         yield "pa_block_size", "block_size", config.get("pa_block_size")

@@ -1,9 +1,8 @@
-"""From an environment to an `EndpointConfig`: every source in one order, every value with its source.
+"""Loads an `EndpointConfig` from the environment and the files that it names.
 
-The order, strongest first: what was typed, the environment, the document that `ENDPOINT_CONFIG` names, the files in
-the model directory (`endpoint.yaml`, `serving.properties`), the `neuron_config.json` of the compiled artifacts. What
-none of them says is left for the line and the instance to decide. Between equals nothing is guessed: two values are an
-error.
+The sources, strongest first: the command line, the environment, the document that `ENDPOINT_CONFIG` names, the files in
+the model directory (`endpoint.yaml`, `serving.properties`), the `neuron_config.json` of the compiled artifacts. The
+line and the instance decide what no source sets. Two different values from equally strong sources are an error.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from handler.config import front_end_rules as front_ends
-from handler.config.assignment import Assignment, Given, assign
+from handler.config.assignment import Assignment, SourcedAssignment, assign
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import hub, lmi, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
@@ -29,7 +28,7 @@ from handler.errors import SettingError
 
 
 class Dialect(Protocol):
-    """A file of `handler.config.names` that reads variables."""
+    """A module of `handler.config.dialects` that translates variables."""
 
     def reads(self, name: str) -> bool: ...
 
@@ -37,18 +36,20 @@ class Dialect(Protocol):
 
 
 DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
-# What is seen of several settings together.
-TOGETHER = (isolation.problems, front_ends.problems)
 BASE = "/opt/ml"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
 
 
-def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: str | None = None) -> EndpointConfig:
-    """The configuration that an environment, and what it points at, ask for.
+# Checks of several settings together.
+COMBINED_CHECKS = (isolation.problems, front_ends.problems)
 
-    :param fetch: reads one small file or object; nothing else is read.
-    :param model: a model named on a command line; beats every other.
-    :raises SettingErrors: every problem at once, each naming its setting and its fix; no secret in any of them.
+
+def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: str | None = None) -> EndpointConfig:
+    """The configuration from an environment and the files that it names.
+
+    :param fetch: reads one small file or object. Nothing else is read.
+    :param model: the model that the command line names. It beats every other source.
+    :raises SettingErrors: holds every problem, each with its setting and its fix. Secrets are masked.
     """
     if isolation.isolated(environ):
         fetch = isolation.without_network(fetch)
@@ -57,12 +58,12 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if isolation.isolated(environ) and isolation.is_remote(document, hub=False):
         errors.append(isolation.problem(ours.CONFIG, document))
         document = ""
-    given: list[Given] = []
+    assignments: list[SourcedAssignment] = []
 
     def take(found: Iterable[Found]) -> None:
         for one in found:
-            if isinstance(one, Given):
-                given.append(one)
+            if isinstance(one, SourcedAssignment):
+                assignments.append(one)
             else:
                 errors.append(one)
 
@@ -71,23 +72,23 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     take(_environment(environ))
     take(of_named_document(document, fetch))
     base = environ.get(sagemaker.BASE, "").strip() or BASE
-    take(of_model_directory(_named(given, "model") or f"{base}/model", f"{base}/model", fetch))
-    take(of_artifacts(_named(given, "compiled_artifacts"), fetch))
-    merged = merge(given)
-    secrets = _secrets(environ, given)
+    take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
+    take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
+    merged = merge(assignments)
+    secrets = _secrets(environ, assignments)
     problems = [masked(error, secrets) for error in (*errors, *merged.errors)]
     if problems:
         raise SettingErrors(problems)
     config = _config(merged, environ, base)
-    together = [masked(error, secrets) for check in TOGETHER for error in check(config)]
-    if together:
-        raise SettingErrors(together)
+    conflicts = [masked(error, secrets) for check in COMBINED_CHECKS for error in check(config)]
+    if conflicts:
+        raise SettingErrors(conflicts)
     return config
 
 
 def _argument(model: str) -> Iterator[Found]:
     try:
-        yield Given(assign("model", clean(model), "MODEL"), ValueSource(Origin.ARGUMENT, "MODEL"))
+        yield SourcedAssignment(assign("model", clean(model), "MODEL"), ValueSource(Origin.ARGUMENT, "MODEL"))
     except BadValue as bad:
         yield bad.named("MODEL")
     except SettingError as error:
@@ -95,13 +96,15 @@ def _argument(model: str) -> Iterator[Found]:
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[Found]:
-    """An empty value is no value: that is how a deployment template leaves one out."""
+    """An empty value counts as not set: deployment templates leave variables empty."""
     for name in sorted(environ):
         if name == ours.CONFIG:
             continue
         try:
             for found in _translated(name, environ[name]):
-                yield Given(found, ValueSource(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name))
+                yield SourcedAssignment(
+                    found, ValueSource(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name)
+                )
         except SettingError as error:
             yield error
 
@@ -122,15 +125,15 @@ def _translated(name: str, value: str) -> list[Assignment]:
     return []
 
 
-def _named(given: Iterable[Given], field: str) -> str | None:
-    """The strongest value so far: what decides which files are read."""
-    found = sorted((one for one in given if one.assignment.field == field), key=lambda one: one.source.origin)
+def _named(assignments: Iterable[SourcedAssignment], field: str) -> str | None:
+    """The strongest value so far. It decides which files are read."""
+    found = sorted((one for one in assignments if one.assignment.field == field), key=lambda one: one.source.origin)
     return str(found[0].assignment.value) if found and found[0].assignment.value else None
 
 
-def _secrets(environ: Mapping[str, str], given: Iterable[Given]) -> set[str]:
+def _secrets(environ: Mapping[str, str], assignments: Iterable[SourcedAssignment]) -> set[str]:
     found = {environ.get(name, "").strip() for name in SECRETS}
-    found |= {str(one.assignment.value) for one in given if one.assignment.field == "hf_token"}
+    found |= {str(one.assignment.value) for one in assignments if one.assignment.field == "hf_token"}
     return {secret for secret in found if len(secret) > 3}
 
 

@@ -1,10 +1,10 @@
-"""The settings of a document: our field names, vLLM's argument names, and the objects that hold more of them."""
+"""Translates the keys of a document: our field names and vLLM's argument names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handler.config.assignment import Assignment, Given
+from handler.config.assignment import Assignment, SourcedAssignment
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
@@ -15,33 +15,38 @@ from handler.errors import SettingError
 from handler.json_value import Json
 
 
-def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Iterator[Given | SettingError]:
-    """Every setting, or what is wrong with it, in the document's order.
+def of_document(document: Mapping[str, Json], origin: Origin, where: str) -> Iterator[SourcedAssignment | SettingError]:
+    """Yields every setting, or its error, in the order of the document.
 
     :param where: the document's path or URI, for sources and messages.
     """
     for key, value in document.items():
         try:
             for found in translate(key, value):
-                yield Given(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
+                yield SourcedAssignment(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
         except SettingError as error:
             yield SettingError(f"{error.setting} in {where}", error.problem, error.fix)
 
 
-def of_properties(properties: Mapping[str, str], origin: Origin, where: str) -> Iterator[Given | SettingError]:
-    """The same for LMI's serving.properties."""
+def of_properties(
+    properties: Mapping[str, str], origin: Origin, where: str
+) -> Iterator[SourcedAssignment | SettingError]:
+    """Yields the settings of LMI's serving.properties, or their errors."""
     for key, value in properties.items():
         if not value:
             continue
         try:
             for found in lmi.translate_key(key, value):
-                yield Given(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
+                yield SourcedAssignment(found, ValueSource(origin, f"{key}.{found.via}" if found.via else key, where))
         except SettingError as error:
             yield SettingError(f"{error.setting} in {where}", error.problem, error.fix)
 
 
 def translate(key: str, value: Json) -> list[Assignment]:
-    """One key of a document. :raises SettingError: no setting, or a value that cannot be."""
+    """Translates one key of a document.
+
+    :raises SettingError: the key is unknown, or the value does not fit.
+    """
     name = engine.canonical(key)
     if ours.is_known(name):
         return ours.field_value(name, value, key)

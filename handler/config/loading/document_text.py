@@ -1,7 +1,7 @@
-"""The text of a document -> the object in it: YAML, TOML or JSON, by its name or else by its content.
+"""Parses a document of settings as YAML, TOML or JSON. Its name decides the format, or else its content.
 
-Safe by construction: YAML without tags that build objects, without aliases (a few lines of them can unfold to
-gigabytes) and without a key given twice; every value one that JSON has.
+The parser is strict: YAML may have no tags that build objects, no aliases (a few lines of them can expand to gigabytes)
+and no duplicate keys. Every value must be one that JSON can hold.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ FIX = "Write one object of settings, as YAML, TOML or JSON"
 
 
 def parse(body: bytes, name: str = "") -> dict[str, Json]:
-    """The settings in a document; an empty one has none.
+    """The object in a document; empty for an empty document.
 
-    :param name: its path or URI; the ending decides the format where it has one that is known.
-    :raises BadValue: not UTF-8, not of its format, or no object. Never quotes the document: it may hold a token.
+    :param name: the path or URI. A known file ending decides the format.
+    :raises BadValue: not UTF-8, not valid, or not an object. It never quotes the document, which may hold a token.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -43,7 +43,7 @@ def parse(body: bytes, name: str = "") -> dict[str, Json]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise BadValue("it is no object", FIX)
+        raise BadValue("it is not an object", FIX)
     return found
 
 
@@ -54,7 +54,7 @@ def _toml(text: str) -> Json:
         place = str(error).rpartition("(")[2].rstrip(")")
         raise BadValue(f"it is not TOML ({place})", "Fix it") from None
     except (ValueError, RecursionError):
-        raise BadValue("it is TOML with a value too long or nested too deep", "Fix it") from None
+        raise BadValue("it is TOML with a value that is too long, or nested too deep", "Fix it") from None
 
 
 def _yaml(text: str) -> Json:
@@ -65,19 +65,19 @@ def _yaml(text: str) -> Json:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        # What the parser says may quote the document: only its position is passed on.
+        # The parser's message may quote the document. Only the position is passed on.
         raise BadValue(f"it is not YAML{place}", "Fix it") from None
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         if isinstance(error, BadValue):
             raise
-        raise BadValue("it is not YAML that can be read", "Fix it") from None
+        raise BadValue("it is YAML that cannot be read", "Fix it") from None
 
 
 def _loader() -> type[yaml.SafeLoader]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """PyYAML's safe loader, stricter."""
+        """PyYAML's safe loader, which also rejects aliases, merge keys and duplicate keys."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):

@@ -1,7 +1,7 @@
-"""Docker's `--env-file` format: what is checked is the file that the container will be started with.
+"""Parses a file in Docker's `--env-file` format, so that a check reads the file that the container is started with.
 
-`NAME=value` a line and nothing is unquoted; `#` starts a comment line, but no comment after a value; a bare `NAME`
-takes its value from the process and is left out when the process has none. (Docker's reference, `docker run`.)
+Each line is `NAME=value`, and quotes are part of the value. `#` starts a comment only at the start of a line. A bare
+`NAME` takes its value from the process; it is skipped if the process has none. (Docker's reference, `docker run`.)
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from handler.errors import SettingError
 
 
 def parse(text: str, where: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables, the last of two winning as with Docker.
+    """The variables of the file. The last of two values wins, as with Docker.
 
-    :param where: the file, for messages.
-    :param environ: what a bare name is looked up in.
+    :param where: the file's name, for messages.
+    :param environ: the environment in which a bare name is looked up.
     :raises SettingError: a line without a name, or a name with white space in it.
     """
     found: dict[str, str] = {}

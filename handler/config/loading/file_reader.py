@@ -1,6 +1,6 @@
-"""Reads the small files that a configuration is made of: from disk or from S3, and never more than a bound.
+"""Reads small configuration files from disk or S3, up to a size limit.
 
-The only I/O of this package. Loaders take a `Fetch`, so that tests (and callers with a cache) can put in their own.
+All I/O of `handler.config` is here. Loaders take a `Fetch`, so that tests and callers with a cache can pass their own.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
-# Bytes. The largest real files of the kind are NxDI's saved configurations, some 20 KB.
+# Bytes. The largest real files of this kind, NxDI's saved configurations, have about 20 KB.
 LIMIT = 256 * 1024
-# A path or an s3:// URI of one object -> its bytes; None when there is nothing.
+# Takes a path or the s3:// URI of one object. Returns its bytes; None if there is no such file.
 Fetch = Callable[[str], bytes | None]
 
 
 class Unreadable(Exception):
-    """The file may be there, but it cannot be read. The message is fit for a user."""
+    """A file that may exist but cannot be read. The message is written for users."""
 
 
 def fetch(location: str) -> bytes | None:
-    """The file's bytes, or None when it does not exist.
+    """The bytes of a file, or None if it does not exist.
 
-    S3 is reached with botocore's own credentials, region and endpoint; at most LIMIT + 1 bytes are asked for.
+    botocore finds S3's credentials, region and endpoint itself. At most LIMIT + 1 bytes are requested.
 
-    :raises Unreadable: too large, no permission, no such bucket, no connection, a directory.
+    :raises Unreadable: too large, no permission, no such bucket, no connection, or a directory.
     """
     body = _from_s3(location) if location.startswith("s3://") else _from_disk(location)
     if body is not None and len(body) > LIMIT:
@@ -50,7 +50,7 @@ def _from_s3(location: str) -> bytes | None:
     parts = urlsplit(location)
     key = parts.path.lstrip("/")
     if not parts.netloc or not key:
-        raise Unreadable("it names no object: write s3://bucket/key")
+        raise Unreadable("it does not name an object: write s3://bucket/key")
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -62,7 +62,7 @@ def _from_s3(location: str) -> bytes | None:
             return None
         if code == "InvalidRange":  # an empty object has no bytes to ask for
             return b""
-        raise Unreadable(f"S3 refuses it ({code}): check the bucket, s3:GetObject and s3:ListBucket") from None
+        raise Unreadable(f"S3 denies access ({code}): check the bucket, s3:GetObject and s3:ListBucket") from None
     except (BotoCoreError, ValueError) as error:
         raise Unreadable(f"S3 cannot be reached ({error})") from None
 

@@ -1,4 +1,4 @@
-"""Java's properties format, as `serving.properties` is written in. (java.util.Properties.load says what it is.)"""
+"""Parses Java's properties format, in which `serving.properties` is written. Defined by java.util.Properties.load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse(text: str) -> dict[str, str]:
-    """Keys and values in order. :raises BadValue: a key given twice with two values, or what is no text."""
+    """The keys and values in order.
+
+    :raises BadValue: a line without a key, a key with two different values, or invalid text.
+    """
     found: dict[str, str] = {}
     for line in _lines(text):
         match = _PAIR.fullmatch(line)
@@ -27,20 +30,20 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Logical lines: comments dropped, continuations joined."""
+    """The logical lines, without comments and with continued lines joined."""
     lines: list[str] = []
-    held = ""
+    continued = ""
     for raw in text.split("\n"):
         line = raw.rstrip("\r").lstrip()
-        if not held and (not line or line[0] in "#!"):
+        if not continued and (not line or line[0] in "#!"):
             continue
-        held += line
-        if (len(held) - len(held.rstrip("\\"))) % 2:
-            held = held[:-1]
+        continued += line
+        if (len(continued) - len(continued.rstrip("\\"))) % 2:
+            continued = continued[:-1]
             continue
-        lines.append(held)
-        held = ""
-    return [*lines, held] if held else lines
+        lines.append(continued)
+        continued = ""
+    return [*lines, continued] if continued else lines
 
 
 def _unescape(text: str) -> str:

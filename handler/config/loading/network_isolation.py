@@ -1,6 +1,6 @@
-"""Network isolation: a setting that would need the network fails at the start, by its name, instead of timing out.
+"""Network isolation: a setting that needs the network is rejected at the start, instead of ending in a timeout.
 
-SageMaker cuts a container off with `EnableNetworkIsolation` and does not tell it; so it is told by a setting.
+SageMaker's `EnableNetworkIsolation` cuts a container off without telling it. ENDPOINT_NETWORK_ISOLATION tells it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from handler.config.values import to_bool
 from handler.errors import SettingError
 
 VARIABLE = "ENDPOINT_NETWORK_ISOLATION"
-FIX = "Put it below /opt/ml/model, or into an additional model data source, and give its path."
-# What Hugging Face's libraries read.
+FIX = "Put it under /opt/ml/model, or into an additional model data source, and give its path."
+# Variables that Hugging Face's libraries read.
 OFFLINE: Mapping[str, str] = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-# Fields that hold a place, each with whether the name of a hub's model may stand there.
-PLACES: Mapping[str, bool] = {
+# Fields that hold a location -> whether the value may be a model id of the hub.
+LOCATIONS: Mapping[str, bool] = {
     "model": True,
     "speculative_model": True,
     "compiled_artifacts": False,
@@ -31,10 +31,10 @@ REMOTE = ("s3://", "arn:", "http://", "https://", "hf://")
 
 
 def problems(config: EndpointConfig) -> Iterator[SettingError]:
-    """Each setting that an isolated container cannot fulfil."""
+    """An error for each setting that needs the network."""
     if not config.network_isolation:
         return
-    for field, hub in PLACES.items():
+    for field, hub in LOCATIONS.items():
         value = getattr(config, field)
         if value is not None and is_remote(value, hub=hub):
             yield problem(config.source(field).name or f"ENDPOINT_{field.upper()}", value)
@@ -44,9 +44,9 @@ def problems(config: EndpointConfig) -> Iterator[SettingError]:
 
 
 def is_remote(place: str, *, hub: bool) -> bool:
-    """It is not on this machine.
+    """Whether a location is not on this machine.
 
-    :param hub: a name that is no path is a hub's.
+    :param hub: a name that is not a path is a model id of the hub.
     """
     if place.startswith(REMOTE):
         return True
@@ -54,7 +54,10 @@ def is_remote(place: str, *, hub: bool) -> bool:
 
 
 def isolated(environ: Mapping[str, str]) -> bool:
-    """Asked before anything is read, so that no document is fetched either. A bad value is told of later."""
+    """Whether the container is isolated. Known before anything is read, so that no document is fetched.
+
+    An invalid value counts as true here; reading the settings reports it.
+    """
     try:
         return to_bool(environ.get(VARIABLE, "").strip() or "false")
     except BadValue:
@@ -62,7 +65,7 @@ def isolated(environ: Mapping[str, str]) -> bool:
 
 
 def without_network(fetch: Fetch) -> Fetch:
-    """The same for files on disk; whatever else is asked for is not there. `problems` says why, by the setting."""
+    """A `Fetch` that reads files on disk only and finds nothing else. `problems` reports the setting."""
 
     def local(location: str) -> bytes | None:
         return None if is_remote(location, hub=False) else fetch(location)
@@ -71,4 +74,4 @@ def without_network(fetch: Fetch) -> Fetch:
 
 
 def problem(setting: str, value: str) -> SettingError:
-    return SettingError(setting, f"{VARIABLE} is set, and '{value[:200]}' is not on this machine", FIX)
+    return SettingError(setting, f"'{value[:200]}' is not on this machine, and {VARIABLE} is set", FIX)

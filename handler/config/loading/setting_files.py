@@ -1,6 +1,6 @@
-"""The files that hold settings: the named document, those beside the model, and the artifacts' own.
+"""Reads the files that hold settings: the named document, the files beside the model, and the artifacts' own file.
 
-Each is read with a `Fetch`, parsed, and given setting by setting, or error by error.
+Each function yields settings and errors.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from handler.config.assignment import Given
+from handler.config.assignment import SourcedAssignment
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.loading import artifact_settings as artifacts
 from handler.config.loading import document_settings as tree
@@ -19,12 +19,12 @@ from handler.config.problems import BadValue
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 
-Found = Given | SettingError
+Found = SourcedAssignment | SettingError
 MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
 
 
 def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
-    """The document that ENDPOINT_CONFIG names: a path, s3://, or inline JSON."""
+    """The settings of the document that ENDPOINT_CONFIG names: a path, an s3:// URI, or inline JSON."""
     if not location:
         return
     if location.startswith("{"):
@@ -42,8 +42,8 @@ def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
 
 
 def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found]:
-    """The files beside the model; for a hub id, beside the empty place where SageMaker would put a model."""
-    directory = model if is_place(model) else default
+    """The settings of the files beside the model. For a hub id: in the directory where SageMaker would put a model."""
+    directory = model if is_location(model) else default
     for name in (MODEL_FILE, LMI_FILE):
         location = f"{directory.rstrip('/')}/{name}"
         try:
@@ -51,15 +51,15 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
         except Unreadable as problem:
             yield SettingError(location, str(problem), "Make it readable, or remove it.")
             if directory.startswith("s3://"):
-                return  # the next one would fail in the same way
+                return  # the next file would fail in the same way
             continue
         if body is not None:
             yield from _parsed(body, location, location, Origin.MODEL_FILE)
 
 
 def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
-    """What compiled artifacts were compiled for, when they are named."""
-    if not location or not is_place(location):
+    """The settings that the named artifacts were compiled with."""
+    if not location or not is_location(location):
         return
     file = f"{location.rstrip('/')}/{artifacts.FILE}"
     try:
@@ -84,9 +84,9 @@ def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Fo
         yield bad.named(setting)
 
 
-def is_place(location: str) -> bool:
-    """A directory or an s3:// prefix, and not a hub id."""
+def is_location(location: str) -> bool:
+    """Whether the location is a directory or an s3:// prefix, not a hub id."""
     try:
         return location.startswith(("s3://", "/", "./", "../")) or Path(location).is_dir()
-    except (OSError, ValueError):  # no name that a file system takes
+    except (OSError, ValueError):  # not a valid file name
         return False

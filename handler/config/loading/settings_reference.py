@@ -1,4 +1,4 @@
-"""docs/configuration.md out of the code: every field, its names, what it takes, its default. `make docs` writes it."""
+"""Writes docs/configuration.md from the code: each field with its names, values and default. See `make docs`."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ from handler.config.dialects import hub, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.engine_arguments import server_arguments
-from handler.config.fields import CHOICES, FieldKind, fields
+from handler.config.fields import INT_BOUNDS, ConfigField, fields
 
 HEAD = """# Configuration
 
-Written by `make docs` from `handler/config/endpoint_config.py`; a test holds the two together. `neuron-endpoint config
-explain --all` prints the same of one endpoint, with each value and where it came from.
+`make docs` writes this page from `handler/config/endpoint_config.py`; a test fails if the two differ. `neuron-endpoint
+config explain --all` prints the settings of one endpoint, with each value and its source.
 
-A field is set by the variable `ENDPOINT_<FIELD>`, by its name as a key of the document that `ENDPOINT_CONFIG` names or
-of `endpoint.yaml` beside the model, or by one of the further names. Not listed: `OPTION_*` of LMI, and variables of the
-Neuron software that are passed on. Times are in seconds, sizes in bytes, lengths in tokens. Unset: not asked for; where
-the engine needs a value, the line and the instance decide, and `neuron-endpoint plan` shows it.
+There are three ways to set a field: the variable `ENDPOINT_<FIELD>`; the field's name as a key in the document that
+`ENDPOINT_CONFIG` names, or in `endpoint.yaml` beside the model; or one of the further names in the last column. LMI's
+`OPTION_*` names, and variables of the Neuron software that are passed on unchanged, are not listed here. Times are in
+seconds, sizes in bytes, lengths in tokens. "Unset" means that there is no default. If the engine needs a value, the
+line and the instance decide it; `neuron-endpoint plan` shows the result.
 """
-# Title -> the first field of the group, in the dataclass's order.
+# Title -> the first field of the group, in the order of the dataclass.
 GROUPS: Mapping[str, str] = {
-    "The model and its ground": "model",
+    "The model and what it runs on": "model",
     "The serving process": "scratch",
     "Limits on a request": "max_queue",
-    "SageMaker's other ways to ask": "multi_model",
+    "Multi-model, asynchronous and stateful endpoints, batch transform": "multi_model",
     "Shape and batching": "tensor_parallel_size",
     "Quantization": "quantization",
     "Sampling": "on_device_sampling",
     "Speculation": "speculative_model",
     "Kernels and graph options": "attn_kernel_enabled",
     "LoRA, multimodal, distributed": "enable_lora",
-    "The front end": "chat_template",
-    "Whatever has no plain name": "neuron_config",
+    "Chat templates, tool calls and replies": "chat_template",
+    "Settings without a field of their own": "neuron_config",
 }
 KINDS: Mapping[str, str] = {
     "str": "text",
@@ -60,30 +61,30 @@ def text() -> str:
 def _lines() -> Iterator[str]:
     yield HEAD
     titles = {first: title for title, first in GROUPS.items()}
-    for name, kind in fields().items():
+    for name, field in fields().items():
         if name in titles:
             yield f"\n## {titles[name]}\n\n| field | takes | default | what | further names |\n|---|---|---|---|---|\n"
         further = ", ".join(f"`{other}`" for other in _further(name))
-        row = (f"`{name}`", _takes(kind), _default(kind), kind.doc, further)
+        row = (f"`{name}`", _takes(field), _default(field), field.metadata.text, further)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
 
 
-def _takes(kind: FieldKind) -> str:
-    if choices := CHOICES.get(kind.name):
+def _takes(field: ConfigField) -> str:
+    if choices := field.metadata.choices:
         return ", ".join(f"`{choice}`" for choice in choices)
-    secret = ", a secret" if kind.secret else ""
-    return f"{KINDS[kind.kind]}{_range(kind)}{secret}"
+    secret = ", a secret" if field.metadata.secret else ""
+    return f"{KINDS[field.kind]}{_range(field)}{secret}"
 
 
-def _range(kind: FieldKind) -> str:
-    bounds = kind.bounds()
-    if bounds is None or bounds == (1, 2**31 - 1):
+def _range(field: ConfigField) -> str:
+    bounds = field.bounds()
+    if bounds is None or bounds == INT_BOUNDS:
         return ", above 0" if bounds else ""
     return f", {bounds[0]} to {bounds[1]}"
 
 
-def _default(kind: FieldKind) -> str:
-    value = json_value(kind.default)
+def _default(field: ConfigField) -> str:
+    value = json_value(field.default)
     if value is None:
         return "unset"
     if value in ([], {}):
@@ -93,14 +94,16 @@ def _default(kind: FieldKind) -> str:
 
 def _further(name: str) -> list[str]:
     tables = (sagemaker.FIELDS, hub.FIELDS)
-    found = [other for table in tables for other, field in table.items() if field == name]
+    found = [other for table in tables for other, target in table.items() if target == name]
     found += [
-        f"{optimum.PREFIX}{other.upper()}" for other, field in optimum.FIELDS.items() if field == name and other != name
+        f"{optimum.PREFIX}{other.upper()}"
+        for other, target in optimum.FIELDS.items()
+        if target == name and other != name
     ]
-    found += [other for other, field in neuron.FIELDS.items() if field == name]
+    found += [other for other, target in neuron.FIELDS.items() if target == name]
     if name == "max_body":
         found.append(f"{ours.PREFIX}{ours.MEGABYTES.upper()}")
-    argument = name in engine.names() and (name in engine.FRONT_END or name not in server_arguments())
+    argument = name in engine.names() and (fields()[name].metadata.server_argument or name not in server_arguments())
     return [*([f"{sagemaker.PREFIX}{name.upper()}"] if argument else []), *found]
 
 

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Reads a model's config.json and safetensors headers, from a directory or S3."""

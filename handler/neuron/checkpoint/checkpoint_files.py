@@ -1,4 +1,4 @@
-"""A checkpoint's files, in a directory or below an S3 prefix: JSON whole, everything else by exact ranges."""
+"""Reads the files of a checkpoint in a directory or under an S3 prefix: JSON files in full, others by byte range."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ LARGEST_JSON = 64 * 1024 * 1024
 
 
 class CheckpointFiles(Protocol):
-    """What reading facts needs of a place where a model is."""
+    """Read access to the files of a checkpoint."""
 
     where: str
 
     def read(self, name: str) -> bytes | None:
-        """A whole small file; None if it is not there."""
+        """The content of a small file; None if it does not exist."""
 
     def read_range(self, name: str, begin: int, end: int) -> bytes:
-        """Bytes [begin, end) of a file; fewer where it ends before."""
+        """Bytes [begin, end) of a file; fewer if the file ends before."""
 
     def weights(self) -> list[str]:
-        """The names of the safetensors files at the top."""
+        """The names of the safetensors files at the top level."""
 
 
 class LocalFiles:
-    """A directory."""
+    """The files of a checkpoint in a directory."""
 
     def __init__(self, directory: Path, where: str) -> None:
         self.directory, self.where = directory, where
@@ -65,7 +65,7 @@ class LocalFiles:
 
 
 class S3Files:
-    """An S3 prefix. Credentials, region and endpoint are botocore's own."""
+    """The files of a checkpoint under an S3 prefix. botocore finds credentials, region and endpoint itself."""
 
     def __init__(self, uri: str, client: S3Client | None = None) -> None:
         self.where = uri.rstrip("/")
@@ -87,7 +87,7 @@ class S3Files:
             for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"):
                 names += [item["Key"].removeprefix(self.prefix) for item in page.get("Contents", [])]
         except ClientError as error:
-            raise self._refused(error, "") from None
+            raise self._s3_error(error, "") from None
         except BotoCoreError as error:
             raise StartFailed(STAGE, f"{self.where}: {error}") from None
         return [name for name in names if name.endswith(".safetensors")]
@@ -98,7 +98,9 @@ class S3Files:
         arguments: dict[str, Any] = {"Range": range_} if range_ else {}
         try:
             reply = self._connected().get_object(Bucket=self.bucket, Key=self.prefix + name, **arguments)
-            with closing(reply["Body"]) as body:  # entered itself, it is the bare stream, which takes short bodies
+            with closing(
+                reply["Body"]
+            ) as body:  # entering the body itself gives the raw stream, which accepts short bodies
                 if range_ is None:
                     _check_size(f"{self.where}/{name}", reply["ContentLength"])
                 elif reply["ResponseMetadata"]["HTTPStatusCode"] != 206:
@@ -108,10 +110,10 @@ class S3Files:
             code = error.response.get("Error", {}).get("Code", "")
             if code in {"NoSuchKey", "404"} or (range_ and code in {"InvalidRange", "416"}):
                 return None
-            raise self._refused(error, name) from None
+            raise self._s3_error(error, name) from None
         except ParamValidationError:
-            fix = "Write s3://bucket/prefix with a bucket that S3 could have."
-            raise SettingError(SETTING, f"{self.where[:200]} is no S3 URI", fix) from None
+            fix = "Write s3://bucket/prefix with a valid bucket name."
+            raise SettingError(SETTING, f"{self.where[:200]} is not a valid S3 URI", fix) from None
         except BotoCoreError as error:
             raise StartFailed(STAGE, f"{self.where}: {error}") from None
 
@@ -125,20 +127,20 @@ class S3Files:
             self._client = client
         return self._client
 
-    def _refused(self, error: Exception, name: str) -> SettingError | StartFailed:
-        answer = getattr(error, "response", {})
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        code = answer.get("Error", {}).get("Code", "")
+    def _s3_error(self, error: Exception, name: str) -> SettingError | StartFailed:
+        response = getattr(error, "response", {})
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        code = response.get("Error", {}).get("Code", "")
         if status >= 500:
             return StartFailed(STAGE, f"{self.where}/{name}: {code}")
         fix = "Check the bucket, the region and the role's s3:ListBucket and s3:GetObject."
-        return SettingError(SETTING, f"{self.where}/{name}: S3 answers {code or status}", fix)
+        return SettingError(SETTING, f"S3 returned {code or status} for {self.where}/{name}", fix)
 
 
 def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
-    """A JSON object of a checkpoint; None if there is no such file.
+    """The JSON object in a file of a checkpoint; None if there is no such file.
 
-    :raises SettingError: it is not a JSON object.
+    :raises SettingError: the file does not hold a JSON object.
     """
     content = files.read(name)
     if content is None:
@@ -153,13 +155,13 @@ def read_json(files: CheckpointFiles, name: str) -> dict[str, Json] | None:
 
 
 def _no_object(files: CheckpointFiles, name: str) -> SettingError:
-    return SettingError(
-        SETTING, f"{files.where}/{name} is not a JSON object", "Upload it again, as the model's hub has it."
-    )
+    return SettingError(SETTING, f"{files.where}/{name} is not a JSON object", "Upload the original file again.")
 
 
 def _check_size(where: str, size: int) -> None:
     if size > LARGEST_JSON:
         raise SettingError(
-            SETTING, f"{where} has {size:,} bytes, too many for a JSON file of a model", "Check the file."
+            SETTING,
+            f"{where} has {size:,} bytes, too many for a JSON file of a model",
+            "Upload the original file again.",
         )

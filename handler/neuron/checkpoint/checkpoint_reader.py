@@ -1,7 +1,7 @@
-"""Reads what a checkpoint says of itself: config.json and, where needed, the headers of its safetensors files.
+"""Reads the facts of a checkpoint from config.json and, if needed, from the headers of its safetensors files.
 
-Weights are never read. With a `model.safetensors.index.json` that gives the total size (all that transformers writes
-do) two small files are enough, for 191 shards as for two; without one, each file's header is read.
+Weights are never read. Two small files are enough if `model.safetensors.index.json` has the total size, as all index
+files that transformers writes do. Without one, the header of each file is read.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ THREADS = 16
 def read_facts(
     model: str, *, client: S3Client | None = None, environ: Mapping[str, str] | None = None
 ) -> ModelFacts | None:
-    """The facts of a model: a directory, an S3 prefix, or a hub id that the local hub cache has.
+    """The facts of a model: a directory, an S3 prefix, or a hub id in the local hub cache.
 
     :param client: an S3 client to use instead of a new one.
-    :param environ: where the hub cache's place is looked up (`HF_HUB_CACHE`, `HF_HOME`).
-    :returns: None for a hub id that is not on this machine (nothing is fetched), and for a checkpoint in
+    :param environ: the environment with the path of the hub cache (`HF_HUB_CACHE`, `HF_HOME`).
+    :returns: None for a hub id that is not on this machine (nothing is downloaded), and for a checkpoint in
         Mistral's own format (params.json).
-    :raises SettingError: there is no such model, or its JSON or headers are broken.
+    :raises SettingError: there is no such model, or its JSON or its headers are invalid.
     :raises StartFailed: S3 cannot be reached.
     """
     if model.startswith("s3://"):
@@ -45,7 +45,7 @@ def read_facts(
     try:
         directory = Path(model).expanduser()
         found = directory.is_dir()
-    except (OSError, RuntimeError, ValueError):  # too long a name, no such user, a zero byte
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, an unknown user, a NUL character
         problem = f"'{model[:60]}' cannot be a directory or a hub id"
         raise SettingError(SETTING, problem, "Give a directory, an s3:// URI or a hub id.") from None
     if found:
@@ -59,7 +59,7 @@ def read_facts(
 
 
 def cached_snapshot(model: str, environ: Mapping[str, str]) -> Path | None:
-    """Where the hub's cache keeps the main revision of a model; None if it does not."""
+    """The directory of a model's main revision in the hub cache; None if it is not there."""
     home = environ.get("HF_HOME") or str(Path(environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
     cache = environ.get("HF_HUB_CACHE") or environ.get("HUGGINGFACE_HUB_CACHE") or str(Path(home) / "hub")
     folder = Path(cache).expanduser() / f"models--{model.replace('/', '--')}"
@@ -76,13 +76,13 @@ def _facts(files: CheckpointFiles, *, local: bool) -> ModelFacts | None:
     if config is None:
         if files.read("params.json") is not None:
             return None
-        raise SettingError(SETTING, f"{files.where} has no config.json", "Put the model's files at the top of it.")
+        raise SettingError(SETTING, f"{files.where} has no config.json", "Put the model's files at its top level.")
     parameters, weight_bytes, dtypes = _sizes(files)
     return facts_from(config, files.where, local, parameters, weight_bytes, dtypes)
 
 
 def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str, int]]:
-    """Parameters, bytes and bytes by dtype, from as little as will do."""
+    """The parameters, bytes and bytes by data type, with as few reads as possible."""
     index = read_json(files, INDEX)
     if index is not None:
         metadata = index.get("metadata")
@@ -106,16 +106,16 @@ def _headers(files: CheckpointFiles, names: list[str]) -> TensorSizes:
 
 
 def _shards(weight_map: Json) -> list[str]:
-    """The files that an index names; nothing outside of the checkpoint."""
+    """The files that an index names. A file outside of the checkpoint is an error."""
     if not isinstance(weight_map, dict):
         return []
     names = {name for name in weight_map.values() if isinstance(name, str)}
     outside = [name for name in names if "/" in name or name.startswith(".")]
     if outside:
-        raise SettingError(SETTING, f"{INDEX} names the file '{outside[0][:80]}'", "Keep all files at the top.")
+        raise SettingError(SETTING, f"{INDEX} names the file '{outside[0][:80]}'", "Keep all files at the top level.")
     return sorted(names)
 
 
 def _count(value: Json) -> int | None:
-    """transformers writes `total_size` as an integer, some versions of it as a float."""
+    """A positive count. Some versions of transformers write `total_size` as a float."""
     return int(value) if isinstance(value, int | float) and 0 < value < 1e18 else None

@@ -1,4 +1,4 @@
-"""From a config.json to `ModelFacts`: the many names that models have for the same numbers."""
+"""Reads `ModelFacts` from a config.json. Models have different names for the same numbers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 
-# Where a multimodal model keeps its language model's part.
+# Keys of the language model's part in a multimodal model's config.json.
 TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
-# Types whose class ties embeddings unless config.json says otherwise (transformers, configuration_gemma*.py).
+# Model types that tie embeddings by default (transformers, configuration_gemma*.py).
 TIED_TYPES = ("gemma", "gemma2", "gemma3", "gemma3_text")
 
 
@@ -21,7 +21,7 @@ def facts_from(
     weight_bytes: int | None = None,
     dtypes: Mapping[str, int] | None = None,
 ) -> ModelFacts:
-    """The facts in a config.json, plus sizes from elsewhere; a number that is not there is 0."""
+    """The facts in a config.json, with the given sizes. A missing number is 0."""
     text = text_part(config)
     heads = number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = number(text, "hidden_size", "n_embd", "d_model")
@@ -58,7 +58,7 @@ def facts_from(
 
 
 def text_part(config: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The language model's configuration: inside a wrapper (once or twice deep), or the whole."""
+    """The language model's configuration: nested one or two levels deep, or the whole."""
     for name in TEXT_PARTS:
         inner = config.get(name)
         if isinstance(inner, dict) and inner:
@@ -67,7 +67,7 @@ def text_part(config: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def number(config: Mapping[str, Json], *names: str) -> int:
-    """The first of these keys that holds a whole number; 0 if none does."""
+    """The value of the first of these keys that holds a whole number; 0 if none does."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40:
@@ -76,7 +76,7 @@ def number(config: Mapping[str, Json], *names: str) -> int:
 
 
 def _dtype(config: Mapping[str, Json]) -> str | None:
-    """`bfloat16`; newer transformers write `dtype`, older `torch_dtype`."""
+    """The data type, such as `bfloat16`. New versions of transformers write `dtype`, old ones `torch_dtype`."""
     return _string(config.get("torch_dtype")) or _string(config.get("dtype"))
 
 

@@ -1,4 +1,4 @@
-"""What a model says of itself, in its JSON files and its safetensors headers; no weight is ever read."""
+"""`ModelFacts`: the shape of a model, from its JSON files and safetensors headers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from handler.json_value import Json
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A checkpoint's shape; a number that config.json does not say is 0.
+    """The shape of a checkpoint. A number that config.json does not have is 0.
 
-    :param where: directory, `s3://` prefix or hub id.
-    :param local: it is a directory on this machine.
-    :param config: config.json as it stands (of the text model's wrapper for a multimodal one).
+    :param where: a directory, an `s3://` prefix or a hub id.
+    :param local: the model is a directory on this machine.
+    :param config: the whole config.json, also of a multimodal model.
     :param model_type: `llama`, `qwen3_moe` ...
-    :param parameters: number of parameters, from the headers; None where there are none to read.
-    :param weight_bytes: bytes of all tensors as stored.
-    :param dtypes: bytes by safetensors dtype (`BF16`, `F8_E4M3`); empty where no header was read.
-    :param experts: experts of each mixture-of-experts layer; 0 for a dense model.
-    :param expert_intermediate_size: width of one expert; `intermediate_size` is that of a dense layer or shared expert.
+    :param parameters: the number of parameters, from the headers; None if no header was read.
+    :param weight_bytes: the bytes of all stored tensors.
+    :param dtypes: bytes by safetensors data type (`BF16`, `F8_E4M3`); empty if no header was read.
+    :param experts: the experts of each mixture-of-experts layer; 0 for a dense model.
+    :param expert_intermediate_size: the width of one expert. `intermediate_size` is the width of a dense layer or a
+        shared expert.
     """
 
     where: str
@@ -47,6 +48,6 @@ class ModelFacts:
 
     @property
     def quantized(self) -> bool:
-        """config.json says that the weights are quantized."""
+        """Whether the weights are quantized, by config.json."""
         parts = (self.config, *(part for part in self.config.values() if isinstance(part, dict)))
         return any("quantization_config" in part or "compression_config" in part for part in parts)

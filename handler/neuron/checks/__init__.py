@@ -1,1 +1,1 @@
-"""The checks before anything is compiled: what would fail an hour later, or fall back in silence."""
+"""Checks of a plan before anything is compiled. They find what would fail later, or silently be replaced."""

@@ -1,4 +1,4 @@
-"""What a check looks at: the finished draft, its line, and the NeuronConfig that the line would build from it."""
+"""The input of a check: the finished draft, its line, and the NeuronConfig that the line would build from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
+from handler.config.neuron_keys import field_of_key
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_type import InstanceType
@@ -16,34 +17,15 @@ from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import PLUGIN
 
-# NeuronConfig keys that come from a plain setting, where the raw configuration does not have them.
-FIELD_OF: Final = {
-    "tp_degree": "tensor_parallel_size",
-    "batch_size": "max_num_seqs",
-    "tkg_batch_size": "max_num_seqs",
-    "seq_len": "max_model_len",
-    "torch_dtype": "dtype",
-    "quantized": "quantization",
-    "quantization_dtype": "quantization",
-    "on_device_sampling_config": "on_device_sampling",
-    "is_prefix_caching": "enable_prefix_caching",
-    "is_block_kv_layout": "enable_prefix_caching",
-    "chunked_prefill_config": "enable_chunked_prefill",
-    "speculation_length": "num_speculative_tokens",
-    "enable_eagle_speculation": "speculation",
-    "enable_fused_speculation": "speculation",
-    "pa_block_size": "block_size",
-    "pa_num_blocks": "num_gpu_blocks_override",
-}
 ALIASES: Final = {"half": "float16", "float": "float32"}
 
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """A draft under examination.
+    """A draft, its line and its NeuronConfig.
 
-    :param values: the NeuronConfig with the plugin's defaults under the override.
-    :param vllm: the version of vLLM that would run; None where the line does not tell.
+    :param values: the NeuronConfig: the plugin's defaults, with the override applied.
+    :param vllm: the version of vLLM that would run; None if the line has no fixed one.
     """
 
     draft: PlanDraft
@@ -77,10 +59,10 @@ class CheckContext:
         return self.draft.request.setting(name)
 
     def key(self, name: str) -> str:
-        """A NeuronConfig key by the name the user gave it, plain or raw."""
+        """The name by which the user set a NeuronConfig key, as a field or raw."""
         if name in self.draft.raw:
             return self.draft.request.key(name)
-        field = FIELD_OF.get(name, name)
+        field = field_of_key().get(name, name)
         return self.draft.request.setting(field) or "neuron_config"
 
 
@@ -100,7 +82,7 @@ def info(code: str, setting: str, why: str, fix: str) -> Finding:
 
 
 def effective(draft: PlanDraft) -> dict[str, Json]:
-    """The NeuronConfig keys that the plugin would build: its defaults, then the override
+    """The NeuronConfig that the plugin would build: its defaults, then the override
     (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, _get_default_neuron_config)."""
     args = draft.args
     sequences, length = draft.number("max_num_seqs") or 1, draft.number("max_model_len") or 128
@@ -133,7 +115,7 @@ def effective(draft: PlanDraft) -> dict[str, Json]:
 
 
 def dtype_of(draft: PlanDraft) -> str:
-    """The data type that vLLM settles on, as NeuronConfig spells it."""
+    """The data type that vLLM would use, as NeuronConfig spells it."""
     given = draft.args.get("dtype")
     if not isinstance(given, str) or given == "auto":
         given = (draft.facts.torch_dtype if draft.facts else None) or "bfloat16"

@@ -1,13 +1,12 @@
-"""Every check, in the order in which its findings are told."""
+"""Lists every check, in the order in which the findings are reported."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.checks.arguments import ARGUMENTS
 from handler.neuron.checks.check_context import Check
-from handler.neuron.checks.features import unsupported
 from handler.neuron.checks.graph import GRAPH
+from handler.neuron.checks.line_support import LINE_SUPPORT
 from handler.neuron.checks.model_checks import MODELS
 from handler.neuron.checks.native_buckets import NATIVE
 from handler.neuron.checks.neuron_config import rules, spelling
@@ -17,8 +16,7 @@ from handler.neuron.checks.start_values import START
 from handler.neuron.checks.topology import TOPOLOGY
 
 CHECKS: Final[tuple[Check, ...]] = (
-    unsupported,
-    *ARGUMENTS,
+    *LINE_SUPPORT,
     *START,
     *TOPOLOGY,
     *NODES,

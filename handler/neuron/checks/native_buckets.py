@@ -1,5 +1,7 @@
-"""Rules of the native plugin's buckets and of what sits where in `additional_config` (vLLM Neuron, "Configuration
-options")."""
+"""Checks the native plugin's buckets, and where keys are in `additional_config`.
+
+Source: vLLM Neuron, "Configuration options".
+"""
 
 from __future__ import annotations
 
@@ -23,64 +25,67 @@ def _numbers(value: Json) -> list[int]:
     return [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
 
 
-def segments(case: CheckContext) -> Iterator[Finding]:
-    sizes = _numbers(case.draft.override.get("kv_segment_size_buckets"))
-    block = max(case.draft.number("block_size") or DEFAULT_BLOCK, 1)
+def segments(context: CheckContext) -> Iterator[Finding]:
+    sizes = _numbers(context.draft.override.get("kv_segment_size_buckets"))
+    block = max(context.draft.number("block_size") or DEFAULT_BLOCK, 1)
     wrong = [size for size in sizes if size not in SEGMENT_SIZES or size % block]
     if wrong:
         allowed = ", ".join(str(size) for size in SEGMENT_SIZES)
-        why = f"segment sizes are {allowed}, and multiples of the block ({block}), not {wrong[0]}"
-        yield error("segment-sizes", case.key("kv_segment_size_buckets"), why, "Use sizes of that list.")
+        why = f"{wrong[0]} is not allowed: a segment size is one of {allowed}, and a multiple of block_size ({block})"
+        yield error("segment-sizes", context.key("kv_segment_size_buckets"), why, "Use sizes from that list.")
 
 
-def decode_lengths(case: CheckContext) -> Iterator[Finding]:
-    lengths = _numbers(case.draft.override.get("decode_context_length_buckets"))
-    longest = case.draft.number("max_model_len")
+def decode_lengths(context: CheckContext) -> Iterator[Finding]:
+    lengths = _numbers(context.draft.override.get("decode_context_length_buckets"))
+    longest = context.draft.number("max_model_len")
     if not lengths or longest is None:
         return
-    name = "token_generation_buckets" if case.config.token_generation_buckets else "decode_context_length_buckets"
+    name = "token_generation_buckets" if context.config.token_generation_buckets else "decode_context_length_buckets"
     if lengths != sorted(set(lengths)) or lengths[-1] >= longest or any(one % DECODE_STEP for one in lengths):
-        why = f"decode lengths must ascend, be multiples of {DECODE_STEP} and stay below max_model_len ({longest})"
-        yield error("decode-lengths", case.key(name), why, "Change those that do not.")
+        why = f"decode buckets must ascend, be multiples of {DECODE_STEP} and be below max_model_len ({longest})"
+        yield error("decode-lengths", context.key(name), why, "Change the buckets that are not.")
 
 
-def largest_buckets(case: CheckContext) -> Iterator[Finding]:
-    """The largest bucket must equal what the scheduler may ask for."""
+def largest_buckets(context: CheckContext) -> Iterator[Finding]:
+    """The largest bucket must equal the most that the scheduler may ask for."""
     for key, name in (("num_seqs_buckets", "max_num_seqs"), ("num_batched_tokens_buckets", "max_num_batched_tokens")):
-        buckets, limit = _numbers(case.draft.override.get(key)), case.draft.number(name)
+        buckets, limit = _numbers(context.draft.override.get(key)), context.draft.number(name)
         if buckets and limit is not None and max(buckets) != limit:
-            why = f"the largest of {key} is {max(buckets)}, but {name} is {limit}"
+            why = f"the largest bucket of {key} is {max(buckets)}, but {name} is {limit}"
             yield error(
-                "largest-bucket", case.key(key), why, f"Make the largest {limit}, or set {name} to {max(buckets)}."
+                "largest-bucket",
+                context.key(key),
+                why,
+                f"Make the largest bucket {limit}, or set {name} to {max(buckets)}.",
             )
 
 
-def mxfp(case: CheckContext) -> Iterator[Finding]:
-    """MXFP4 is for gpt-oss on trn3."""
-    if case.draft.override.get("quantization") != "mxfp4":
+def mxfp(context: CheckContext) -> Iterator[Finding]:
+    """MXFP4 works for gpt-oss on trn3 only."""
+    if context.draft.override.get("quantization") != "mxfp4":
         return
-    other = case.instance is not None and case.instance.platform != "trn3"
-    model = case.facts is not None and case.facts.model_type != "gpt_oss"
+    other = context.instance is not None and context.instance.platform != "trn3"
+    model = context.facts is not None and context.facts.model_type != "gpt_oss"
     if other or model:
-        why = "MXFP4 weights are for gpt-oss on trn3 only: the worker refuses them elsewhere"
-        yield error("mxfp4", case.key("quantization"), why, "Leave quantization out.")
+        why = "MXFP4 weights work for gpt-oss on trn3 only; the worker rejects them otherwise"
+        yield error("mxfp4", context.key("quantization"), why, "Remove quantization.")
 
 
-def language_only(case: CheckContext) -> Iterator[Finding]:
-    """A switch that is read at the top of `additional_config` and nowhere else."""
+def language_only(context: CheckContext) -> Iterator[Finding]:
+    """A switch that the plugin reads only at the top level of `additional_config`."""
     for section in SECTIONS:
-        content = case.draft.additional.get(section)
+        content = context.draft.additional.get(section)
         if isinstance(content, dict) and LANGUAGE_ONLY in content:
-            why = f"{LANGUAGE_ONLY} inside {section} is ignored in silence"
+            why = f"the plugin silently ignores {LANGUAGE_ONLY} inside {section}"
             fix = "Move it to the top level of additional_config."
             yield error("language-only-nested", f"{section}.{LANGUAGE_ONLY}", why, fix)
 
 
-def native(case: CheckContext) -> Iterator[Finding]:
-    """Everything above, on the native plugin only."""
-    if case.line.keys is ConfigKeys.NATIVE:
+def native(context: CheckContext) -> Iterator[Finding]:
+    """Runs these checks on the native plugin only."""
+    if context.line.keys is ConfigKeys.NATIVE:
         for check in (segments, decode_lengths, largest_buckets, mxfp, language_only):
-            yield from check(case)
+            yield from check(context)
 
 
 NATIVE: Final = (native,)

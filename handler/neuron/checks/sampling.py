@@ -1,4 +1,4 @@
-"""Sampling: what the device does, and what it ignores."""
+"""Checks sampling on the device, and the settings that it ignores."""
 
 from __future__ import annotations
 
@@ -7,50 +7,48 @@ from typing import Final
 
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
-
-KEY: Final = "on_device_sampling_config"
-# The most that the hardware samples from (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py).
-MOST: Final = 256
+from handler.neuron.sampling_limits import KEY, MOST
 
 
-def on_device(case: CheckContext) -> Iterator[Finding]:
-    """Parameters that on-device sampling ignores in silence."""
-    sampling = case.values.given.get(KEY)
-    if not case.nxd or not isinstance(sampling, dict):
+def on_device(context: CheckContext) -> Iterator[Finding]:
+    """Parameters that on-device sampling silently ignores."""
+    sampling = context.values.given.get(KEY)
+    if not context.nxd or not isinstance(sampling, dict):
         return
-    if case.config.on_device_sampling is None and KEY not in case.draft.raw:
-        why = (
-            "sampling is on the device: only temperature, top_p and top_k count, and structured output is not enforced"
-        )
-        fix = "Set on_device_sampling to false for penalties, min_p or structured output."
-        yield info("on-device-sampling", case.setting("on_device_sampling"), why, fix)
-    if KEY in case.draft.raw and sampling.get("dynamic") is not True:
-        why = "without 'dynamic' every request is sampled alike: temperature, top_p and top_k of a request are ignored"
+    if context.config.on_device_sampling is None and KEY not in context.draft.raw:
+        why = "sampling on the device uses only temperature, top_p and top_k, and does not enforce structured output"
+        fix = "For penalties, min_p or structured output set on_device_sampling to false."
+        yield info("on-device-sampling", context.setting("on_device_sampling"), why, fix)
+    if KEY in context.draft.raw and sampling.get("dynamic") is not True:
+        why = "without 'dynamic' all requests are sampled alike: their temperature, top_p and top_k are ignored"
         fix = 'Add "dynamic": true to on_device_sampling_config.'
-        finding = info if case.values.speculates else warning
-        yield finding("static-sampling", case.key(KEY), why, fix)
+        finding = info if context.values.speculates else warning
+        yield finding("static-sampling", context.key(KEY), why, fix)
 
 
-def global_topk(case: CheckContext) -> Iterator[Finding]:
+def global_topk(context: CheckContext) -> Iterator[Finding]:
     """top_k is clamped to the smaller of global_topk and 256."""
-    sampling = case.values.given.get(KEY)
+    sampling = context.values.given.get(KEY)
     value = sampling.get("global_topk") if isinstance(sampling, dict) else None
-    plain = case.config.global_topk is not None
-    setting = case.setting("global_topk") if plain else f"{case.key(KEY)}.global_topk"
-    if case.nxd and isinstance(value, int) and value > MOST:
-        why = f"the device samples from {MOST} tokens at most, so a top_k above is clamped whatever global_topk says"
+    plain = context.config.global_topk is not None
+    setting = context.setting("global_topk") if plain else f"{context.key(KEY)}.global_topk"
+    if context.nxd and isinstance(value, int) and value > MOST:
+        why = f"the device samples from at most {MOST} tokens; a larger top_k is clamped, whatever global_topk is"
         yield warning("global-topk", setting, why, f"Set it to {MOST} or less.")
-    if plain and case.config.on_device_sampling is False:
-        why = "global_topk belongs to on-device sampling, which is off"
-        yield warning("global-topk-unused", setting, why, "Leave it out.")
+    if plain and context.config.on_device_sampling is False:
+        why = "global_topk has an effect only with on-device sampling, which is off"
+        yield warning("global-topk-unused", setting, why, "Remove it.")
 
 
-def speculation_on_cpu(case: CheckContext) -> Iterator[Finding]:
+def speculation_on_cpu(context: CheckContext) -> Iterator[Finding]:
     """Fused speculation checks its tokens on the device (NxDI models/model_base.py asserts it)."""
-    if case.nxd and case.values.speculates and KEY in case.values.given and case.values.given[KEY] is None:
-        why = "speculation samples on the device, and CPU sampling is asked for"
+    if context.nxd and context.values.speculates and KEY in context.values.given and context.values.given[KEY] is None:
+        why = "speculation needs sampling on the device, and the settings choose CPU sampling"
         yield error(
-            "needs-on-device-sampling", case.key(KEY), why, "Leave on_device_sampling on, or do without a draft."
+            "needs-on-device-sampling",
+            context.key(KEY),
+            why,
+            "Set on_device_sampling to true, or remove the draft model.",
         )
 
 

@@ -1,5 +1,7 @@
-"""Cores: too many, an LNC that the platform does not have, degrees that run badly. None of it is noticed before the
-compile, or even after."""
+"""Checks cores: too many, an LNC that the platform does not have, unsuitable degrees.
+
+Neuron notices none of these before the compile, and some not even then.
+"""
 
 from __future__ import annotations
 
@@ -16,83 +18,83 @@ VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
 VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"
 
 
-def platform(case: CheckContext) -> Iterator[Finding]:
-    """A line that does not run on the instance at all."""
-    instance, line = case.instance, case.line
+def platform(context: CheckContext) -> Iterator[Finding]:
+    """The line must run on the instance."""
+    instance, line = context.instance, context.line
     if instance is None or not line.platforms or instance.platform in line.platforms:
         return
     why = f"{line.title} runs on {', '.join(line.platforms)}, not on {instance.name}"
     fix = f"Use an instance of {' or '.join(line.platforms)}, or another line (ENDPOINT_LINE)."
-    yield error("line-platform", case.setting("line" if case.config.line else "instance"), why, fix)
+    yield error("line-platform", context.setting("line" if context.config.line else "instance"), why, fix)
 
 
-def _lnc(case: CheckContext) -> int | None:
-    """The LNC in force: the variable, then NeuronConfig's key; None for the platform's own."""
-    text = case.draft.env.get(VARIABLE, "").strip()
+def _lnc(context: CheckContext) -> int | None:
+    """The LNC that would be used: the variable, then NeuronConfig's key; None for the platform's default."""
+    text = context.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
         return int(text)
-    value = case.values.given.get("logical_nc_config")
+    value = context.values.given.get("logical_nc_config")
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def lnc(case: CheckContext) -> Iterator[Finding]:
-    """The variable wins over the key, the key over the platform; the platform has one or two."""
-    variable, key = case.draft.env.get(VARIABLE), case.values.given.get("logical_nc_config")
-    setting = case.setting("logical_nc_config") if case.config.logical_nc_config is not None else VARIABLE
-    if variable is not None and case.config.logical_nc_config is None:
+def lnc(context: CheckContext) -> Iterator[Finding]:
+    """The variable beats the key, the key beats the platform's default. A platform allows one or two values."""
+    variable, key = context.draft.env.get(VARIABLE), context.values.given.get("logical_nc_config")
+    setting = context.setting("logical_nc_config") if context.config.logical_nc_config is not None else VARIABLE
+    if variable is not None and context.config.logical_nc_config is None:
         setting = VARIABLE
-    given = case.draft.request.env.get(VARIABLE)
-    if given is not None and case.config.logical_nc_config is not None and given != variable:
-        why = f"{VARIABLE} says {given[:20]}, but logical_nc_config says {variable}"
+    given = context.draft.request.env.get(VARIABLE)
+    if given is not None and context.config.logical_nc_config is not None and given != variable:
+        why = f"{VARIABLE} is {given[:20]}, but logical_nc_config is {variable}"
         yield error("conflicting-settings", VARIABLE, why, "Keep one of the two.")
     if variable is not None and variable.strip() not in ("1", "2"):
-        yield error("lnc", setting, f"'{variable[:20]}' is no LNC", "Use 1 or 2, or leave it out.")
+        yield error("lnc", setting, f"'{variable[:20]}' is not a valid LNC", "Use 1 or 2, or remove it.")
         return
     if variable is not None and key is not None and str(key) != variable.strip():
-        why = f"{VARIABLE}={variable.strip()} wins over logical_nc_config {str(key)[:20]} in NeuronConfig"
-        yield error("conflicting-settings", case.draft.request.key("logical_nc_config"), why, "Keep one of the two.")
+        why = f"{VARIABLE}={variable.strip()} overrides logical_nc_config {str(key)[:20]} in NeuronConfig"
+        yield error("conflicting-settings", context.draft.request.key("logical_nc_config"), why, "Keep one of the two.")
         return
-    chosen = _lnc(case)
-    if chosen is None or case.instance is None or chosen in case.instance.lnc:
+    configured = _lnc(context)
+    if configured is None or context.instance is None or configured in context.instance.lnc:
         return
-    allowed = " or ".join(str(one) for one in case.instance.lnc)
-    where = setting if variable is not None else case.draft.request.key("logical_nc_config")
-    why = f"{case.instance.name} has no LNC {chosen}; a wrong one is not noticed before the model runs"
-    yield error("lnc", where, why, f"Use {allowed}, or leave it out.")
+    allowed = " or ".join(str(one) for one in context.instance.lnc)
+    where = setting if variable is not None else context.draft.request.key("logical_nc_config")
+    why = f"{context.instance.name} does not support LNC {configured}; Neuron notices it only when the model runs"
+    yield error("lnc", where, why, f"Use {allowed}, or remove it.")
 
 
-def _cores(instance: InstanceType, chosen: int | None) -> int | None:
+def _cores(instance: InstanceType, lnc: int | None) -> int | None:
     try:
-        return catalogue.logical_cores(instance, chosen)
+        return catalogue.logical_cores(instance, lnc)
     except SettingError:
         return None
 
 
-def cores(case: CheckContext) -> Iterator[Finding]:
-    """More cores than there are; unusual degrees; heads that do not divide."""
-    degree = case.draft.number("tensor_parallel_size")
-    if degree is None or degree < 1 or not case.line.platforms:
+def cores(context: CheckContext) -> Iterator[Finding]:
+    """The degree must not exceed the cores. Unusual degrees, and those that do not divide the heads, are reported."""
+    degree = context.draft.number("tensor_parallel_size")
+    if degree is None or degree < 1 or not context.line.platforms:
         return
-    setting = case.setting("tensor_parallel_size")
-    if case.instance is not None:
-        chosen = _lnc(case)
-        count = _cores(case.instance, chosen)
+    setting = context.setting("tensor_parallel_size")
+    if context.instance is not None:
+        lnc = _lnc(context)
+        count = _cores(context.instance, lnc)
         if count is not None and degree > count:
-            why = f"{case.instance.name} has {count} logical cores, not {degree}; nothing notices before the compile"
+            why = f"{context.instance.name} has {count} logical cores, not {degree}, and only the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
-        elif count is not None and catalogue.unusual_degree(case.instance, degree, chosen):
-            usual = ", ".join(str(one) for one in catalogue.degrees(case.instance, chosen))
-            why = f"tensor parallel degree {degree} is not among those listed for {case.instance.platform}"
+        elif count is not None and catalogue.unusual_degree(context.instance, degree, lnc):
+            usual = ", ".join(str(one) for one in catalogue.degrees(context.instance, lnc))
+            why = f"tensor parallel degree {degree} is not among those listed for {context.instance.platform}"
             yield warning("unusual-degree", setting, why, f"Use one of {usual}.")
-    yield from _visible(case, degree)
-    heads = case.facts.heads if case.facts else 0
+    yield from _visible(context, degree)
+    heads = context.facts.heads if context.facts else 0
     if heads and heads % degree:
-        why = f"{degree} does not divide the model's {heads} attention heads: they are padded or replicated"
-        yield info("padded-heads", setting, why, "A degree that divides them costs less memory and time.")
+        why = f"{degree} does not divide the model's {heads} attention heads, so that they are padded or replicated"
+        yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
 
 
-def _visible(case: CheckContext, degree: int) -> Iterator[Finding]:
-    text = case.draft.env.get(VISIBLE)
+def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
+    text = context.draft.env.get(VISIBLE)
     if text is None:
         return
     count = 0
@@ -100,8 +102,8 @@ def _visible(case: CheckContext, degree: int) -> Iterator[Finding]:
         first, _, last = part.strip().partition("-")
         last = last or first
         if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and len(first + last) < 12):
-            why = f"'{text[:40]}' is no list of cores"
-            yield error("visible-cores", VISIBLE, why, "Write it as 0-15 or 0,1,2,3.")
+            why = f"'{text[:40]}' is not a list of cores"
+            yield error("visible-cores", VISIBLE, why, "Write a range (0-15) or a list (0,1,2,3).")
             return
         count += int(last) - int(first) + 1
     if count < degree:

@@ -1,4 +1,4 @@
-"""Which instance this machine is: what was configured, else what its firmware says. No network."""
+"""Finds the instance type of this machine from the configuration, else from its firmware. Uses no network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.instance_catalogue import find, lookup
 from handler.neuron.hardware.instance_type import InstanceType
 
-# EC2's Nitro machines name their instance type here; containers see the host's.
+# EC2's Nitro machines have their instance type here. Containers see the host's.
 PRODUCT_NAMES = ("/sys/devices/virtual/dmi/id/product_name", "/sys/class/dmi/id/product_name")
 
 
 def read_text(path: str) -> str | None:
-    """A small file's text; None where it is missing or not ours to read."""
+    """The text of a small file; None if it does not exist or cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")[:200]
     except OSError:
@@ -22,11 +22,11 @@ def read_text(path: str) -> str | None:
 
 
 def this_machine(config: EndpointConfig, read: Callable[[str], str | None] = read_text) -> InstanceType | None:
-    """The instance to plan for; None on a machine without Neuron cores when none was named.
+    """The instance to plan for; None if none is configured and this machine has no Neuron cores.
 
-    A configured name must be one that SageMaker hosts; a machine that we run on may be any we know.
+    A configured instance must be one that SageMaker hosts. This machine may be any known instance.
 
-    :raises SettingError: the configured name is no such instance.
+    :raises SettingError: SageMaker does not host the configured instance.
     """
     if config.instance:
         return find(config.instance, config.source("instance").name or "ENDPOINT_INSTANCE")

@@ -1,13 +1,13 @@
-"""What the reports of neuron-monitor add up to since this process began, and whether the devices can be trusted.
+"""Adds up the reports of neuron-monitor and decides whether the Neuron devices are healthy.
 
-An uncorrected ECC event, or an execution that ended in a hardware error, makes an endpoint unhealthy: what the device
-computes from then on may be wrong, and nobody should get it as an answer. AWS's Neuron node problem detector takes such
-errors for unrecoverable and has the node replaced; a /ping of 500 leads SageMaker to the same. Errors of other kinds do
-not: the hardware fixes corrected and transient ones, numerical and model errors come of the request or the model,
-and after a runtime error that matters the engine is dead, which /ping tells anyway. All are in /metrics.
+An uncorrected ECC event, or an execution that ended in a hardware error, makes an endpoint unhealthy: the device may
+compute wrong results from then on. AWS's Neuron node problem detector considers such errors unrecoverable and replaces
+the node; a /ping of 500 makes SageMaker do the same. Other errors do not make the endpoint unhealthy. The hardware
+corrects some of them itself; numerical and model errors come from the request or the model; and a serious runtime error
+ends the engine, which /ping reports anyway. /metrics has all of them.
 
-The guide does not say whether the ECC counters count from the driver's start or within the period. So only what is
-above the last report's figure counts, and what the first report has was there before us.
+The guide does not tell whether the ECC counters count from the driver's start or within the period. So only increases
+over the last report count. The values in the first report are from before this process.
 
 Sources: AWS Neuron documentation, "Neuron Monitor User Guide" (`execution_stats`, `neuron_hw_counters`) and
 "Neuron node problem detector and recovery".
@@ -21,7 +21,10 @@ from handler.neuron.hardware.monitor_report import HARDWARE, UNCORRECTED, Monito
 
 
 class DeviceHealth:
-    """:ivar errors, executions, ecc: totals, for /metrics; keys as in `MonitorReport`."""
+    """Totals of all reports, and the verdict on the devices.
+
+    :ivar errors, executions, ecc: totals for /metrics, with keys as in `MonitorReport`.
+    """
 
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
@@ -37,7 +40,7 @@ class DeviceHealth:
             self._last[key] = count
 
     def trouble(self) -> str | None:
-        """Why the devices cannot be trusted any more; None as long as they can."""
+        """The reason why the devices are unhealthy; None if they are healthy."""
         for (device, kind), count in sorted(self.ecc.items()):
             if kind in UNCORRECTED and count:
                 memory = "SRAM" if kind.startswith("sram") else "DRAM"

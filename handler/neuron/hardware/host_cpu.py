@@ -1,4 +1,4 @@
-"""The CPU of the machine that this process runs on: its instruction sets, and the memory an engine may take there."""
+"""The CPU of this machine: its instruction sets, and the memory that an engine may use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from handler.neuron.hardware import host_memory
 
 CPUINFO: Final = Path("/proc/cpuinfo")
 SPACE: Final = "VLLM_CPU_KVCACHE_SPACE"
-# What computes with a data type, by Linux's names: x86's, then Arm's. One of them is enough.
+# Data type -> instruction sets that compute with it, by Linux's names for x86 and Arm. One of them is enough.
 ARITHMETIC: Final[Mapping[str, frozenset[str]]] = {
     "bfloat16": frozenset({"avx512_bf16", "amx_bf16", "bf16"}),
     "float16": frozenset({"avx512_fp16", "amx_fp16", "asimdhp"}),
@@ -23,9 +23,9 @@ ARITHMETIC: Final[Mapping[str, frozenset[str]]] = {
 class HostCpu:
     """A CPU and its memory.
 
-    :param flags: its instruction sets, by Linux's names.
-    :param memory: bytes that this machine or container may use.
-    :param cache: bytes of an engine's key-value cache.
+    :param flags: the instruction sets, by Linux's names.
+    :param memory: the memory that this machine or container may use, in bytes.
+    :param cache: the size of an engine's key-value cache, in bytes.
     """
 
     flags: frozenset[str]
@@ -33,13 +33,13 @@ class HostCpu:
     cache: int
 
     def lacks(self, dtype: str | None) -> bool:
-        """It is known to have no arithmetic for a data type. False for types that every CPU computes with."""
+        """Whether the CPU is known to have no arithmetic for a data type. False for types that every CPU supports."""
         arithmetic = ARITHMETIC.get(dtype or "")
         return arithmetic is not None and not self.flags & arithmetic
 
 
 def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
-    """The instruction sets of the first CPU that is listed; empty where the system lists none."""
+    """The instruction sets of the first listed CPU; empty if the system lists none."""
     try:
         lines = cpuinfo.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -52,11 +52,11 @@ def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
 
 
 def host_cpu(environ: Mapping[str, str] = os.environ) -> HostCpu | None:
-    """This machine's CPU; None where the system does not list its instruction sets."""
+    """This machine's CPU; None if the system does not list its instruction sets."""
     flags = cpu_flags()
     if not flags:
         return None
     space = environ.get(SPACE, "").strip()
     given = int(space) * 1024**3 if space.isdecimal() else 0
-    # vLLM takes half of a NUMA node's memory where nothing is set (vllm/platforms/cpu.py).
+    # By default vLLM takes half of a NUMA node's memory (vllm/platforms/cpu.py).
     return HostCpu(flags, host_memory.limit(), given or host_memory.total() // host_memory.nodes() // 2)

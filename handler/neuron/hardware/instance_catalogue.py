@@ -1,4 +1,4 @@
-"""The Neuron instances by name, and what follows from one: logical cores, memory per core, default degrees.
+"""The Neuron instance types, with their logical cores, memory per core and default tensor-parallel degrees.
 
 Sources: the EC2 pages of Inf2, Trn1 and Trn2 (cores, host and device memory); the Neuron guide "Tensor-parallelism
 support" of NxD Inference (LNC 2 on Trn2) and its list of degrees for Inf2 and Trn1.
@@ -28,24 +28,24 @@ INSTANCES: Final[tuple[InstanceType, ...]] = (
     InstanceType("trn2u.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), False),
 )
 
-# Degrees beside these run, but with collectives that the hardware's rings do not fit: worth a warning, no refusal.
+# Other degrees run too, but with collectives that do not fit the hardware's rings. They get a warning, not an error.
 LISTED_DEGREES: Final = {"inf2": (1, 2, 4, 8, 24), "trn1": (1, 2, 8, 32)}
 
-# Weights may fill this share of a core before a degree that pads heads is the better default.
-ROOMY = 0.7
+# If the weights fill more than this share of a core, a larger degree that pads heads is the better default.
+MAX_WEIGHT_SHARE = 0.7
 
 
 def lookup(name: str) -> InstanceType | None:
-    """The instance of this name, EC2's or SageMaker's, hosted or not; None for any other name."""
+    """The instance with this EC2 or SageMaker name, hosted by SageMaker or not; None for any other name."""
     plain = name.strip().lower().removeprefix(HOST_PREFIX)
     return next((instance for instance in INSTANCES if instance.name == plain), None)
 
 
 def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True) -> InstanceType:
-    """The instance of this name, EC2's (`trn2.48xlarge`) or SageMaker's (`ml.trn2.48xlarge`).
+    """The instance with this EC2 name (`trn2.48xlarge`) or SageMaker name (`ml.trn2.48xlarge`).
 
-    :param hosting: it must be one that SageMaker has for real-time endpoints.
-    :raises SettingError: no such instance, or none that SageMaker hosts.
+    :param hosting: SageMaker must offer it for real-time endpoints.
+    :raises SettingError: there is no such instance, or SageMaker does not host it.
     """
     instance = lookup(name)
     if instance is not None and (instance.hosting or not hosting):
@@ -58,59 +58,62 @@ def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True)
             setting, f"SageMaker does not host {plain[:60]}", f"Use {largest}, or EC2 without SageMaker."
         )
     if plain.startswith("inf1"):
-        problem = f"{plain[:60]} is an Inferentia 1, which no line of vLLM runs on"
+        problem = f"{plain[:60]} has Inferentia 1, on which no line of vLLM runs"
         raise SettingError(setting, problem, f"Use {HOST_PREFIX}inf2.xlarge or larger.")
     near = difflib.get_close_matches(plain, hosted, n=1, cutoff=0.8)
-    fix = f"Did you mean {HOST_PREFIX}{near[0]}?" if near else f"Known: {', '.join(hosted)}, each also with 'ml.'."
+    fix = f"Did you mean {HOST_PREFIX}{near[0]}?" if near else f"Use one of {', '.join(hosted)}, with or without 'ml.'."
     raise SettingError(setting, f"'{name[:60]}' is not an instance with Neuron cores", fix)
 
 
 def default_lnc(instance: InstanceType) -> int:
-    """Physical cores to a logical one, where nobody says otherwise: 2 on Trn2, 1 before."""
+    """The default number of physical cores in a logical one: 2 on Trn2, 1 on older instances."""
     return instance.lnc[0]
 
 
 def logical_cores(instance: InstanceType, lnc: int | None = None) -> int:
-    """How many cores the software sees.
+    """The number of cores that the software sees.
 
-    :raises SettingError: an LNC that the instance does not have.
+    :raises SettingError: the instance does not support the LNC.
     """
     lnc = lnc or default_lnc(instance)
     if lnc not in instance.lnc:
         allowed = " or ".join(str(one) for one in instance.lnc)
-        raise SettingError("logical_nc_config", f"{instance.name} has no LNC {lnc}", f"Use {allowed}, or leave it out.")
+        raise SettingError(
+            "logical_nc_config", f"{instance.name} does not support LNC {lnc}", f"Use {allowed}, or remove it."
+        )
     return instance.physical_cores // lnc
 
 
 def core_memory(instance: InstanceType, lnc: int | None = None) -> int:
-    """Device memory of one logical core, bytes: 16 GiB on Inf2 and Trn1, 24 GiB on Trn2 at LNC 2."""
+    """The device memory of one logical core, in bytes: 16 GiB on Inf2 and Trn1, 24 GiB on Trn2 at LNC 2."""
     return instance.hbm_gib * GIB // logical_cores(instance, lnc)
 
 
 def degrees(instance: InstanceType, lnc: int | None = None) -> tuple[int, ...]:
-    """Tensor-parallel degrees that are usual on this instance: the listed ones, or powers of two, up to its cores."""
+    """The usual tensor-parallel degrees of this instance: the listed ones, or powers of two, up to its cores."""
     cores = logical_cores(instance, lnc)
     usual = LISTED_DEGREES.get(instance.platform) or tuple(2**power for power in range(12))
     return tuple(degree for degree in usual if degree <= cores)
 
 
 def unusual_degree(instance: InstanceType, degree: int, lnc: int | None = None) -> bool:
-    """The degree is not among the usual ones: it may run slowly, or not at all."""
+    """Whether the degree is not a usual one. It may run slowly, or not at all."""
     return degree not in degrees(instance, lnc)
 
 
 def default_degree(
     instance: InstanceType, heads: int = 0, weight_bytes: int | None = None, lnc: int | None = None
 ) -> int:
-    """The tensor-parallel degree for a model where nobody says one.
+    """The default tensor-parallel degree for a model.
 
-    The largest usual degree that divides the attention heads: more cores mean more memory bandwidth, and a degree that
-    does not divide them makes NxD Inference pad heads, which costs memory and time. But where the weights would
-    fill most of those cores, the largest usual degree: padding beats not fitting (Llama 4 Scout, 40 heads, on Trn2).
+    It is the largest usual degree that divides the attention heads. More cores mean more memory bandwidth, and a degree
+    that does not divide the heads makes NxD Inference pad them, which costs memory and time. If the weights would fill
+    most of those cores, it is the largest usual degree, because padding is better than not fitting (Llama 4 Scout, 40
+    heads, on Trn2).
     """
     usual = degrees(instance, lnc)
     even = [degree for degree in usual if heads % degree == 0]
     best = max(even)
-    if weight_bytes is not None and weight_bytes / best > ROOMY * core_memory(instance, lnc):
+    if weight_bytes is not None and weight_bytes / best > MAX_WEIGHT_SHARE * core_memory(instance, lnc):
         return max(usual)
     return best

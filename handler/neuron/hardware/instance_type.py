@@ -1,4 +1,4 @@
-"""The instances that have Neuron cores, by EC2 and SageMaker name."""
+"""`InstanceType`: an instance type with Neuron cores."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 class InstanceType:
     """One instance type.
 
-    :param name: EC2's name, `trn2.48xlarge`; SageMaker's is `ml.` and the same.
-    :param platform: `inf2`, `trn1`, `trn2` or `trn3`: the compiler's target.
-    :param physical_cores: NeuronCores; logical ones are these divided by the LNC.
-    :param host_gib, hbm_gib: memory of the host and of all devices, in GiB.
-    :param lnc: the logical-core configurations it allows; the first is the default.
-    :param hosting: SageMaker real-time endpoints have it.
+    :param name: EC2's name, `trn2.48xlarge`. SageMaker's name has `ml.` in front.
+    :param platform: the compiler's target: `inf2`, `trn1`, `trn2` or `trn3`.
+    :param physical_cores: the number of NeuronCores. Divided by the LNC it is the number of logical cores.
+    :param host_gib, hbm_gib: the memory of the host and of all devices, in GiB.
+    :param lnc: the logical NeuronCore configurations that it supports. The first is the default.
+    :param hosting: SageMaker offers it for real-time endpoints.
     """
 
     name: str

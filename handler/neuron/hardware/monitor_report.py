@@ -1,7 +1,6 @@
-"""One report of neuron-monitor: a line of JSON, as "Neuron Monitor User Guide" of the AWS Neuron documentation has it.
+"""Parses a report of neuron-monitor: a line of JSON (AWS Neuron documentation, "Neuron Monitor User Guide").
 
-What a version leaves out, or has as null, counts as not known; what is of another kind is not believed. Keys that are
-not read here are passed over.
+A value that is missing or null counts as not known. A value of an unexpected type is ignored, and so are other keys.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-# Events in a device's memories, by the guide's names.
+# Events in a device's memory, by the guide's names.
 ECC: Final = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
 UNCORRECTED: Final = ("mem_ecc_uncorrected", "sram_ecc_uncorrected")
 HARDWARE: Final = "hardware"
@@ -19,17 +18,17 @@ HARDWARE: Final = "hardware"
 
 @dataclass(frozen=True, slots=True)
 class MonitorReport:
-    """What one report says. Bytes; utilisation in percent of the captured period.
+    """One report. Sizes are in bytes, utilization in percent of the reporting period.
 
-    :param devices: Neuron devices of this instance; None where it does not say.
-    :param cores: logical cores of all devices.
-    :param device_memory: of each device.
-    :param memory_used: of all Neuron applications, by place: `host`, `neuron_device`.
-    :param utilization: by core; the cores that were active.
+    :param devices: the number of Neuron devices of this instance; None if it is not known.
+    :param cores: the number of logical cores of all devices.
+    :param device_memory: the memory of each device.
+    :param memory_used: the memory used by all Neuron applications: `host`, `neuron_device`.
+    :param utilization: the utilization of each active core.
     :param errors: executions that failed within the period, by the guide's kinds (`hardware`, `numerical` ...).
     :param executions: executions within the period, by outcome (`completed`, `timed_out` ...).
     :param ecc: by device and kind; see `ECC`.
-    :param problems: what the monitor could not find out.
+    :param problems: errors of the monitor itself.
     """
 
     devices: int | None = None
@@ -45,13 +44,16 @@ class MonitorReport:
 
 
 def parse(line: bytes) -> MonitorReport:
-    """:raises ValueError: it is no JSON object."""
+    """Parses one line.
+
+    :raises ValueError: it is not a JSON object.
+    """
     try:
         document = json.loads(line)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(document, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     hardware = _mapping(document.get("neuron_hardware_info"))
     devices = _count(hardware.get("neuron_device_count"))
     per_device = _count(hardware.get("neuroncore_per_device_count"))
@@ -116,7 +118,7 @@ def _problems(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _add(sums: dict[str, int], given: object, names: tuple[str, ...] | None = None) -> None:
-    """Adds another application's counts, all of them or the named."""
+    """Adds the counts of another application: all of them, or those in `names`."""
     for name, value in _mapping(given).items():
         count = _count(value)
         if count is not None and (names is None or name in names):

@@ -1,4 +1,4 @@
-"""Versions of the Neuron software that is no Python package: neuron-monitor does not report them, dpkg knows them."""
+"""Reads the versions of Neuron's Debian packages (runtime, driver ...), which neuron-monitor does not report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 STATUS = Path("/var/lib/dpkg/status")
-# What each is called here, and the Debian package that brings it (AWS Neuron documentation, "Neuron Components").
+# Debian package -> our name for it (AWS Neuron documentation, "Neuron Components").
 PACKAGES = {
     "aws-neuronx-runtime-lib": "runtime",
     "aws-neuronx-collectives": "collectives",
@@ -17,7 +17,7 @@ PACKAGES = {
 
 @lru_cache(maxsize=1)
 def runtime_versions(status: Path = STATUS) -> dict[str, str]:
-    """`{"runtime": "2.27.23.0", ...}`: those that are installed."""
+    """The versions of the installed ones: `{"runtime": "2.27.23.0", ...}`."""
     found: dict[str, str] = {}
     name = ""
     try:

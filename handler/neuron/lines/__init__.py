@@ -1,1 +1,1 @@
-"""The lines of vLLM on Neuron ("dialects"): one plan, each line's spelling of it."""
+"""The lines, each a generation of vLLM and Neuron: their features, and how they spell a plan."""

@@ -1,8 +1,8 @@
-"""KV cache blocks of the NxDI plugin: off and contiguous unless asked for, sized for the user when they are.
+"""KV cache blocks of the NxDI plugin. The cache is contiguous by default; if blocks are requested, the plan sizes them.
 
-vLLM 0.16 turns prefix caching on by default; the plugin then wants a block size, at least
+vLLM 0.16 turns prefix caching on by default. The plugin then needs a block size, at least
 ceil(max_model_len / block_size) * max_num_seqs blocks, and a pa_num_blocks that equals num_gpu_blocks_override.
-Its own default count rounds down and its own check rounds up, so the plan always gives the count
+The plugin's default count rounds down and its check rounds up, so the plan always gives the count
 (vllm-project/vllm-neuron, vllm_neuron/platform.py and worker/neuronx_distributed_model_loader.py).
 """
 
@@ -17,14 +17,14 @@ DEFAULT_BLOCK: Final = 32
 
 
 def spell_prefix_caching(draft: PlanDraft) -> None:
-    """Engine arguments of prefix caching, for the plugin."""
+    """Writes the plugin's engine arguments for prefix caching."""
     args, config = draft.args, draft.config
     args["enable_prefix_caching"] = config.enable_prefix_caching
-    agree(draft, "enable_prefix_caching", "is_prefix_caching")
+    agree(draft, "enable_prefix_caching")
     if args["enable_prefix_caching"] is None:
         args["enable_prefix_caching"] = False
-        why = "vLLM turns prefix caching on by default, and the plugin then does not start without a block size"
-        fix = "Set enable_prefix_caching to true: blocks are sized for you then."
+        why = "vLLM turns prefix caching on by default, and then the plugin does not start without a block size"
+        fix = "To use it, set enable_prefix_caching to true; the plan then sizes the blocks."
         draft.inform("completed", "enable_prefix_caching", f"{why}; the plan turns it off", fix)
     if args["enable_prefix_caching"]:
         spell_blocks(draft)
@@ -33,16 +33,16 @@ def spell_prefix_caching(draft: PlanDraft) -> None:
 
 
 def spell_blocks(draft: PlanDraft) -> None:
-    """A block size, and as many blocks as the longest sequences need."""
+    """Writes a block size, and as many blocks as the longest sequences need."""
     args, config = draft.args, draft.config
     if config.block_size is not None:
         args["block_size"] = config.block_size
-    agree(draft, "block_size", "pa_block_size")
+    agree(draft, "block_size")
     if args.get("block_size") is None:
         draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
     if config.num_gpu_blocks_override is not None:
         args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
-    agree(draft, "num_gpu_blocks_override", "pa_num_blocks")
+    agree(draft, "num_gpu_blocks_override")
     length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
     if length is None or size is None or sequences is None or size < 1:
         return
@@ -53,10 +53,8 @@ def spell_blocks(draft: PlanDraft) -> None:
         draft.complete("num_gpu_blocks_override", needed, why)
     elif given < needed:
         setting = draft.request.setting("num_gpu_blocks_override")
-        why = (
-            f"{given} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin refuses"
-        )
-        draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or leave it out.")
+        why = f"{given} blocks of {size} tokens do not hold {sequences} sequences of {length} tokens: the plugin fails"
+        draft.error("too-few-blocks", setting, why, f"Give {needed} or more, or remove it.")
 
 
 def _contiguous(draft: PlanDraft) -> None:
@@ -65,12 +63,12 @@ def _contiguous(draft: PlanDraft) -> None:
     if config.block_size is not None and config.block_size != draft.number("max_model_len"):
         setting = draft.request.setting("block_size")
         why = f"without prefix caching the plugin replaces block_size {config.block_size} by max_model_len"
-        draft.warn("block-size-unused", setting, why, "Leave it out, or set enable_prefix_caching to true.")
+        draft.warn("block-size-unused", setting, why, "Remove it, or set enable_prefix_caching to true.")
     if config.num_gpu_blocks_override is None:
         return
     draft.args["num_gpu_blocks_override"] = config.num_gpu_blocks_override
     sequences = draft.number("max_num_seqs")
     if sequences is not None and config.num_gpu_blocks_override < sequences:
         setting = draft.request.setting("num_gpu_blocks_override")
-        why = f"{sequences} sequences need a block each, and there are {config.num_gpu_blocks_override}"
-        draft.error("too-few-blocks", setting, why, f"Give {sequences} or more, or leave it out.")
+        why = f"{sequences} sequences need one block each, but there are only {config.num_gpu_blocks_override}"
+        draft.error("too-few-blocks", setting, why, f"Give {sequences} or more, or remove it.")

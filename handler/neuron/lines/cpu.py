@@ -1,4 +1,4 @@
-"""The CPU build of vLLM 0.16: vLLM's own arguments, real tokens on any machine."""
+"""The CPU line: the CPU build of vLLM 0.16, which generates real tokens on any machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_vllm
 from handler.neuron.lines.plan_draft import PlanDraft
-from handler.neuron.lines.shared_spelling import leave_out_legacy, pin_grammar_backend, spell_environment, spell_vllm
+from handler.neuron.lines.shared_spelling import pin_grammar_backend, remove_legacy, spell_environment, spell_vllm
 from handler.neuron.lines.speculation import speculative_config
 
 FEATURES: Final = frozenset(
@@ -41,9 +41,9 @@ COPIED: Final = (
 
 
 def spell(draft: PlanDraft) -> None:
-    """vLLM's own arguments; whatever nobody gave is vLLM's to choose, the data type on some CPUs excepted."""
+    """Writes vLLM's arguments. vLLM chooses what the user did not set, except the data type on some CPUs."""
     spell_vllm(draft)
-    leave_out_legacy(draft)
+    remove_legacy(draft)
     pin_grammar_backend(draft)
     spell_environment(draft)
     draft.env.pop("NEURON_COMPILED_ARTIFACTS", None)
@@ -63,8 +63,8 @@ def spell(draft: PlanDraft) -> None:
     if draft.additional:
         draft.args["additional_config"] = dict(draft.additional)
     if draft.args.get("enforce_eager") and not config.artifact_store:
-        # vLLM's sampler is decorated for torch.compile even then, which takes most of an eager start (vllm/v1/sample/
-        # ops/topk_topp_sampler.py). With a store it is kept there.
+        # vLLM compiles its sampler with torch.compile even then, which takes most of an eager start
+        # (vllm/v1/sample/ops/topk_topp_sampler.py). With an artifact store the compiled sampler is saved there.
         draft.env.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 

@@ -1,4 +1,4 @@
-"""The data type that the CPU line computes in, where the user leaves it open."""
+"""Chooses the data type of the CPU line if the user does not set one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SETTING: Final = "SM_VLLM_DTYPE"
 
 
 def choose_dtype(draft: PlanDraft) -> None:
-    """float32, where this machine's CPU has no arithmetic for the checkpoint's 16-bit type.
+    """Chooses float32 if this machine's CPU has no arithmetic for the checkpoint's 16-bit type.
 
-    vLLM would compute in the checkpoint's type, several times slower. Quantized checkpoints keep theirs: most of
-    vLLM's quantized layers refuse float32.
+    vLLM would compute in the checkpoint's type, several times slower. Quantized checkpoints keep their type: most of
+    vLLM's quantized layers reject float32.
     """
     facts, cpu = draft.facts, draft.cpu
     if facts is None or cpu is None or not cpu.lacks(facts.torch_dtype):
@@ -26,23 +26,23 @@ def choose_dtype(draft: PlanDraft) -> None:
         return
     dtype = facts.torch_dtype
     setting = draft.request.setting("dtype")
-    slow = f"the CPU of this machine has no {dtype} arithmetic, and computes {dtype} several times slower than float32"
+    slow = f"this machine's CPU has no {dtype} arithmetic and computes {dtype} several times slower than float32"
     obstacle = _obstacle(draft, facts, cpu)
     if obstacle:
-        why = f"{slow}; the plan leaves the checkpoint's {dtype} as it is, because {obstacle}"
-        fix = f"Set {SETTING}=float32 for float32 all the same, or use a CPU that has {dtype} arithmetic."
+        why = f"{slow}; the plan keeps the checkpoint's {dtype}, because {obstacle}"
+        fix = f"Set {SETTING}=float32 to use float32 anyway, or use a CPU with {dtype} arithmetic."
         draft.warn("dtype-slow", setting, why, fix)
         return
     draft.args["dtype"] = "float32"
     why = (
-        f"{slow}; the plan sets dtype to float32. The weights take twice the memory of the checkpoint's, and the "
-        "key-value cache holds half as many tokens in the same memory"
+        f"{slow}; the plan sets dtype to float32. The weights take twice the checkpoint's memory, and the "
+        "key-value cache holds half as many tokens"
     )
     draft.inform("dtype-float32", setting, why, f"Set {SETTING}={dtype} to keep the checkpoint's.")
 
 
 def _obstacle(draft: PlanDraft, facts: ModelFacts, cpu: HostCpu) -> str:
-    """Why a start that works in 16 bits might fail in float32; empty where nothing speaks against it."""
+    """The reason why a start that works in 16 bits might fail in float32; empty if there is none."""
     if not facts.weight_bytes:
         return "the size of the weights is not known"
     weights = 2 * facts.weight_bytes

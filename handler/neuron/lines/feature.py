@@ -1,4 +1,4 @@
-"""What a configuration can ask of a line, by the plain setting that asks for it."""
+"""The features that a configuration can request of a line, and the fields that request them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from handler.config.endpoint_config import EndpointConfig
 
 
 class Feature(StrEnum):
-    """A feature, by the words a message names it with."""
+    """A feature. The value is the name that messages use."""
 
     TENSOR_PARALLEL = "tensor parallelism"
     LNC = "a logical NeuronCore configuration"
     CONTINUOUS_BATCHING = "continuous batching"
     CONTEXT_BATCH = "a context batch size"
-    CONTEXT_LENGTH = "a context length of its own"
+    CONTEXT_LENGTH = "a separate limit on the prompt's length"
     BUCKETING = "automatic bucketing"
     CONTEXT_BUCKETS = "context buckets"
     TOKEN_BUCKETS = "token buckets"
@@ -27,7 +27,7 @@ class Feature(StrEnum):
     INT8 = "INT8 weights"
     FP8 = "FP8 weights"
     MXFP = "MXFP4 or MXFP8 weights"
-    QUANTIZED_CHECKPOINT = "a quantized checkpoint of its own"
+    QUANTIZED_CHECKPOINT = "a separate quantized checkpoint"
     KV_CACHE_QUANT = "KV cache quantization"
     ON_DEVICE_SAMPLING = "on-device sampling"
     CPU_SAMPLING = "CPU sampling"
@@ -51,8 +51,8 @@ class Feature(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """One setting that asks for a feature."""
+class FeatureRequest:
+    """A field that requests a feature."""
 
     field: str
     feature: Feature
@@ -80,7 +80,7 @@ QUANTIZATIONS: Final = {
 
 
 def _quantization(value: object) -> Feature | None:
-    """Names of vLLM's own (awq, neuron_quant ...) ask for no feature of ours: each line judges them."""
+    """vLLM's own names (awq, neuron_quant ...) are not features: each line decides about them."""
     return QUANTIZATIONS.get(value.lower()) if isinstance(value, str) else None
 
 
@@ -133,14 +133,14 @@ RULES: Final[dict[str, FeatureRule]] = {
 }
 
 
-def asked(config: EndpointConfig) -> Iterator[Ask]:
-    """Every feature that a configuration asks for, with the setting that does."""
+def requested_features(config: EndpointConfig) -> Iterator[FeatureRequest]:
+    """Every feature that a configuration requests, with the field that requests it."""
     for field, rule in RULES.items():
         feature = rule(getattr(config, field))
         if feature is not None:
-            yield Ask(field, feature)
+            yield FeatureRequest(field, feature)
     if config.speculative_model is not None or config.speculation is not None:
         method = config.speculation or "draft_model"
         field = "speculation" if config.speculation is not None else "speculative_model"
         if method in METHODS:
-            yield Ask(field, METHODS[method])
+            yield FeatureRequest(field, METHODS[method])

@@ -19,32 +19,32 @@ from handler.neuron.lines.nodes import spell_disaggregation, spell_nodes
 from handler.neuron.lines.nxd_keys import spell_neuron_config
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
+    DEFAULT_CHUNK,
     agree,
     complete_degree,
     complete_length,
     complete_sequences,
-    leave_out_additional,
+    remove_additional,
     spell_environment,
     spell_vllm,
 )
 from handler.neuron.lines.speculation import method_of, speculative_config
 
 FRAMEWORK: Final = "neuronx-distributed-inference"
-DEFAULT_CHUNK: Final = 256
-NOT: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
+UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
 
 
 def spell(draft: PlanDraft) -> None:
-    """The fork's engine arguments and environment."""
+    """Writes the fork's engine arguments and environment."""
     spell_vllm(draft)
-    leave_out_additional(draft)
+    remove_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
     draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK
-    agree(draft, "max_model_len", "seq_len")
-    agree(draft, "max_num_seqs", "batch_size")
+    agree(draft, "max_model_len")
+    agree(draft, "max_num_seqs")
     if not draft.config.nodes:
-        agree(draft, "tensor_parallel_size", "tp_degree")
+        agree(draft, "tensor_parallel_size")
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)
@@ -62,7 +62,7 @@ def spell(draft: PlanDraft) -> None:
 
 
 def _spell_cache(draft: PlanDraft) -> None:
-    """Contiguous, a block being a whole sequence, unless blocks are asked for."""
+    """Writes a contiguous KV cache, in which a block holds a whole sequence, unless blocks are requested."""
     args, config = draft.args, draft.config
     if config.enable_prefix_caching is not None:
         args["enable_prefix_caching"] = config.enable_prefix_caching
@@ -79,38 +79,40 @@ def _spell_cache(draft: PlanDraft) -> None:
 
 
 def _blocks(draft: PlanDraft) -> None:
-    """A block size; the fork's worker counts the blocks itself (vllm/worker/neuron_worker.py). Its loader asserts
-    is_prefix_caching and fills it in under speculation only (model_loader/neuronx_distributed.py)."""
+    """Writes a block size. The fork's worker computes the number of blocks itself (vllm/worker/neuron_worker.py).
+
+    Its loader asserts is_prefix_caching, but sets it only with speculation (model_loader/neuronx_distributed.py).
+    """
     if draft.config.enable_prefix_caching and "is_prefix_caching" not in draft.override:
         draft.override["is_prefix_caching"] = True
         why = "with prefix caching the fork asserts is_prefix_caching in NeuronConfig; the plan sets it"
         draft.inform("completed", "is_prefix_caching", why, "Set it in the raw NeuronConfig to choose yourself.")
     if draft.config.block_size is not None:
         draft.args["block_size"] = draft.config.block_size
-    agree(draft, "block_size", "pa_block_size")
+    agree(draft, "block_size")
     if draft.args.get("block_size") is None:
         draft.complete("block_size", DEFAULT_BLOCK, "a KV cache in blocks needs a block size")
     length, size, sequences = (draft.number(name) for name in ("max_model_len", "block_size", "max_num_seqs"))
     if draft.config.num_gpu_blocks_override is not None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
     elif length and size and sequences and size > 0 and length % size:
-        why = f"{length} tokens are no multiple of blocks of {size}, and the fork rounds the number of blocks down"
+        why = f"{length} tokens are not a multiple of block_size {size}, and the fork rounds the number of blocks down"
         draft.complete("num_gpu_blocks_override", -(-length // size) * sequences, why)
 
 
 def whole_sequence_blocks(draft: PlanDraft) -> None:
-    """`block_size = max_model_len`: the fork makes it so itself, whatever it is given."""
+    """Writes `block_size = max_model_len`. The fork sets it so itself, whatever it is given."""
     length, given = draft.number("max_model_len"), draft.config.block_size
     if given is not None and given != length:
         why = f"the fork replaces block_size {given} by max_model_len {length}: a block holds a whole sequence"
-        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Leave it out.")
+        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
     draft.args["block_size"] = length
     if draft.config.num_gpu_blocks_override is not None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
 
 
 def spell_speculation(draft: PlanDraft, framework: str) -> None:
-    """vLLM 0.7.2 has an argument for each part, 0.9.1 one object. EAGLE is switched on in the override."""
+    """Writes speculation: vLLM 0.7.2 has an argument for each part, 0.9.1 one object. The override turns EAGLE on."""
     speculative = speculative_config(draft)
     if speculative is None:
         return
@@ -131,8 +133,8 @@ def spell_speculation(draft: PlanDraft, framework: str) -> None:
 
 
 FORK_091 = Line(
-    "fork-0.9.1", frozenset(Feature) - NOT, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 26), spell, FRAMEWORK
+    "fork-0.9.1", frozenset(Feature) - UNSUPPORTED, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 26), spell, FRAMEWORK
 )
 FORK_072 = Line(
-    "fork-0.7.2", frozenset(Feature) - NOT, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 24), spell, FRAMEWORK
+    "fork-0.7.2", frozenset(Feature) - UNSUPPORTED, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 24), spell, FRAMEWORK
 )

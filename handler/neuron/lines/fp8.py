@@ -1,4 +1,4 @@
-"""The two variables that FP8 needs on every line of NxD Inference."""
+"""Sets the two environment variables that FP8 needs on every line of NxD Inference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VARIABLES: Final = ("XLA_HANDLE_SPECIAL_SCALAR", "UNSAFE_FP8FNCAST")
 
 
 def uses_fp8(keys: Mapping[str, Json]) -> bool:
-    """These NeuronConfig keys put weights, activations or the KV cache into FP8."""
+    """Whether NeuronConfig keys put weights, activations or the KV cache into FP8."""
     text = keys.get("text_neuron_config")
     if isinstance(text, dict) and uses_fp8(text):
         return True
@@ -21,11 +21,11 @@ def uses_fp8(keys: Mapping[str, Json]) -> bool:
 
 
 def spell_fp8(draft: PlanDraft) -> None:
-    """Sets both variables; one that is set to anything but 1 is an error."""
+    """Sets both variables. It is an error if one is set to anything but 1."""
     if not uses_fp8(draft.override):
         return
     for name in VARIABLES:
         value = draft.env.setdefault(name, "1")
         if value != "1":
             why = f"FP8 needs {name}=1; with {value[:20]!r} special values are compiled wrongly"
-            draft.error("fp8-variable", name, why, "Set it to 1, or leave it out.")
+            draft.error("fp8-variable", name, why, "Set it to 1, or remove it.")

@@ -1,4 +1,4 @@
-"""What a line is: a name, the features it has, and the spelling of a plan."""
+"""`Line`: a generation of vLLM and Neuron, with its name, its features and its spelling of a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from handler.neuron.lines.plan_draft import PlanDraft
 
 
 class ConfigKeys(StrEnum):
-    """Whose NeuronConfig keys a line's raw configuration has."""
+    """The software whose configuration keys a line's raw NeuronConfig holds."""
 
     NXDI = "nxdi"
     NATIVE = "native"
@@ -21,12 +21,12 @@ class ConfigKeys(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of vLLM and Neuron.
+    """A line: one generation of vLLM and Neuron.
 
-    :param name: as a user sets it: `nxdi-0.16`.
-    :param framework: the second half of a fork's name, by VLLM_NEURON_FRAMEWORK; "" elsewhere.
-    :param platforms: the Neuron platforms it runs on; empty for CPU.
-    :param sdk: the newest Neuron SDK it comes with, as (major, minor); (0, 0) for CPU.
+    :param name: the name that a user sets: `nxdi-0.16`.
+    :param framework: on the fork's lines, the framework that VLLM_NEURON_FRAMEWORK names; "" on all others.
+    :param platforms: the Neuron platforms that it runs on; empty for CPU.
+    :param sdk: the newest Neuron SDK that contains it, as (major, minor); (0, 0) for CPU.
     :param spell: completes a draft and writes the line's engine arguments and environment into it.
     """
 

@@ -1,4 +1,4 @@
-"""Every line, by name; which one a machine has; which lines have a feature."""
+"""Lists every line; finds a line by name, by installed packages, or by feature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES: Final = tuple(dict.fromkeys(line.name for line in LINES))
 
 
 def find_line(name: str, framework: str = "") -> Line | None:
-    """A line by its name, and by its framework where it has two; the first one where none is named."""
+    """Finds a line by its name, and by its framework if the name has two. Without a framework: the first."""
     named = [line for line in LINES if line.name == name]
     for line in named:
         if line.framework == framework:
@@ -39,13 +39,13 @@ def find_line(name: str, framework: str = "") -> Line | None:
 
 
 def lines_with(feature: Feature, platform: str | None = None) -> list[str]:
-    """The titles of the lines that have a feature, on a platform where one is named. CPU is never a substitute."""
+    """The titles of the Neuron lines that have a feature, limited to a platform if one is given."""
     fitting = [line for line in LINES if line.has(feature) and line.platforms]
     return [line.title for line in fitting if platform is None or platform in line.platforms]
 
 
 def installed_line(installed: Mapping[str, str]) -> str | None:
-    """The line that these package versions make, or None where vLLM is not among them."""
+    """The line that the installed packages belong to; None without vLLM."""
     version = installed.get("vllm", "")
     if not version:
         return None

@@ -1,7 +1,7 @@
-"""LoRA adapters, as the plugin and the fork want them.
+"""Writes the LoRA arguments of the NxDI plugin, the fork and vLLM.
 
 The plugin reads `lora_ckpt_json`, a file that names every adapter (NxDI modules/lora_serving/config.py:
-`{"lora-ckpt-dir": ..., "lora-ckpt-paths": {name: file}}`); the container writes it from `adapter_document` before
+`{"lora-ckpt-dir": ..., "lora-ckpt-paths": {name: file}}`). The start writes it from `adapter_document` before
 the engine starts. The fork takes a list of names and paths.
 """
 
@@ -18,17 +18,17 @@ PLUGIN_ARGUMENTS: Final = ("max_loras", "max_lora_rank")
 
 
 def adapter_file(config: EndpointConfig) -> str:
-    """Where the container writes the adapters' names for the plugin."""
+    """The path of the file that names the adapters for the plugin."""
     return str(config.scratch / FILE)
 
 
 def adapter_document(config: EndpointConfig) -> dict[str, Json]:
-    """What the container writes there. Paths must be local by then."""
+    """The content of that file. All paths must be local."""
     return {"lora-ckpt-dir": "/", "lora-ckpt-paths": dict(config.lora_modules)}
 
 
 def spell_lora_plugin(draft: PlanDraft) -> None:
-    """vLLM's LoRA arguments plus the override that the plugin cannot do without."""
+    """Writes vLLM's LoRA arguments and the override that the plugin needs."""
     if not _arguments(draft):
         return
     config = draft.config
@@ -36,24 +36,24 @@ def spell_lora_plugin(draft: PlanDraft) -> None:
         if config.lora_modules:
             draft.override["lora_ckpt_json"] = adapter_file(config)
         else:
-            why = "without adapters known at the compile the plugin ends in an AttributeError"
+            why = "the plugin fails with an AttributeError if no adapters are known at the compile"
             draft.error("lora-without-adapters", draft.request.setting("enable_lora"), why, "Set lora_modules.")
     if config.lora_target_modules is not None:
         draft.override.setdefault("target_modules", list(config.lora_target_modules))
     elif "target_modules" not in draft.override:
-        why = "the plugin's override needs the modules that the adapters change"
+        why = "the plugin needs the names of the modules that the adapters change"
         fix = "Set lora_target_modules to the adapters' target_modules (their adapter_config.json)."
         draft.error("lora-without-target-modules", draft.request.setting("lora_target_modules"), why, fix)
 
 
 def spell_lora_fork(draft: PlanDraft) -> None:
-    """0.7.2 moves `lora_modules` into the override itself; 0.9.1 has no such argument and reads the override."""
+    """Writes the fork's LoRA arguments. 0.7.2 takes `lora_modules`; 0.9.1 reads them from the override."""
     if not _arguments(draft):
         return
     config = draft.config
     modules: list[Json] = [{"name": name, "path": path} for name, path in config.lora_modules.items()]
     if not modules and "lora_modules" not in draft.override:
-        why = "adapters are loaded at the start only, and none is named"
+        why = "adapters are loaded only at the start, and none is configured"
         draft.error("lora-without-adapters", draft.request.setting("enable_lora"), why, "Set lora_modules.")
     if modules and draft.line == "fork-0.7.2":
         draft.args["lora_modules"] = modules
@@ -64,13 +64,16 @@ def spell_lora_fork(draft: PlanDraft) -> None:
 
 
 def spell_lora_vllm(draft: PlanDraft) -> None:
-    """vLLM's own. On a CPU the bare model's requests need a place too (`handler/engine/adapters/empty_adapter.py`):
-    with too few the engine computes them and the adapters' by turns, and fills the place anew each time."""
-    _arguments(draft, beside=1)
+    """Writes vLLM's own LoRA arguments, with one slot more than there are adapters.
+
+    On a CPU, requests to the base model need a slot too (`handler/engine/adapters/empty_adapter.py`). With too few
+    slots the engine alternates between the base model and the adapters, and loads an adapter each time.
+    """
+    _arguments(draft, extra_slots=1)
 
 
-def _arguments(draft: PlanDraft, beside: int = 0) -> bool:
-    """:param beside: places that are needed beside the adapters'."""
+def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
+    """:param extra_slots: slots that are needed in addition to the adapters'."""
     config = draft.config
     if not config.enable_lora and not config.lora_modules:
         return False
@@ -79,10 +82,10 @@ def _arguments(draft: PlanDraft, beside: int = 0) -> bool:
         value = getattr(config, name)
         if value is not None:
             draft.args[name] = value
-    places = len(config.lora_modules) + beside
-    if config.max_loras is None and config.lora_modules and places > 1:
+    slots = len(config.lora_modules) + extra_slots
+    if config.max_loras is None and config.lora_modules and slots > 1:
         draft.complete(
-            "max_loras", places, "every adapter is served at once" + ", beside the bare model" * bool(beside)
+            "max_loras", slots, "all adapters are served at once" + ", and the base model too" * bool(extra_slots)
         )
     elif config.max_loras is not None and config.max_loras < len(config.lora_modules):
         why = f"{len(config.lora_modules)} adapters do not fit into max_loras {config.max_loras}"

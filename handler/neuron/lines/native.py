@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.neuron_keys import native_key
 from handler.json_value import Json
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
@@ -17,13 +18,14 @@ from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
     complete_sequences,
-    leave_out_legacy,
     pin_grammar_backend,
+    remove_legacy,
     spell_environment,
     spell_vllm,
 )
 from handler.neuron.lines.speculation import speculative_config
 from handler.neuron.plan_request import conflict
+from handler.neuron.sampling_limits import KEY as SAMPLING
 
 FEATURES: Final = frozenset(
     {
@@ -47,17 +49,16 @@ FEATURES: Final = frozenset(
         Feature.RAW,
     }
 )
-# A configuration of any kind switches on-device sampling on; this one samples as each request asks.
+# Any configuration switches on-device sampling on. This one uses the parameters of each request.
 PER_REQUEST: Final[dict[str, Json]] = {"all_greedy": False}
-SAMPLING: Final = "on_device_sampling_config"
 ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
 COPIED: Final = ("enable_prefix_caching", "block_size", "num_gpu_blocks_override")
 
 
 def spell(draft: PlanDraft) -> None:
-    """Engine arguments of the native plugin."""
+    """Writes the engine arguments of the native plugin."""
     spell_vllm(draft)
-    leave_out_legacy(draft)
+    remove_legacy(draft)
     pin_grammar_backend(draft)
     spell_environment(draft)
     complete_length(draft)
@@ -87,22 +88,25 @@ def spell(draft: PlanDraft) -> None:
 def _spell_keys(draft: PlanDraft) -> None:
     config = draft.config
     keys: dict[str, tuple[str, Json]] = {}
-    if config.context_encoding_buckets is not None:
-        keys["num_batched_tokens_buckets"] = ("context_encoding_buckets", list(config.context_encoding_buckets))
-    if config.token_generation_buckets is not None:
-        keys["decode_context_length_buckets"] = ("token_generation_buckets", list(config.token_generation_buckets))
+    for name in ("context_encoding_buckets", "token_generation_buckets"):
+        buckets = getattr(config, name)
+        if buckets is not None:
+            keys[native_key(name)] = (name, list(buckets))
     if config.enable_bucketing is False:
         tokens = draft.args.get("max_num_batched_tokens") or draft.args.get("max_model_len")
         draft.args["max_num_batched_tokens"] = tokens
-        keys.setdefault("num_batched_tokens_buckets", ("enable_bucketing", [tokens]))
+        keys.setdefault(native_key("context_encoding_buckets"), ("enable_bucketing", [tokens]))
         keys["num_seqs_buckets"] = ("enable_bucketing", [draft.args.get("max_num_seqs")])
     if config.on_device_sampling is not None:
-        keys[SAMPLING] = ("on_device_sampling", dict(PER_REQUEST) if config.on_device_sampling else None)
+        keys[native_key("on_device_sampling")] = (
+            "on_device_sampling",
+            dict(PER_REQUEST) if config.on_device_sampling else None,
+        )
     quantization = (config.quantization or "").lower()
     if quantization.startswith("mx"):
-        keys["quantization"] = ("quantization", quantization)
+        keys[native_key("quantization")] = ("quantization", quantization)
     elif quantization:
-        why = "the native plugin takes FP8 weights from the checkpoint's own quantization_config, not from a setting"
+        why = "the native plugin reads FP8 from the checkpoint's own quantization_config, not from a setting"
         draft.inform(
             "quantization-from-checkpoint", draft.request.setting("quantization"), why, "Use an FP8 checkpoint."
         )
@@ -124,7 +128,7 @@ def _spell_speculation(draft: PlanDraft) -> None:
     draft.args["speculative_config"] = speculative
     if SAMPLING not in draft.override:
         draft.override[SAMPLING] = dict(PER_REQUEST)
-        why = "EAGLE3 checks its tokens on the device; the plan switches on-device sampling on"
+        why = "EAGLE3 verifies its tokens on the device, so the plan switches on-device sampling on"
         draft.inform("completed", SAMPLING, why, "Set on_device_sampling to choose yourself.")
 
 
@@ -143,12 +147,12 @@ def _spell_disaggregation(draft: PlanDraft) -> None:
 
 
 def _check_sampling(draft: PlanDraft) -> None:
-    """Async scheduling and speculation sample on the device, which is off by default here."""
+    """Async scheduling and speculation need on-device sampling, which is off by default on this line."""
     if draft.override.get(SAMPLING) is not None:
         return
-    for name, asks in (("async_mode", draft.config.async_mode), ("speculation", "speculative_config" in draft.args)):
-        if asks:
-            why = "it needs on-device sampling, and the native plugin samples on the CPU unless told otherwise"
+    for name, needed in (("async_mode", draft.config.async_mode), ("speculation", "speculative_config" in draft.args)):
+        if needed:
+            why = "it needs on-device sampling, and the native plugin samples on the CPU by default"
             draft.error("needs-on-device-sampling", draft.request.setting(name), why, "Set on_device_sampling to true.")
 
 

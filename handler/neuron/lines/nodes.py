@@ -1,4 +1,4 @@
-"""Disaggregated inference and several nodes on the legacy fork.
+"""Writes disaggregated inference and several nodes for the legacy fork.
 
 Sources: aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2, examples/offline_inference/neuron_di.py and
 examples/neuron/multi_node/launch_script.py.
@@ -20,17 +20,17 @@ ROOT_PORT: Final = 63423
 
 
 def known_role(draft: PlanDraft) -> str | None:
-    """The role asked for; an unknown one is an error."""
+    """The configured role. An unknown one is an error."""
     role = draft.config.disaggregation
     if role is not None and role not in ROLES:
-        why = f"'{role[:40]}' is no role of disaggregated inference"
+        why = f"'{role[:40]}' is not a role of disaggregated inference"
         draft.error("unknown-role", draft.request.setting("disaggregation"), why, "Use prefill or decode.")
         return None
     return role
 
 
 def spell_disaggregation(draft: PlanDraft) -> None:
-    """One side of a pair. Addresses (`kv_ip`, `kv_port`) come from the user's own `kv_transfer_config`."""
+    """Writes one side of a pair. The user's own `kv_transfer_config` gives the addresses (`kv_ip`, `kv_port`)."""
     role = known_role(draft)
     if role is None:
         return
@@ -50,13 +50,13 @@ def spell_disaggregation(draft: PlanDraft) -> None:
 
 
 def spell_nodes(draft: PlanDraft) -> None:
-    """Ranks of this node, as the fork's launcher sets them; the node's own rank and the master come from outside."""
+    """Writes the ranks of this node as the fork's launcher does. The environment has the node's rank and the master."""
     nodes, local = draft.config.nodes, draft.number("tensor_parallel_size")
     if nodes is None or nodes <= 1 or local is None:
         return
     rank = draft.env.get("NEURON_RANK_ID", "0")
     if not (rank.isascii() and rank.isdigit()) or int(rank) >= nodes:
-        why = f"'{rank[:20]}' is no rank of {nodes} nodes"
+        why = f"'{rank[:20]}' is not a rank of {nodes} nodes"
         draft.error("unknown-rank", "NEURON_RANK_ID", why, f"Give a number from 0 to {nodes - 1}.")
         return
     ranks: dict[str, Json] = {
@@ -77,7 +77,7 @@ def spell_nodes(draft: PlanDraft) -> None:
     )
     master = draft.env.get("MASTER_ADDR")
     if master is None:
-        why = "the nodes find each other by the first one's address"
+        why = "the nodes find each other by the address of the first node"
         draft.error("nodes-without-master", "MASTER_ADDR", why, "Set MASTER_ADDR on every node.")
         return
     draft.env.setdefault("NEURON_RT_ROOT_COMM_ID", f"{master}:{ROOT_PORT}")

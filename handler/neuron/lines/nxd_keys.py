@@ -1,39 +1,19 @@
-"""The plain settings as NeuronConfig keys of NxD Inference, with the raw configuration laid over them."""
+"""Writes NeuronConfig keys of NxD Inference: those of the fields, then the raw configuration."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
+from handler.config.neuron_keys import copied_keys, field_of_key
 from handler.json_value import Json
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.plan_request import conflict
 
-# Plain settings that are NeuronConfig keys by the same name (NxDI models/config.py).
-COPIED: Final = (
-    "max_context_length",
-    "ctx_batch_size",
-    "enable_bucketing",
-    "context_encoding_buckets",
-    "token_generation_buckets",
-    "quantization_type",
-    "quantized_checkpoints_path",
-    "modules_to_not_convert",
-    "kv_cache_quant",
-    "attn_kernel_enabled",
-    "qkv_kernel_enabled",
-    "mlp_kernel_enabled",
-    "quantized_mlp_kernel_enabled",
-    "fused_qkv",
-    "sequence_parallel_enabled",
-    "async_mode",
-    "skip_warmup",
-    "save_sharded_checkpoint",
-)
 INT8: Final = ("int8", "s8")
 FP8: Final = ("fp8", "f8e4m3")
-# Sampling per request, as the plugin's own default has it; giving a configuration of its own replaces that default.
+# Sampling by each request's parameters, as in the plugin's default. Any configuration replaces that default.
 PER_REQUEST: Final[dict[str, Json]] = {"dynamic": True, "deterministic": False}
-MULTIMODAL_KEYS: Final = ("text_neuron_config", "vision_neuron_config")
 # vllm-project/vllm-neuron, vllm_neuron/worker/constants.py, and the models added in 2.28 (release notes of NxDI).
 MULTIMODAL: Final = (
     "MllamaForConditionalGeneration",
@@ -54,22 +34,22 @@ def is_multimodal(draft: PlanDraft) -> bool:
 
 
 def spell_neuron_config(draft: PlanDraft) -> None:
-    """Fills `draft.override`. The same key given plainly and raw with two values is an error naming both."""
-    plain = _plain(draft)
+    """Fills `draft.override`. It is an error if a field and a raw key give the same key two values."""
+    fields = _from_fields(draft)
     raw = {key: value for key, value in draft.raw.items() if key not in MULTIMODAL_KEYS}
     if is_multimodal(draft):
-        _spell_multimodal(draft, plain, raw)
+        _spell_multimodal(draft, fields, raw)
     else:
-        draft.override.update(_overlay(draft, plain, raw))
+        draft.override.update(_overlay(draft, fields, raw))
 
 
-def _plain(draft: PlanDraft) -> dict[str, Json]:
+def _from_fields(draft: PlanDraft) -> dict[str, Json]:
     config = draft.config
     keys: dict[str, Json] = {}
-    for name in COPIED:
-        value = getattr(config, name)
+    for key, field in copied_keys().items():
+        value = getattr(config, field)
         if value is not None:
-            keys[name] = list(value) if isinstance(value, tuple) else value
+            keys[key] = list(value) if isinstance(value, tuple) else value
     if config.quantization is not None:
         _quantization(draft, keys, config.quantization.lower())
     if config.on_device_sampling is False:
@@ -80,7 +60,7 @@ def _plain(draft: PlanDraft) -> dict[str, Json]:
 
 
 def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) -> None:
-    """Type and data type are always spelled: left out beside `quantized`, the plugin takes per-tensor INT8."""
+    """Always writes type and data type: without them the plugin uses per-tensor INT8."""
     if quantization in INT8:
         keys.update(quantized=True, quantization_dtype="int8")
         keys.setdefault("quantization_type", "per_tensor_symmetric")
@@ -88,36 +68,28 @@ def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) ->
         keys.update(quantized=True, quantization_dtype="f8e4m3")
         keys.setdefault("quantization_type", "per_channel_symmetric")
     else:
-        why = f"vLLM's quantization '{quantization[:40]}' is refused: NxD Inference quantizes by NeuronConfig"
-        fix = "Use int8 or fp8, with quantized_checkpoints_path, or leave it out."
+        why = f"NxD Inference does not have vLLM's quantization '{quantization[:40]}'; it quantizes by NeuronConfig"
+        fix = "Use int8 or fp8 with quantized_checkpoints_path, or remove it."
         draft.error("vllm-quantization", draft.request.setting("quantization"), why, fix)
 
 
-SETTING_OF: Final = {
-    "quantized": "quantization",
-    "quantization_dtype": "quantization",
-    "on_device_sampling_config": "on_device_sampling",
-    "global_topk": "global_topk",
-}
-
-
-def _overlay(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, Json]) -> dict[str, Json]:
-    merged = dict(plain)
+def _overlay(draft: PlanDraft, fields: dict[str, Json], raw: dict[str, Json]) -> dict[str, Json]:
+    merged = dict(fields)
     for key, value in raw.items():
-        given = plain.get(key)
+        given = fields.get(key)
         if key == "on_device_sampling_config" and isinstance(value, dict) and isinstance(given, dict):
             merged[key] = {**given, **value}
             if value.get("global_topk", given["global_topk"]) != given["global_topk"]:
                 _clash(draft, f"{key}.global_topk", value["global_topk"], "global_topk", given["global_topk"])
             continue
-        if key in plain and given != value and not _filled(draft, key):
-            _clash(draft, key, value, SETTING_OF.get(key, key), given)
+        if key in fields and given != value and not _filled(draft, key):
+            _clash(draft, key, value, field_of_key().get(key, key), given)
         merged[key] = value
     return merged
 
 
 def _filled(draft: PlanDraft, key: str) -> bool:
-    """A key that `_plain` filled in by itself may be overruled without a word."""
+    """Whether `_from_fields` filled in the key itself. A raw key may then replace it without a finding."""
     return key == "quantization_type" and draft.config.quantization_type is None
 
 
@@ -127,17 +99,16 @@ def _clash(draft: PlanDraft, key: str, value: Json, name: str, given: Json) -> N
     draft.findings.append(conflict(setting, value, draft.request.setting(name), given))
 
 
-def _spell_multimodal(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, Json]) -> None:
-    """The override of a multimodal model may hold the two configurations and nothing else: what was asked for
-    plainly goes into the text model's."""
+def _spell_multimodal(draft: PlanDraft, fields: dict[str, Json], raw: dict[str, Json]) -> None:
+    """Writes the override of a multimodal model: only two configurations. Fields go into the text model's."""
     for key in raw:
-        why = "for a multimodal model the override may hold text_neuron_config and vision_neuron_config only"
+        why = "the override of a multimodal model may hold only text_neuron_config and vision_neuron_config"
         draft.error("multimodal-override", draft.request.key(key), why, "Move it into text_neuron_config.")
     sections = {}
-    for key, asked in zip(
+    for key, configured in zip(
         MULTIMODAL_KEYS, (draft.config.text_neuron_config, draft.config.vision_neuron_config), strict=True
     ):
-        section = dict(asked or {})
+        section = dict(configured or {})
         inner = draft.raw.get(key)
         if isinstance(inner, dict):
             for name, value in inner.items():
@@ -146,12 +117,12 @@ def _spell_multimodal(draft: PlanDraft, plain: dict[str, Json], raw: dict[str, J
             section.update(inner)
         sections[key] = section
     text = sections["text_neuron_config"]
-    for name, value in plain.items():
+    for name, value in fields.items():
         if name in text and text[name] != value:
-            _clash(draft, f"text_neuron_config.{name}", text[name], SETTING_OF.get(name, name), value)
-    if plain:
-        names = ", ".join(sorted(plain))
-        why = f"for a multimodal model {names} belong to the text model; the plan puts them into text_neuron_config"
+            _clash(draft, f"text_neuron_config.{name}", text[name], field_of_key().get(name, name), value)
+    if fields:
+        names = ", ".join(sorted(fields))
+        why = f"for a multimodal model the plan puts {names} into text_neuron_config"
         draft.inform("completed", "text_neuron_config", why, "Set text_neuron_config to choose yourself.")
-    sections["text_neuron_config"] = {**plain, **text}
+    sections["text_neuron_config"] = {**fields, **text}
     draft.override.update({key: section for key, section in sections.items() if section})

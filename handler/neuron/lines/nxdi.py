@@ -9,20 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.neuron.lines.blocks import spell_blocks, spell_prefix_caching
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fp8 import spell_fp8
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.lora import spell_lora_plugin
-from handler.neuron.lines.nxd_keys import MULTIMODAL_KEYS, is_multimodal, spell_neuron_config
+from handler.neuron.lines.nxd_keys import is_multimodal, spell_neuron_config
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.lines.shared_spelling import (
+    DEFAULT_CHUNK,
     agree,
     complete_degree,
     complete_length,
     complete_sequences,
-    leave_out_legacy,
     pin_grammar_backend,
+    remove_legacy,
     spell_environment,
     spell_vllm,
 )
@@ -30,9 +32,8 @@ from handler.neuron.lines.speculation import speculative_config
 from handler.neuron.plan_request import conflict
 
 SCHEDULER = "DISABLE_NEURON_CUSTOM_SCHEDULER"
-SAMPLING = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
-DEFAULT_CHUNK: Final = 256
-NOT_BOTH: Final = frozenset(
+SAMPLING_VARIABLE = "NEURON_ON_DEVICE_SAMPLING_DISABLED"
+UNSUPPORTED: Final = frozenset(
     {
         Feature.MXFP,
         Feature.EAGLE3,
@@ -42,20 +43,20 @@ NOT_BOTH: Final = frozenset(
         Feature.NODES,
     }
 )
-BOTH: Final = frozenset(Feature) - NOT_BOTH
+COMMON: Final = frozenset(Feature) - UNSUPPORTED
 
 
 def spell(draft: PlanDraft) -> None:
-    """Everything that vLLM 0.13 and 0.16 with the NxDI plugin are started with."""
+    """Writes the engine arguments and the environment of vLLM 0.13 and 0.16 with the NxDI plugin."""
     spell_vllm(draft)
-    leave_out_legacy(draft)
+    remove_legacy(draft)
     pin_grammar_backend(draft)
     spell_environment(draft)
     _translate_sampling_variable(draft)
-    agree(draft, "max_model_len", "seq_len")
-    agree(draft, "tensor_parallel_size", "tp_degree")
+    agree(draft, "max_model_len")
+    agree(draft, "tensor_parallel_size")
     if draft.raw.get("chunked_prefill_config") is None:
-        agree(draft, "max_num_seqs", "batch_size")
+        agree(draft, "max_num_seqs")
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)
@@ -69,7 +70,7 @@ def spell(draft: PlanDraft) -> None:
         spell_prefix_caching(draft)
     spell_lora_plugin(draft)
     if is_multimodal(draft):
-        _refuse_beside_multimodal(draft)
+        _check_multimodal_override(draft)
     spell_fp8(draft)
     _complete_prompt_length(draft)
     if draft.override:
@@ -78,22 +79,22 @@ def spell(draft: PlanDraft) -> None:
         draft.args["additional_config"] = dict(draft.additional)
 
 
-def _refuse_beside_multimodal(draft: PlanDraft) -> None:
-    """What other features put into the override, a multimodal model's may not hold."""
+def _check_multimodal_override(draft: PlanDraft) -> None:
+    """Other features write keys that the override of a multimodal model may not hold."""
     for key in draft.override:
         if key not in MULTIMODAL_KEYS:
-            why = f"a multimodal model's override may not hold {key}"
-            draft.error("multimodal-override", key, why, "Do without the setting that asks for it.")
+            why = f"the override of a multimodal model may not hold {key}"
+            draft.error("multimodal-override", key, why, "Remove the setting that needs it.")
 
 
 def chunks(draft: PlanDraft) -> bool:
-    """Chunked prefill is asked for, in any of its three spellings."""
+    """Whether chunked prefill is requested, in any of its three spellings."""
     variable = draft.request.env.get(SCHEDULER, "0").strip() not in ("", "0")
     return bool(draft.config.enable_chunked_prefill) or variable or draft.raw.get("chunked_prefill_config") is not None
 
 
 def _spell_chunked_prefill(draft: PlanDraft) -> None:
-    """vLLM's own scheduler with chunked prefill: blocks, their number, and NxD Inference's own configuration."""
+    """Writes chunked prefill: vLLM's own scheduler, KV cache blocks, and NxD Inference's configuration."""
     draft.env[SCHEDULER] = "1"
     draft.args["enable_chunked_prefill"] = True
     draft.args["enable_prefix_caching"] = bool(draft.config.enable_prefix_caching)
@@ -104,26 +105,30 @@ def _spell_chunked_prefill(draft: PlanDraft) -> None:
         draft.complete("max_num_batched_tokens", min(DEFAULT_CHUNK, length), why)
     if draft.override.get("chunked_prefill_config") is None:
         draft.override["chunked_prefill_config"] = {"max_num_seqs": draft.args.get("max_num_seqs")}
-        why = "the plugin asserts a chunked_prefill_config; the plan gives it the number of sequences"
+        why = "the plugin requires a chunked_prefill_config; the plan writes one with the number of sequences"
         draft.inform("completed", "chunked_prefill_config", why, "Set it in the raw NeuronConfig to choose yourself.")
 
 
 def _translate_sampling_variable(draft: PlanDraft) -> None:
-    """The variable ends in a TypeError in plugin 0.5.0; CPU sampling is a null `on_device_sampling_config` there."""
-    value = draft.env.pop(SAMPLING, "0").strip()
-    translated = draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING
+    """Replaces the variable, which fails with a TypeError in plugin 0.5.0, by a null `on_device_sampling_config`."""
+    value = draft.env.pop(SAMPLING_VARIABLE, "0").strip()
+    translated = (
+        draft.config.on_device_sampling is False and draft.request.setting("on_device_sampling") == SAMPLING_VARIABLE
+    )
     if value in ("", "0") and not translated:
         return
-    why = f"{SAMPLING}=1 ends in a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null instead"
-    draft.warn("sampling-variable", SAMPLING, why, "Set on_device_sampling to false and leave the variable out.")
+    why = f"{SAMPLING_VARIABLE}=1 raises a TypeError in plugin 0.5.0; the plan sets on_device_sampling_config to null"
+    draft.warn("sampling-variable", SAMPLING_VARIABLE, why, "Set on_device_sampling to false and remove the variable.")
     if draft.config.on_device_sampling:
-        draft.findings.append(conflict(SAMPLING, value, draft.request.setting("on_device_sampling"), True))
+        draft.findings.append(conflict(SAMPLING_VARIABLE, value, draft.request.setting("on_device_sampling"), True))
     draft.request = replace(draft.request, config=replace(draft.config, on_device_sampling=False))
 
 
 def _complete_prompt_length(draft: PlanDraft) -> None:
-    """`additional_config.max_prompt_length` must equal max_context_length: without it an over-long prompt can end the
-    engine instead of being refused."""
+    """Sets `additional_config.max_prompt_length` to max_context_length.
+
+    Without it a prompt that is too long can end the engine instead of being rejected.
+    """
     text = draft.override.get("text_neuron_config")
     keys = text if isinstance(text, dict) else draft.override
     context, given = keys.get("max_context_length"), draft.additional.get("max_prompt_length")
@@ -131,21 +136,21 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     if given is None:
         if isinstance(context, int) and context != length:
             draft.additional["max_prompt_length"] = context
-            why = f"prompts above max_context_length ({context}) could end the engine; the plan has vLLM refuse them"
+            why = f"a prompt above max_context_length ({context}) could end the engine; the plan makes vLLM reject it"
             draft.inform(
                 "completed", "additional_config.max_prompt_length", why, "Keep it equal to max_context_length."
             )
     elif given != (context if context is not None else length):
         expected = context if context is not None else length
         why = f"max_prompt_length is {str(given)[:20]}, but NeuronConfig's max_context_length is {expected}"
-        fix = f"Set max_prompt_length to {expected}, or leave it out."
+        fix = f"Set max_prompt_length to {expected}, or remove it."
         draft.error("max-prompt-length", "additional_config.max_prompt_length", why, fix)
 
 
 NXDI_016 = Line(
-    "nxdi-0.16", BOTH - {Feature.CHUNKED_PREFILL}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2", "trn3"), (2, 31), spell
+    "nxdi-0.16", COMMON - {Feature.CHUNKED_PREFILL}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2", "trn3"), (2, 31), spell
 )
-# vLLM 0.13 does not know draft-model speculation, and LoRA is confirmed for plugin 0.5 only.
+# vLLM 0.13 has no draft-model speculation, and LoRA is confirmed for plugin 0.5 only.
 NXDI_013 = Line(
-    "nxdi-0.13", BOTH - {Feature.DRAFT_MODEL, Feature.LORA}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 28), spell
+    "nxdi-0.13", COMMON - {Feature.DRAFT_MODEL, Feature.LORA}, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 28), spell
 )

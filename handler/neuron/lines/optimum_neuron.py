@@ -1,4 +1,4 @@
-"""optimum-neuron's own plugin: vLLM's plain arguments, models exported already or in the hub's cache.
+"""The line of optimum-neuron's plugin: vLLM's own arguments, for models that are exported or in the hub's cache.
 
 Sources: huggingface/optimum-neuron, optimum/neuron/vllm/platform.py and docs/source/guides/vllm_plugin.mdx; guide "AWS
 Neuron" of vLLM's installation pages (whose `device="neuron"` vLLM 0.11 no longer has).
@@ -15,7 +15,7 @@ from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
     complete_sequences,
-    leave_out_legacy,
+    remove_legacy,
     spell_environment,
     spell_vllm,
 )
@@ -32,9 +32,9 @@ FEATURES: Final = frozenset(
 
 
 def spell(draft: PlanDraft) -> None:
-    """vLLM's plain arguments; the platform sets the block size and turns prefix caching off itself."""
+    """Writes vLLM's own arguments. The platform itself sets the block size and turns prefix caching off."""
     spell_vllm(draft)
-    leave_out_legacy(draft)
+    remove_legacy(draft)
     spell_environment(draft)
     complete_length(draft)
     complete_sequences(draft)
@@ -44,7 +44,7 @@ def spell(draft: PlanDraft) -> None:
     block = draft.config.block_size
     if block is not None and block != draft.number("max_model_len"):
         why = f"optimum-neuron replaces block_size {block} by max_model_len"
-        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Leave it out.")
+        draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
     if draft.config.num_gpu_blocks_override is not None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override
     if draft.additional:

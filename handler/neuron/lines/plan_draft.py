@@ -1,4 +1,4 @@
-"""A plan in the making: what a line writes into while it spells a request."""
+"""`PlanDraft`: the unfinished plan that a line writes into."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from handler.neuron.plan_request import PlanRequest
 
 @dataclass(slots=True)
 class PlanDraft:
-    """Grows while a line completes and spells a request.
+    """An unfinished plan. A line completes the request and writes its spelling into it.
 
-    :param cpu: the CPU it runs on, where the plan is for this machine.
+    :param cpu: this machine's CPU, if the plan is for this machine.
     :param args: vLLM's engine arguments.
-    :param override: NeuronConfig keys that the plan sets, in the line's vocabulary.
-    :param env: variables that the line reads.
+    :param override: the NeuronConfig keys that the plan sets, as the line names them.
+    :param env: environment variables that the line reads.
     """
 
     request: PlanRequest
@@ -54,7 +54,7 @@ class PlanDraft:
         self.findings.append(Finding(code, Severity.INFO, setting, why, fix))
 
     def complete(self, name: str, value: Json, why: str) -> None:
-        """Chooses a value that the line needs and nobody gave: an INFO finding says so."""
+        """Sets a value that the line needs and the user did not give. An INFO finding reports it."""
         self.args[name] = value
         self.inform("completed", name, f"{why}; the plan sets {name} to {value}", f"Set {name} to choose yourself.")
 

@@ -1,4 +1,4 @@
-"""Speculation as vLLM spells it since 0.9: one `speculative_config`."""
+"""Builds `speculative_config`, which vLLM has since 0.9."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ DRAFT_METHODS: Final = ("draft_model", "eagle", "eagle3")
 
 
 def method_of(draft: PlanDraft) -> str | None:
-    """The method asked for; a draft without a method is a plain draft model (vLLM refuses it without one)."""
+    """The configured method. A draft without a method is a plain draft model, since vLLM rejects a missing method."""
     if draft.config.speculation is not None:
         return draft.config.speculation
     return "draft_model" if draft.config.speculative_model is not None else None
 
 
 def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
-    """Method, model and length; None where no speculation is asked for, or where something is missing."""
+    """Method, model and length; None if speculation is not requested, or if one of them is missing."""
     config, method = draft.config, method_of(draft)
     if method is None:
         if config.num_speculative_tokens is not None:
-            why = "a speculation length without a draft model does nothing"
-            fix = "Name the draft with speculative_model, or leave it out."
+            why = "a speculation length has no effect without a draft model"
+            fix = "Set speculative_model to the draft model, or remove it."
             draft.warn("speculation-without-draft", draft.request.setting("num_speculative_tokens"), why, fix)
         return None
     if method not in METHODS:
-        why = f"'{method[:40]}' is no method of speculation"
+        why = f"'{method[:40]}' is not a method of speculation"
         draft.error("unknown-speculation", draft.request.setting("speculation"), why, f"Use {', '.join(METHODS)}.")
         return None
     if config.speculative_model is None:
@@ -36,9 +36,14 @@ def speculative_config(draft: PlanDraft) -> dict[str, Json] | None:
         draft.error("speculation-without-draft", draft.request.setting("speculation"), why, "Set speculative_model.")
         return None
     if config.num_speculative_tokens is None or config.num_speculative_tokens < 1:
-        why = "speculation needs a length: how many tokens the draft proposes"
+        why = "speculation needs the number of tokens that the draft proposes"
         setting = draft.request.setting("num_speculative_tokens")
-        draft.error("speculation-without-length", setting, why, "Set num_speculative_tokens, to 3 to 7 say.")
+        draft.error(
+            "speculation-without-length",
+            setting,
+            why,
+            "Set num_speculative_tokens, for example to a value from 3 to 7.",
+        )
         return None
     return {
         **draft.request.speculative,

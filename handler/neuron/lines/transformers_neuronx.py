@@ -1,4 +1,4 @@
-"""The legacy fork with transformers-neuronx: buckets and quantization by variables, blocks of a whole sequence.
+"""The legacy fork with transformers-neuronx. Variables set buckets and quantization; a block holds a whole sequence.
 
 Sources: guide "Transformers NeuronX Developer Guide for Continuous Batching"; aws-neuron/upstreaming-to-vllm,
 examples/offline_inference/neuron_int8_quantization.py and neuron_speculation.py, and the loader neuron.py.
@@ -16,7 +16,7 @@ from handler.neuron.lines.shared_spelling import (
     complete_degree,
     complete_length,
     complete_sequences,
-    leave_out_additional,
+    remove_additional,
     spell_environment,
     spell_vllm,
 )
@@ -39,14 +39,14 @@ FEATURES: Final = frozenset(
         Feature.RAW,
     }
 )
-# vLLM's method and the data type it reads from NEURON_QUANT_DTYPE.
+# Values of quantization that mean INT8: vLLM's method, and the data type that it reads from NEURON_QUANT_DTYPE.
 QUANTIZATION: Final = ("int8", "s8", "neuron_quant")
 
 
 def spell(draft: PlanDraft) -> None:
-    """The fork's engine arguments and the framework's variables."""
+    """Writes the fork's engine arguments and the framework's variables."""
     spell_vllm(draft)
-    leave_out_additional(draft)
+    remove_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
     draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK
@@ -73,15 +73,13 @@ def _buckets(draft: PlanDraft) -> None:
 
 
 def _quantization(draft: PlanDraft) -> None:
-    """`NEURON_QUANT_DTYPE` says which type, and only `quantization="neuron_quant"` makes vLLM read it."""
-    asked = draft.config.quantization
-    if asked is None and "NEURON_QUANT_DTYPE" not in draft.env:
+    """Writes `NEURON_QUANT_DTYPE`, the type, and `quantization="neuron_quant"`, which makes vLLM read it."""
+    quantization = draft.config.quantization
+    if quantization is None and "NEURON_QUANT_DTYPE" not in draft.env:
         return
-    if asked is not None and asked.lower() not in QUANTIZATION:
-        why = f"transformers-neuronx quantizes to INT8 only, not to '{asked[:40]}'"
-        draft.error(
-            "unsupported-quantization", draft.request.setting("quantization"), why, "Use int8, or leave it out."
-        )
+    if quantization is not None and quantization.lower() not in QUANTIZATION:
+        why = f"transformers-neuronx quantizes to INT8 only, not to '{quantization[:40]}'"
+        draft.error("unsupported-quantization", draft.request.setting("quantization"), why, "Use int8, or remove it.")
         return
     draft.args["quantization"] = "neuron_quant"
     draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")

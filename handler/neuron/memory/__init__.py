@@ -1,1 +1,1 @@
-"""TODO"""
+"""Estimates the device and host memory that a configuration needs."""

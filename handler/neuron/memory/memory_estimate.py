@@ -1,4 +1,4 @@
-"""Does it fit: memory of one logical core, and of the host while it loads, before anything is compiled."""
+"""Estimates the memory of one logical core, and of the host during loading, before anything is compiled."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from handler.neuron.memory import overhead
 from handler.neuron.memory.memory_shape import MemoryShape, memory_shape
 from handler.neuron.memory.rank_tensors import cache_bytes, weight_bytes
 
-# From this share of a core's memory on, a little more than estimated no longer fits.
+# Above this share of a core's memory, a small error of the estimate may make the model not fit.
 TIGHT = 0.85
 
 
 class Verdict(StrEnum):
+    """Whether the configuration fits into the memory of a core."""
+
     FITS = "fits"
     TIGHT = "tight"
     DOES_NOT_FIT = "does not fit"
 
 
 class Basis(StrEnum):
-    """How a figure is known: from shapes, from one real case, or not at all."""
+    """How a number is known: computed from shapes, measured on one real model, or only assumed."""
 
     COMPUTED = "computed"
     MEASURED = "measured"
@@ -35,7 +37,7 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """One use of memory, bytes."""
+    """One use of memory, in bytes."""
 
     name: str
     size: int
@@ -44,11 +46,11 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Memory of one logical core and of the host, bytes.
+    """Memory of one logical core and of the host, in bytes.
 
-    :param host_needed: what loading the checkpoint takes at its peak; assumed to be the weights twice, as read and as
-        sharded, or once where saved shards are loaded.
-    :param notes: what the estimate leaves out or had to guess.
+    :param host_needed: the peak while the checkpoint is loaded. Assumed to be twice the weights (as read and as
+        sharded), or once if saved shards are loaded.
+    :param notes: what the estimate does not count or had to assume.
     """
 
     instance: InstanceType
@@ -65,7 +67,7 @@ class MemoryEstimate:
 
     @property
     def certain(self) -> int:
-        """Without what is only assumed: a refusal must not rest on that."""
+        """The total without the parts that are only assumed. Only this total may reject a configuration."""
         return sum(part.size for part in self.parts if part.basis is not Basis.ASSUMED)
 
     @property
@@ -75,7 +77,7 @@ class MemoryEstimate:
         return Verdict.TIGHT if self.total > TIGHT * self.available else Verdict.FITS
 
     def document(self) -> dict[str, Json]:
-        """As JSON; sizes in GiB."""
+        """The estimate as JSON, with sizes in GiB."""
         parts: list[Json] = [
             {"name": part.name, "gib": _gib(part.size), "basis": part.basis.value} for part in self.parts if part.size
         ]
@@ -100,7 +102,7 @@ class MemoryEstimate:
 def estimate(
     facts: ModelFacts, config: EndpointConfig, instance: InstanceType, *, draft: ModelFacts | None = None
 ) -> MemoryEstimate | None:
-    """The estimate of a configuration; None where config.json says neither a shape nor a size.
+    """Estimates the memory of a configuration; None if neither config.json nor the index tells a shape or a size.
 
     :param draft: the facts of the speculative model, if one is configured.
     """
@@ -110,7 +112,7 @@ def estimate(
     if config.enable_lora:
         notes.append("LoRA adapters are not counted")
     if config.max_model_len is None and "seq_len" not in {**(config.text_neuron_config or {}), **config.neuron_config}:
-        notes.append("max_model_len is not set: counted with the longest context of the model")
+        notes.append("max_model_len is not set, so the longest context of the model is counted")
     presharded = bool(config.save_sharded_checkpoint and config.compiled_artifacts)
     return measure(facts, memory_shape(config, facts, instance), instance, draft, notes, presharded=presharded)
 
@@ -124,12 +126,14 @@ def measure(
     *,
     presharded: bool = False,
 ) -> MemoryEstimate | None:
-    """The estimate of a shape; `estimate` with the settings already resolved. The draft is counted unquantized."""
+    """Estimates the memory of a shape: `estimate` with resolved settings. The draft is counted unquantized."""
     if not (facts.layers and facts.hidden_size) and not facts.weight_bytes:
         return None
-    told = list(notes)
+    all_notes = list(notes)
     if not (facts.layers and facts.hidden_size):
-        told.append(f"config.json of {facts.model_type} gives no shape: weights split evenly, no KV cache counted")
+        all_notes.append(
+            f"config.json of {facts.model_type} has no shape: weights are split evenly, the KV cache is not counted"
+        )
     weights, cache = weight_bytes(facts, shape), cache_bytes(facts, shape)
     draft_weights = weight_bytes(draft, replace(shape, quantized=False)) if draft else 0
     draft_cache = cache_bytes(draft, shape) if draft else 0
@@ -149,7 +153,7 @@ def measure(
     )
     host = (weights + draft_weights) * shape.degree * (1 if presharded else 2)
     return MemoryEstimate(
-        instance, shape, parts, core_memory(instance, shape.lnc), host, instance.host_gib * GIB, tuple(told)
+        instance, shape, parts, core_memory(instance, shape.lnc), host, instance.host_gib * GIB, tuple(all_notes)
     )
 
 

@@ -1,4 +1,4 @@
-"""What to tell a user about memory: a verdict with its numbers, and the smallest change that fixes it."""
+"""Findings about memory: the verdict with its numbers, and the smallest change that makes the model fit."""
 
 from __future__ import annotations
 
@@ -18,66 +18,65 @@ SEVERITIES = {
 
 
 def memory_findings(
-    found: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None = None, setting: str = "tensor_parallel_size"
+    estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None = None, setting: str = "tensor_parallel_size"
 ) -> tuple[Finding, ...]:
-    """One finding on device memory, and one on the host's where loading may need more than it has."""
-    code, severity = SEVERITIES[found.verdict]
-    parts = ", ".join(f"{part.name} {part.size / GIB:.1f}" for part in found.parts if part.size >= GIB // 20)
+    """A finding about device memory, and one about host memory if loading may need more than there is."""
+    code, severity = SEVERITIES[estimate.verdict]
+    parts = ", ".join(f"{part.name} {part.size / GIB:.1f}" for part in estimate.parts if part.size >= GIB // 20)
+    shape = estimate.shape
     why = (
-        f"each logical core of {found.instance.name} has {found.available / GIB:.0f} GiB; with a tensor parallel "
-        f"degree of {found.shape.degree}, {found.shape.sequences} sequences of {found.shape.length} tokens take about "
-        f"{found.total / GIB:.1f} GiB ({found.total / found.available:.0%}): {parts}"
+        f"each logical core of {estimate.instance.name} has {estimate.available / GIB:.0f} GiB; with a tensor parallel "
+        f"degree of {shape.degree}, {shape.sequences} sequences of {shape.length} tokens take about "
+        f"{estimate.total / GIB:.1f} GiB ({estimate.total / estimate.available:.0%}): {parts}"
     )
-    notes = "".join(f"; {note}" for note in found.notes)
-    fix = "nothing to do" if found.verdict is Verdict.FITS else _fix(found, facts, draft)
+    notes = "".join(f"; {note}" for note in estimate.notes)
+    fix = "Nothing to do." if estimate.verdict is Verdict.FITS else _fix(estimate, facts, draft)
     findings = [Finding(code, severity, setting, why + notes, fix)]
-    if found.host_needed > found.host_available:
-        findings.append(_host_finding(found))
+    if estimate.host_needed > estimate.host_available:
+        findings.append(_host_finding(estimate))
     return tuple(findings)
 
 
-def _host_finding(found: MemoryEstimate) -> Finding:
-    return Finding(
-        "host-memory",
-        Severity.WARNING,
-        "save_sharded_checkpoint",
-        f"{found.instance.name} has {found.host_available / GIB:.0f} GiB of host memory, but loading and sharding the "
-        f"weights is assumed to take twice their size, {found.host_needed / GIB:.0f} GiB",
-        "compile on a larger instance with save_sharded_checkpoint and give the result as compiled_artifacts",
+def _host_finding(estimate: MemoryEstimate) -> Finding:
+    why = (
+        f"{estimate.instance.name} has {estimate.host_available / GIB:.0f} GiB of host memory, but loading and "
+        f"sharding the weights is assumed to take twice their size, {estimate.host_needed / GIB:.0f} GiB"
     )
+    fix = "Compile on a larger instance with save_sharded_checkpoint, and set compiled_artifacts to the result."
+    return Finding("host-memory", Severity.WARNING, "save_sharded_checkpoint", why, fix)
 
 
-def _fix(found: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
-    for words, changed in _changes(found, facts):
+def _fix(estimate: MemoryEstimate, facts: ModelFacts, draft: ModelFacts | None) -> str:
+    for change, changed in _changes(estimate, facts):
         after = measure(facts, changed.shape, changed.instance, draft)
         if after is not None and after.verdict is Verdict.FITS:
-            return f"{words}: about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB"
-    return "use a smaller or a quantized model: it fits none of the instances that SageMaker hosts"
+            return f"{change}: that takes about {after.total / GIB:.1f} of {after.available / GIB:.0f} GiB."
+    return "Use a smaller or a quantized model: this one fits on no instance that SageMaker hosts."
 
 
-def _changes(found: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str, MemoryEstimate]]:
-    """Changes from the least to the most that is given up, each with an estimate that has the changed shape."""
-    shape = found.shape
-    for degree in degrees(found.instance, shape.lnc):
+def _changes(estimate: MemoryEstimate, facts: ModelFacts) -> Iterator[tuple[str, MemoryEstimate]]:
+    """Changes, from the smallest to the largest loss, each with an estimate that has the changed shape."""
+    shape = estimate.shape
+    for degree in degrees(estimate.instance, shape.lnc):
         if degree > shape.degree:
-            yield f"set tensor_parallel_size to {degree}", _with_degree(found, degree)
+            yield f"Set tensor_parallel_size to {degree}", _with_degree(estimate, degree)
     sequences = shape.sequences
     while sequences > 1:
         sequences //= 2
         tokens = shape.cache_tokens * sequences // shape.sequences
         changed = replace(shape, sequences=sequences, cache_tokens=tokens)
-        yield f"lower max_num_seqs to {sequences}", replace(found, shape=changed)
+        yield f"Lower max_num_seqs to {sequences}", replace(estimate, shape=changed)
     length = shape.length
     while length > 2048:
         length //= 2
         changed = replace(shape, length=length, context=min(shape.context, length), cache_tokens=length, sequences=1)
-        yield f"lower max_model_len to {length} and max_num_seqs to 1", replace(found, shape=changed)
+        yield f"Lower max_model_len to {length} and max_num_seqs to 1", replace(estimate, shape=changed)
     for instance in sorted(INSTANCES, key=lambda one: one.hbm_gib):
-        if instance.hosting and instance.hbm_gib > found.instance.hbm_gib:
+        if instance.hosting and instance.hbm_gib > estimate.instance.hbm_gib:
             degree = default_degree(instance, facts.heads, facts.weight_bytes)
-            moved = replace(found, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))
-            yield f"use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
+            moved = replace(estimate, instance=instance, shape=replace(shape, lnc=instance.lnc[0]))
+            yield f"Use ml.{instance.name} with tensor_parallel_size {degree}", _with_degree(moved, degree)
 
 
-def _with_degree(found: MemoryEstimate, degree: int) -> MemoryEstimate:
-    return replace(found, shape=replace(found.shape, degree=degree, attention_degrees=(degree,), attention_dp=1))
+def _with_degree(estimate: MemoryEstimate, degree: int) -> MemoryEstimate:
+    return replace(estimate, shape=replace(estimate.shape, degree=degree, attention_degrees=(degree,), attention_dp=1))

@@ -1,4 +1,4 @@
-"""The numbers that decide how much memory a configuration needs, from its plain settings and its raw NeuronConfig."""
+"""`MemoryShape`: the numbers, from fields and raw NeuronConfig, that decide how much memory a configuration needs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from handler.neuron.checkpoint.model_config import number
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_catalogue import default_degree, default_lnc
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
 
-# What the Neuron plugin takes where nobody says (vllm-neuron, vllm_neuron/platform.py).
-DEFAULT_SEQS = 32
 SMALLEST_BUCKET = 128
 WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryShape:
-    """Lengths in tokens, widths in bytes.
+    """Numbers that decide the memory. Lengths are in tokens, widths in bytes.
 
     :param degree: tensor-parallel degree, in logical cores.
-    :param attention_degrees: what attention alone is sharded by; more than one where it is kept twice.
-    :param attention_dp: ways of data-parallel attention: each has its share of the sequences.
-    :param graphs: compiled graphs: context and token buckets.
-    :param quantized: linear layers have one byte a parameter, except those in `unquantized`.
-    :param cache_tokens: tokens of all sequences that one rank's KV cache has room for.
+    :param attention_degrees: the degrees that attention is sharded by; more than one if a rank holds it twice.
+    :param attention_dp: the degree of data-parallel attention. Each way holds its share of the sequences.
+    :param graphs: the number of compiled graphs: context and token buckets.
+    :param quantized: linear layers take one byte for each parameter, except those in `unquantized`.
+    :param cache_tokens: the tokens, of all sequences, that one rank's KV cache can hold.
     """
 
     degree: int
@@ -50,7 +49,7 @@ class MemoryShape:
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
-    """The shape of a configuration; what it leaves open is what the Neuron plugin would take."""
+    """The shape of a configuration. The plugin's defaults apply to settings that are not given."""
     raw: Mapping[str, Json] = {**(config.text_neuron_config or {}), **config.neuron_config}
     lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
     lnc = lnc if lnc in instance.lnc else default_lnc(instance)
@@ -58,7 +57,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1)
     length = max(number(raw, "seq_len") or config.max_model_len or facts.max_position_embeddings or 2048, 1)
     sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
-    sequences = max(sequences or DEFAULT_SEQS, 1)
+    sequences = max(sequences or DEFAULT_SEQUENCES, 1)
     context = min(number(raw, "max_context_length") or config.max_context_length or length, length)
     width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
     context_parallel = number(raw, "cp_degree") or 1
@@ -85,7 +84,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
 
 
 def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
-    """A cache in blocks (prefix caching, chunked prefill) has as many as were asked for, else room for everything."""
+    """Tokens in the cache: the configured blocks (prefix caching, chunked prefill), else all sequences in full."""
     in_blocks = config.enable_prefix_caching or config.enable_chunked_prefill
     if in_blocks and config.num_gpu_blocks_override and config.block_size:
         return config.num_gpu_blocks_override * config.block_size
@@ -93,7 +92,7 @@ def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
 
 
 def _flash(lnc: int, context: int) -> bool:
-    """NxD Inference turns flash attention on by itself (guide "Deploying Llama3.1 405B (Trn2)", Optimized Kernels)."""
+    """Whether NxD Inference itself uses flash attention (guide "Deploying Llama3.1 405B (Trn2)", Optimized Kernels)."""
     return context >= 256 and context % 256 == 0 if lnc == 2 else context >= 4096
 
 
@@ -106,7 +105,7 @@ def _graphs(config: EndpointConfig, raw: Mapping[str, Json], context: int, lengt
 
 
 def _buckets(given: object, longest: int) -> int:
-    """How many; where none are given, powers of two from 128 (modules/autobucketing.py)."""
+    """The number of buckets. By default they are powers of two from 128 (modules/autobucketing.py)."""
     if isinstance(given, list | tuple) and given:
         return len(given)
     return max(round(log2(max(longest, 1))) - int(log2(SMALLEST_BUCKET)), 0) + 1

@@ -1,9 +1,10 @@
-"""What a Neuron core holds besides weights and KV cache, and where each figure is known from.
+"""The memory of a Neuron core besides weights and KV cache, and the source of each number.
 
-Measured: the runtime's own account of a core as it ran out, a 70B Llama 3 in bfloat16 on inf2.24xlarge with 12 ranks
-(aws-neuron/transformers-neuronx, issue 92): model code 482.43 MB, tensors 13.17 GB, shared scratchpad 512 MB, DMA
-rings 1.471 GB, collectives 367 MB, 15.972 GB of 16 in all, its units powers of two. One case: the figures of other
-models will differ. The guide "Neuron Device Memory" gives the microcode: 96 MB for each physical core.
+Measured: the runtime's own report of a core that ran out of memory, with a 70B Llama 3 in bfloat16 on inf2.24xlarge
+and 12 ranks (aws-neuron/transformers-neuronx, issue 92): model code 482.43 MB, tensors 13.17 GB, shared scratchpad
+512 MB, DMA rings 1.471 GB, collectives 367 MB, 15.972 GB of 16 in total, in units of powers of two. This is one case;
+the numbers of other models will differ. The guide "Neuron Device Memory" gives the microcode: 96 MB for each physical
+core.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CODE_PER_LAYER = int((482.43 - 96) / 80 * MIB)
 SCRATCHPAD = 512 * MIB
 COLLECTIVES = 367 * MIB
 RINGS_PER_TENSOR_BYTE = 1.471 / 13.170
-# Not measured anywhere that we found: what one more bucket's instructions and rings take.
+# An assumption: we found no measurement of the instructions and rings of one more bucket.
 ASSUMED_PER_GRAPH = 32 * MIB
 
 
@@ -30,12 +31,12 @@ def model_code(layers: int, lnc: int) -> int:
 
 
 def dma_rings(tensors: float) -> int:
-    """Descriptors of the data movements: they grow with the tensors that are moved."""
+    """Descriptors of data movements. They grow with the tensors that are moved."""
     return int(tensors * RINGS_PER_TENSOR_BYTE)
 
 
 def collectives(degree: int) -> int:
-    """Buffers of the exchange between ranks."""
+    """Buffers of the communication between ranks."""
     return COLLECTIVES if degree > 1 else 0
 
 

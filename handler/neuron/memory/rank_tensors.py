@@ -1,4 +1,4 @@
-"""Bytes of one rank's tensors: weights in the data type that they are computed in, and KV cache."""
+"""Computes the bytes of one rank's tensors: weights and KV cache."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from handler.neuron.memory.memory_shape import WIDTHS, MemoryShape
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads, stored_parameters
 
 MODULES = ("self_attn", "mlp")
-# Stored types in which one element is one parameter.
+# Stored data types in which one element is one parameter.
 PLAIN_DTYPES = {"BF16", "F16", "F32", "F8_E4M3"}
 
 
 def weight_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
     """Weights of one rank, in the data type that they are computed in.
 
-    Where the checkpoint has more parameters than its language model (a vision tower), the rest is split by the degree;
-    where it has fewer than the shape gives (a model that is not a gated transformer), the shape is scaled down to it.
+    If the checkpoint has more parameters than its language model (a vision tower), the rest is split by the degree. If
+    it has fewer than the shape suggests (a model that is not a gated transformer), the result is scaled down.
     """
     stored = _parameters(facts)
     if not (facts.layers and facts.hidden_size):
@@ -34,7 +34,7 @@ def weight_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
 def cache_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
     """KV cache of one rank: keys and values of each layer, KV head, token and sequence.
 
-    Layers with a sliding window or chunked attention are counted in full: an upper bound.
+    Layers with a sliding window or chunked attention are counted in full, so the result is an upper bound.
     """
     if not facts.heads or not facts.kv_heads:
         return 0
@@ -45,7 +45,7 @@ def cache_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
 
 
 def _quantized_share(layers: int, shape: MemoryShape, module: str) -> float:
-    """The share of layers whose attention or MLP is quantized; `modules_to_not_convert` names parts of paths."""
+    """The share of layers whose attention or MLP is quantized. `modules_to_not_convert` holds parts of module paths."""
     if not shape.quantized:
         return 0.0
     paths = (f".model.layers.{layer}.{module}." for layer in range(layers))
@@ -54,7 +54,7 @@ def _quantized_share(layers: int, shape: MemoryShape, module: str) -> float:
 
 
 def _parameters(facts: ModelFacts) -> int | None:
-    """How many parameters are stored, where files say so; packed formats (MXFP4) do not."""
+    """The number of stored parameters; None if the files do not tell it, as with packed formats (MXFP4)."""
     packed = "quantization_config" in facts.config
     if facts.parameters:
         return None if packed and set(facts.dtypes) - PLAIN_DTYPES else facts.parameters

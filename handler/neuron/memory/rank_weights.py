@@ -1,9 +1,9 @@
-"""Where a transformer's parameters are, and how many of them each tensor-parallel rank holds.
+"""Computes how many parameters of a transformer each tensor-parallel rank holds.
 
-How NxD Inference shards (neuronx-distributed-inference, modules/attention/gqa.py, models/*/modeling_*.py): query heads
-are padded to a multiple of the degree; KV heads are replicated to one for each rank where the degree is a multiple of
-them, and otherwise expanded to as many as there are query heads; projections, experts, the embedding and the LM head
-are split, padded to the degree; norms and routers are on every rank; a tied LM head is a copy of its own.
+NxD Inference shards as follows (neuronx-distributed-inference, modules/attention/gqa.py, models/*/modeling_*.py). Query
+heads are padded to a multiple of the degree. KV heads are replicated to one for each rank if the degree is a multiple
+of their number; otherwise they are expanded to the number of query heads. Projections, experts, the embedding and the
+LM head are split and padded to the degree. Norms and routers are on every rank. A tied LM head is a separate copy.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from math import ceil
 from handler.neuron.checkpoint.model_config import number, text_part
 from handler.neuron.checkpoint.model_facts import ModelFacts
 
-# Types whose experts are followed by a shared one as wide as `intermediate_size` (modeling_llama4_text.py).
+# Model types with a shared expert as wide as `intermediate_size` (modeling_llama4_text.py).
 SHARED_EXPERT_TYPES = ("llama4", "llama4_text")
 
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Attention heads after padding and replication, and how many of them one rank has."""
+    """The number of attention heads after padding and replication, and of KV heads on one rank."""
 
     query: int
     kv: int
@@ -57,10 +57,10 @@ def shard_heads(heads: int, kv_heads: int, degree: int) -> Heads:
 
 
 def rank_weights(facts: ModelFacts, degree: int, attention_degrees: Iterable[int] = ()) -> RankWeights:
-    """What one rank of `degree` holds.
+    """The parameters of one rank of `degree`.
 
-    :param attention_degrees: the degrees that attention alone is sharded by, where they differ (context or data
-        parallel attention keeps a copy for each way).
+    :param attention_degrees: the degrees that attention is sharded by, if they differ (with context or data
+        parallelism a rank holds a copy for each).
     """
     hidden, layers = facts.hidden_size, facts.layers
     attention = sum(_attention(facts, one) for one in tuple(attention_degrees) or (degree,))
@@ -79,7 +79,7 @@ def rank_weights(facts: ModelFacts, degree: int, attention_degrees: Iterable[int
 
 
 def stored_parameters(facts: ModelFacts) -> int:
-    """How many parameters the language model has as it is stored: a tied LM head counts once."""
+    """The number of parameters of the stored language model. A tied LM head counts once."""
     whole = rank_weights(facts, 1)
     tied = facts.vocab_size * facts.hidden_size if facts.tied_embeddings else 0
     return whole.attention + whole.mlp + whole.embeddings + whole.replicated - tied
@@ -100,7 +100,7 @@ def _gated(hidden: int, width: int, degree: int) -> int:
 
 
 def _moe_layers(facts: ModelFacts) -> int:
-    """Layers whose MLP is a mixture of experts: every n-th one, less the dense ones that config.json names."""
+    """The number of mixture-of-experts layers: every n-th one, minus the dense ones that config.json lists."""
     if not facts.experts:
         return 0
     text = text_part(facts.config)

@@ -1,1 +1,1 @@
-"""NxD Inference's NeuronConfig without NxD Inference: its keys, its defaults and the rules that raise in it."""
+"""NeuronConfig without NxD Inference: its keys, defaults and rules, so that a laptop can check a configuration."""

@@ -1,4 +1,4 @@
-"""A NeuronConfig as its rules read it: a mapping with the class's defaults behind it, safe for any JSON."""
+"""`ConfigValues`: the keys of a NeuronConfig with the class's defaults, for the rules. Any JSON value is accepted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 
-# Defaults that are other keys' values (NxDI models/config.py).
+# Key -> the key whose value is its default (NxDI models/config.py).
 FOLLOWS: Final = {
     "max_context_length": "seq_len",
     "max_length": "seq_len",
@@ -25,8 +25,10 @@ FOLLOWS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigValues:
-    """The keys given, completed by NeuronConfig's defaults. A value of the wrong type reads as the default:
-    its type is a finding of its own."""
+    """The given keys, completed by NeuronConfig's defaults.
+
+    A value of the wrong type reads as the default. Another check reports the type.
+    """
 
     given: Mapping[str, Json]
     model: Mapping[str, Json] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class ConfigValues:
         return value if isinstance(value, str) else None
 
     def numbers(self, key: str) -> list[int] | None:
-        """A list of lengths or sizes; None where none is given or it is no list of whole numbers."""
+        """A list of lengths or sizes; None if there is none, or if it is not a list of whole numbers."""
         value = self.get(key)
         if not isinstance(value, list):
             return None
@@ -65,7 +67,7 @@ class ConfigValues:
         return numbers if len(numbers) == len(value) else None
 
     def degree(self, key: str) -> int:
-        """A degree: never below 1, so that rules may divide by it."""
+        """A degree, never below 1, so that rules may divide by it."""
         return max(self.number(key), 1)
 
     @property

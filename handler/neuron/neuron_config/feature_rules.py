@@ -12,16 +12,16 @@ def quantized_without_path(values: ConfigValues) -> BrokenRule | None:
     if not values.flag("quantized") or values.get("quantized_checkpoints_path") is not None:
         return None
     why = "quantized weights are read from a path, and none is given"
-    return BrokenRule("quantized_checkpoints_path", why, "Name the directory of the quantized checkpoint.")
+    return BrokenRule("quantized_checkpoints_path", why, "Set it to the directory of the quantized checkpoint.")
 
 
 def quantized_qkv_kernel(values: ConfigValues) -> BrokenRule | None:
     kernel = values.flag("qkv_kernel_enabled") or values.flag("qkv_nki_kernel_enabled")
     if not kernel or not (values.flag("quantized") or values.mlp_quantized) or values.get("modules_to_not_convert"):
         return None
-    why = "the QKV kernel with quantized weights needs to know which modules are not quantized"
+    why = "the QKV kernel with quantized weights needs the list of modules that are not quantized"
     return BrokenRule(
-        "modules_to_not_convert", why, "List the modules left in bfloat16, such as lm_head and self_attn."
+        "modules_to_not_convert", why, "List the modules that stay in bfloat16, such as lm_head and self_attn."
     )
 
 
@@ -29,7 +29,7 @@ def activation_quantization_type(values: ConfigValues) -> BrokenRule | None:
     kind = values.text("activation_quantization_type")
     if kind is None or kind in ("dynamic", "static"):
         return None
-    why = f"'{kind}' is no activation quantization type"
+    why = f"'{kind}' is not a type of activation quantization"
     return BrokenRule("activation_quantization_type", why, "Use 'dynamic' or 'static', in lower case.")
 
 
@@ -37,15 +37,15 @@ def activation_quantization_kernels(values: ConfigValues) -> BrokenRule | None:
     kernels = values.mlp_kernel or values.flag("quantized_mlp_kernel_enabled")
     if values.text("activation_quantization_type") is None or not kernels:
         return None
-    why = "native activation quantization does not work with the MLP kernels"
-    return BrokenRule("activation_quantization_type", why, "Leave it out, or switch the MLP kernels off.")
+    why = "activation quantization does not work with the MLP kernels"
+    return BrokenRule("activation_quantization_type", why, "Remove it, or switch the MLP kernels off.")
 
 
 def rmsnorm_quantize(values: ConfigValues) -> BrokenRule | None:
     if not values.flag("rmsnorm_quantize_kernel_enabled") or values.flag("quantized_mlp_kernel_enabled"):
         return None
     why = "the RMSNorm quantization kernel feeds the quantized MLP kernel, which is off"
-    return BrokenRule("rmsnorm_quantize_kernel_enabled", why, "Set quantized_mlp_kernel_enabled too, or leave it out.")
+    return BrokenRule("rmsnorm_quantize_kernel_enabled", why, "Set quantized_mlp_kernel_enabled too, or remove it.")
 
 
 def full_model_shuffled(values: ConfigValues) -> BrokenRule | None:
@@ -54,7 +54,7 @@ def full_model_shuffled(values: ConfigValues) -> BrokenRule | None:
     if values.flag("is_mxfp4_compute") or values.flag("is_eagle_draft"):
         return None
     why = "a fully shuffled model is for MXFP4 compute or an EAGLE draft"
-    return BrokenRule("is_full_model_shuffled", why, "Set is_mxfp4_compute too, or leave it out.")
+    return BrokenRule("is_full_model_shuffled", why, "Set is_mxfp4_compute too, or remove it.")
 
 
 def medusa_async(values: ConfigValues) -> BrokenRule | None:
@@ -67,7 +67,7 @@ def chunked_without_blocks(values: ConfigValues) -> BrokenRule | None:
     if not values.chunked or values.flag("is_block_kv_layout"):
         return None
     why = "chunked prefill needs the block KV layout"
-    return BrokenRule("is_block_kv_layout", why, "Set is_block_kv_layout to true, or leave chunked_prefill_config out.")
+    return BrokenRule("is_block_kv_layout", why, "Set is_block_kv_layout to true, or remove chunked_prefill_config.")
 
 
 def chunked_batch(values: ConfigValues) -> BrokenRule | None:
@@ -76,7 +76,7 @@ def chunked_batch(values: ConfigValues) -> BrokenRule | None:
         return None
     if values.number("batch_size") == 1:
         return None
-    why = "chunked prefill without a decode graph of its own puts all requests into one sequence"
+    why = "chunked prefill without a separate decode graph puts all requests into one sequence"
     return BrokenRule("batch_size", why, "Set batch_size to 1, or leave tkg_model_enabled on.")
 
 
@@ -84,7 +84,7 @@ def tp_by_cp(values: ConfigValues) -> BrokenRule | None:
     tp, cp = values.number("tp_degree"), values.degree("cp_degree")
     if tp % cp == 0:
         return None
-    why = f"tensor parallel degree {tp} is no multiple of cp_degree {cp}"
+    why = f"tensor parallel degree {tp} is not a multiple of cp_degree {cp}"
     return BrokenRule("cp_degree", why, f"Use a cp_degree that divides {tp}.")
 
 
@@ -92,7 +92,7 @@ def tp_by_dp(values: ConfigValues) -> BrokenRule | None:
     tp, dp = values.number("tp_degree"), values.degree("attention_dp_degree")
     if tp % dp == 0:
         return None
-    why = f"tensor parallel degree {tp} is no multiple of attention_dp_degree {dp}"
+    why = f"tensor parallel degree {tp} is not a multiple of attention_dp_degree {dp}"
     return BrokenRule("attention_dp_degree", why, f"Use a degree that divides {tp}.")
 
 
@@ -100,7 +100,7 @@ def batch_by_dp(values: ConfigValues) -> BrokenRule | None:
     batch, dp = values.number("tkg_batch_size"), values.degree("attention_dp_degree")
     if batch % dp == 0:
         return None
-    why = f"the decode batch of {batch} is no multiple of attention_dp_degree {dp}"
+    why = f"the decode batch of {batch} is not a multiple of attention_dp_degree {dp}"
     return BrokenRule("attention_dp_degree", why, f"Make max_num_seqs a multiple of {dp}.")
 
 

@@ -11,7 +11,7 @@ CTE_PARTS: Final = ("qkv_kernel_enabled", "qkv_nki_kernel_enabled", "out_proj_ke
 
 
 def cte_kernel_parts(values: ConfigValues) -> BrokenRule | None:
-    """The class looks at `is False`, and False is the default: so each part must be switched on by name."""
+    """The class tests `is False`, and False is the default, so each part must be switched on explicitly."""
     if not values.flag("attn_block_cte_nki_kernel_enabled"):
         return None
     missing = [key for key in CTE_PARTS if not values.flag(key)]
@@ -20,7 +20,7 @@ def cte_kernel_parts(values: ConfigValues) -> BrokenRule | None:
     if not missing:
         return None
     why = f"the context attention block needs {', '.join(missing)}, which are off"
-    return BrokenRule("attn_block_cte_nki_kernel_enabled", why, f"Set {', '.join(missing)} to true, or leave it out.")
+    return BrokenRule("attn_block_cte_nki_kernel_enabled", why, f"Set {', '.join(missing)} to true, or remove it.")
 
 
 def block_kernel_qkv(values: ConfigValues) -> BrokenRule | None:
@@ -38,7 +38,7 @@ def block_kernel_parts(values: ConfigValues) -> BrokenRule | None:
     for key in ("attn_block_tkg_nki_kernel_cache_update", "attn_block_tkg_nki_kernel_cascaded_attention"):
         if values.flag(key):
             why = "it is a part of the token attention block, which is off"
-            return BrokenRule(key, why, "Set attn_block_tkg_nki_kernel_enabled too, or leave it out.")
+            return BrokenRule(key, why, "Set attn_block_tkg_nki_kernel_enabled too, or remove it.")
     return None
 
 
@@ -49,7 +49,7 @@ def block_kernel_alone(values: ConfigValues) -> BrokenRule | None:
     if clash is None:
         return None
     why = f"the token attention kernels do not work with {clash}"
-    return BrokenRule("attn_block_tkg_nki_kernel_enabled", why, f"Switch the kernel off, or do without {clash}.")
+    return BrokenRule("attn_block_tkg_nki_kernel_enabled", why, f"Switch the kernel off, or switch off {clash}.")
 
 
 def fuse_rope(values: ConfigValues) -> BrokenRule | None:
@@ -58,8 +58,8 @@ def fuse_rope(values: ConfigValues) -> BrokenRule | None:
     missing = [key for key in CTE_PARTS[:2] if not values.flag(key)]
     if not missing:
         return None
-    why = f"fusing RoPE needs both QKV kernels; {' and '.join(missing)} off"
-    return BrokenRule("qkv_cte_nki_kernel_fuse_rope", why, f"Set {' and '.join(missing)} to true, or leave it out.")
+    why = f"fusing RoPE needs both QKV kernels; not switched on: {' and '.join(missing)}"
+    return BrokenRule("qkv_cte_nki_kernel_fuse_rope", why, f"Set {' and '.join(missing)} to true, or remove it.")
 
 
 def transposed_k_cache(values: ConfigValues) -> BrokenRule | None:
@@ -74,7 +74,7 @@ def transposed_k_cache(values: ConfigValues) -> BrokenRule | None:
     if not names:
         return None
     why = f"a transposed K cache does not work with {', '.join(names)}"
-    return BrokenRule("k_cache_transposed", why, f"Leave it out, or do without {', '.join(names)}.")
+    return BrokenRule("k_cache_transposed", why, f"Remove it, or switch off {', '.join(names)}.")
 
 
 def dp_cache_update(values: ConfigValues) -> BrokenRule | None:
@@ -84,7 +84,7 @@ def dp_cache_update(values: ConfigValues) -> BrokenRule | None:
     if values.flag("attn_block_tkg_nki_kernel_cascaded_attention"):
         return None
     why = "with attention data parallelism the kernel's cache update needs cascaded attention"
-    fix = "Set attn_block_tkg_nki_kernel_cascaded_attention too, or leave it out."
+    fix = "Set attn_block_tkg_nki_kernel_cascaded_attention too, or remove it."
     return BrokenRule("attn_block_tkg_nki_kernel_cache_update", why, fix)
 
 

@@ -1,8 +1,8 @@
-"""The keys of NeuronConfig, with the kind of value each takes and the default.
+"""The keys of NeuronConfig, each with the kind of its value and its default.
 
 Source: aws-neuron/neuronx-distributed-inference, src/neuronx_distributed_inference/models/config.py (NeuronConfig,
 MultimodalVisionNeuronConfig, MoENeuronConfig, OnDeviceSamplingConfig, ChunkedPrefillConfig). An unknown key does not
-raise there: `NeuronConfig` logs a warning, `OnDeviceSamplingConfig` drops it without a word.
+raise there: `NeuronConfig` logs a warning, `OnDeviceSamplingConfig` silently drops it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from handler.json_value import Json
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `kind` is int, float, bool, str, list, dict or any; None as a value is allowed everywhere."""
+    """One key. `kind` is int, float, bool, str, list, dict or any. None is allowed as a value of every key."""
 
     kind: str
     default: Json = None
@@ -30,7 +30,7 @@ def _flags(names: str) -> dict[str, ConfigKey]:
 
 
 def _unset(kind: str, names: str) -> dict[str, ConfigKey]:
-    """Keys whose default is None, or follows from another key (see `values.FOLLOWS`)."""
+    """Keys whose default is None, or follows from another key (see `config_values.FOLLOWS`)."""
     return {name: ConfigKey(kind) for name in names.split()}
 
 
@@ -113,7 +113,7 @@ EXPERTS: Final = {
     **_keys("int", moe_tp_degree=1, moe_ep_degree=1),
     **_unset("dict", "hybrid_sharding_config blockwise_matmul_config router_config"),
 }
-# Read by the plugin out of the override before NeuronConfig sees it.
+# Keys that the plugin takes out of the override before NeuronConfig reads it.
 PLUGIN: Final = {
     **_unset("str", "lora_ckpt_json"),
     **_unset("list", "target_modules lora_modules"),
@@ -131,7 +131,7 @@ KEYS: Final[dict[str, ConfigKey]] = {
     **COMPILER,
     **EXPERTS,
 }
-# No longer read: NeuronConfig warns and works the value out itself.
+# Deprecated key -> its replacement. NeuronConfig warns, and computes the value itself.
 DEPRECATED: Final = {"trace_tokengen_model": "", "logical_neuron_cores": "logical_nc_config"}
 
 SAMPLING_KEYS: Final[dict[str, ConfigKey]] = {

@@ -1,7 +1,8 @@
 """The keys of the native plugin's `neuron_config` and `vision_neuron_config`.
 
 Source: AWS Neuron documentation, vLLM Neuron, "Configuration options" and "How to use vLLM Neuron features in your
-deployment" (SDK 2.31 and 2.32). The tables there are not complete, so an unknown key that is no near miss is a warning.
+deployment" (SDK 2.31 and 2.32). The tables there are not complete. An unknown key is therefore only a warning,
+unless it resembles a known one.
 """
 
 from __future__ import annotations

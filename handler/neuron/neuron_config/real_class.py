@@ -1,4 +1,4 @@
-"""NeuronConfig itself as the judge, where NxD Inference is installed: what it raises is a finding."""
+"""Builds NxD Inference's own NeuronConfig, if it is installed, and reports its error as a finding."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 
 MODULE = "neuronx_distributed_inference.models.config"
-# What the class raises about its arguments (IncompatibleConfigError is a ValueError).
-JUDGEMENTS = (ValueError, AssertionError, TypeError, IndexError, AttributeError, ZeroDivisionError)
+# The errors that the class raises about its arguments (IncompatibleConfigError is a ValueError).
+ARGUMENT_ERRORS = (ValueError, AssertionError, TypeError, IndexError, AttributeError, ZeroDivisionError)
 
 
 def construct(values: Mapping[str, Json], module: str = MODULE) -> Finding | None:
     """Builds the real class from these keys.
 
-    :returns: a finding with what it raised; None when it did not, when NxD Inference is not installed, or when it
-        could not judge (no Neuron runtime to ask for the platform, say).
+    :returns: a finding with the error that it raised; None if it raised none, if NxD Inference is not installed, or if
+        it failed for another reason (for example because there is no Neuron runtime).
     """
     try:
         neuron_config = importlib.import_module(module).NeuronConfig
@@ -26,14 +26,14 @@ def construct(values: Mapping[str, Json], module: str = MODULE) -> Finding | Non
         return None
     try:
         neuron_config(**copy.deepcopy(dict(values)))  # It sorts the lists that it is given.
-    except JUDGEMENTS as error:
+    except ARGUMENT_ERRORS as error:
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return Finding(
             "neuron-config-raises",
             Severity.ERROR,
             "neuron_config",
-            f"NxD Inference's own NeuronConfig refuses these settings ({reason[:400]})",
-            "Change the setting that it names.",
+            f"NxD Inference's own NeuronConfig rejects these settings ({reason[:400]})",
+            "Change the setting that the message in brackets names.",
         )
     except Exception:
         return None

@@ -1,4 +1,4 @@
-"""What a rule of NeuronConfig is: a small function that says which key breaks it, why, and what fixes it."""
+"""`ConfigRule`: a function that checks one rule of NeuronConfig and returns the key, the reason and the fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRule:
-    """One rule that raises in NeuronConfig (ValueError or AssertionError there), under a code of ours."""
+    """One rule on which NeuronConfig raises ValueError or AssertionError. `code` is the code of our finding."""
 
     code: str
     check: Callable[[ConfigValues], BrokenRule | None]

@@ -15,7 +15,7 @@ def unknown_dtype(values: ConfigValues) -> BrokenRule | None:
     for key in ("torch_dtype", "attention_dtype", "rpl_reduce_dtype"):
         dtype = values.text(key)
         if dtype is not None and dtype not in DTYPES:
-            return BrokenRule(key, f"'{dtype}' is no data type of NeuronConfig", f"Use one of {', '.join(DTYPES)}.")
+            return BrokenRule(key, f"'{dtype}' is not a data type of NeuronConfig", f"Use one of {', '.join(DTYPES)}.")
     return None
 
 
@@ -23,15 +23,15 @@ def unknown_cast_type(values: ConfigValues) -> BrokenRule | None:
     cast = values.text("cast_type")
     if cast is None or cast in CAST_TYPES:
         return None
-    return BrokenRule("cast_type", f"'{cast}' is no cast type", f"Use {' or '.join(CAST_TYPES)}.")
+    return BrokenRule("cast_type", f"'{cast}' is not a cast type", f"Use {' or '.join(CAST_TYPES)}.")
 
 
 def attention_dtype(values: ConfigValues) -> BrokenRule | None:
     attention, dtype = values.text("attention_dtype"), values.text("torch_dtype")
     if attention is None or attention == dtype or values.text("cast_type") == "as-declared":
         return None
-    why = f"attention in {attention} and the rest in {dtype} are cast to one type"
-    return BrokenRule("attention_dtype", why, "Set cast_type to 'as-declared', or leave attention_dtype out.")
+    why = f"attention is in {attention} and the rest in {dtype}, but cast_type makes all one type"
+    return BrokenRule("attention_dtype", why, "Set cast_type to 'as-declared', or remove attention_dtype.")
 
 
 def context_longer_than_length(values: ConfigValues) -> BrokenRule | None:
@@ -45,7 +45,7 @@ def context_longer_than_length(values: ConfigValues) -> BrokenRule | None:
 def empty_buckets(values: ConfigValues) -> BrokenRule | None:
     for key in ("context_encoding_buckets", "token_generation_buckets", "token_generation_batches"):
         if values.get(key) == []:
-            return BrokenRule(key, "an empty list of buckets ends in an IndexError", "Leave it out, or name a length.")
+            return BrokenRule(key, "an empty list of buckets raises an IndexError", "Remove it, or give a length.")
     return None
 
 
@@ -95,7 +95,7 @@ def batch_buckets_alone(values: ConfigValues) -> BrokenRule | None:
     if not clash:
         return None
     why = f"token buckets by batch do not work with {', '.join(clash)}"
-    return BrokenRule("token_generation_batches", why, f"Leave it out, or do without {', '.join(clash)}.")
+    return BrokenRule("token_generation_batches", why, f"Remove it, or switch off {', '.join(clash)}.")
 
 
 def chunked_attention_prefix_caching(values: ConfigValues) -> BrokenRule | None:
@@ -113,8 +113,8 @@ def chunked_attention_prefix_caching(values: ConfigValues) -> BrokenRule | None:
     }
     for key, on in clash.items():
         if on:
-            why = f"the model attends in chunks of {chunk} tokens, and chunked attention does not go with it"
-            return BrokenRule(key, why, f"Leave it out, or keep max_model_len at {chunk} or below.")
+            why = f"the model has chunked attention (chunks of {chunk} tokens), which does not work with it"
+            return BrokenRule(key, why, f"Remove it, or keep max_model_len at {chunk} or below.")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Keys that NxD Inference would ignore: unknown, hyphenated, deprecated, or holding the wrong type of value."""
+"""Finds keys that NxD Inference would ignore or misread: unknown and deprecated ones, and values of a wrong type."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from handler.config.dialects.raw_neuron_config import MULTIMODAL_KEYS
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.config_values import FOLLOWS
@@ -24,10 +25,10 @@ NESTED: Final = {"on_device_sampling_config": SAMPLING_KEYS, "chunked_prefill_co
 
 
 def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
-    """Findings on the keys of an `override_neuron_config`, the nested configurations included."""
+    """Findings on the keys of an `override_neuron_config`, including its nested configurations."""
     findings = []
     for key, value in override.items():
-        if key in ("text_neuron_config", "vision_neuron_config") and isinstance(value, dict):
+        if key in MULTIMODAL_KEYS and isinstance(value, dict):
             findings += check_override(value, lambda inner, outer=key: f"{named(outer)}.{inner}")  # type: ignore[misc]
             continue
         findings += check_keys({key: value}, KEYS | PLUGIN, named)
@@ -40,31 +41,31 @@ def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
 def check_keys(
     given: Mapping[str, Json], known: Mapping[str, ConfigKey], named: Named, *, strict: bool = True
 ) -> list[Finding]:
-    """Unknown keys and wrong types.
+    """Findings on unknown keys and wrong types.
 
-    :param strict: an unknown key without a near miss is an error; otherwise a warning.
+    :param strict: an unknown key is always an error. Otherwise it is an error only if it resembles a known key.
     """
     findings = []
     for key, value in given.items():
         if key in known:
             kind = known[key].kind
-            if not _is(value, kind) and (value is not None or _counts(key, known[key])):
-                why = f"{_short(value)} is not {WORDS[kind]}; it would raise, or be misread, once the model is loaded"
+            if not _is(value, kind) and (value is not None or _is_calculated(key, known[key])):
+                why = f"{_short(value)} is not {WORDS[kind]}; loading the model would fail, or misread the value"
                 fix = f"Give {WORDS[kind]}."
                 findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, fix))
         elif key in DEPRECATED:
-            meant = DEPRECATED[key]
-            why = "NeuronConfig no longer reads this key: it works the value out itself"
-            fix = f"Use {meant}." if meant else "Leave it out."
+            replacement = DEPRECATED[key]
+            why = "NeuronConfig no longer reads this key and computes the value itself"
+            fix = f"Use {replacement}." if replacement else "Remove it."
             findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, fix))
         else:
             findings.append(_unknown(key, known, named, strict))
     return findings
 
 
-def _counts(key: str, about: ConfigKey) -> bool:
-    """A number that NeuronConfig reckons with: null would be a TypeError there."""
-    return about.kind == "int" and (about.default is not None or key in FOLLOWS or key == "logical_nc_config")
+def _is_calculated(key: str, known_key: ConfigKey) -> bool:
+    """Whether NeuronConfig calculates with the number, so that null would be a TypeError."""
+    return known_key.kind == "int" and (known_key.default is not None or key in FOLLOWS or key == "logical_nc_config")
 
 
 def _unknown(key: str, known: Mapping[str, ConfigKey], named: Named, strict: bool) -> Finding:
@@ -72,14 +73,14 @@ def _unknown(key: str, known: Mapping[str, ConfigKey], named: Named, strict: boo
     inner = nearest(key, SAMPLING_KEYS) if known is not SAMPLING_KEYS and "on_device_sampling_config" in known else None
     if near is None and inner is not None:
         near = f"on_device_sampling_config.{inner}"
-    fix = f"Did you mean '{near}'?" if near else "Leave it out, or check its spelling in NxD Inference's NeuronConfig."
-    why = f"'{key[:80]}' is not a key that is read: it would be ignored with at most a log line"
+    fix = f"Did you mean '{near}'?" if near else "Remove it, or look up its spelling in NxD Inference's NeuronConfig."
+    why = f"'{key[:80]}' is not a known key: it would be ignored, with at most a line in the log"
     severity = Severity.ERROR if strict or near else Severity.WARNING
     return Finding("unknown-neuron-key", severity, named(key), why, fix)
 
 
 def nearest(key: str, known: Mapping[str, ConfigKey]) -> str | None:
-    """The known key that a misspelt one is nearest to, or None."""
+    """The known key that is closest to a misspelt one, or None."""
     plain = key[:80].replace("-", "_").lower()
     matches = difflib.get_close_matches(plain, known, n=1, cutoff=0.8)
     return matches[0] if matches else None

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Makes an engine plan from a configuration."""

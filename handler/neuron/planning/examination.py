@@ -1,6 +1,6 @@
-"""From a configuration to findings, a plan and an estimate: what `check` prints and what `serve` starts by.
+"""Examines a configuration: findings, a plan and a memory estimate. `check` prints them; `serve` starts with them.
 
-Reads the model's JSON and headers; nothing is compiled.
+It reads the model's JSON files and headers. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found.
+    """The result of an examination.
 
-    :param memory: the estimate as JSON; None where the model's shape or the instance is not known.
-    :param vllm: the vLLM that is installed here, whatever the plan is for; None where there is none.
+    :param memory: the estimate as JSON; None if the model's shape or the instance is not known.
+    :param vllm: the vLLM that is installed here, whatever the plan is for; None if there is none.
     """
 
     findings: tuple[Finding, ...]
@@ -46,7 +46,7 @@ class Examination:
 
 
 def examine_config(config: EndpointConfig) -> Examination:
-    """Plans and estimates; every problem is a finding, and none of them holds a secret."""
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked."""
     known = secrets(config)
     try:
         found = _examined(config)
@@ -57,12 +57,15 @@ def examine_config(config: EndpointConfig) -> Examination:
 
 
 def refused(error: SettingError) -> Examination:
-    """Settings that cannot be read: an examination with nothing but findings."""
+    """The examination of settings that cannot be read: findings only."""
     return Examination(tuple(_invalid(one) for one in each(error)))
 
 
 def _examined(config: EndpointConfig) -> Examination:
-    """Facts, instance, plan and estimate. :raises SettingError: an instance, a line or a model that cannot be."""
+    """Reads the facts, finds the instance, makes the plan and the estimate.
+
+    :raises SettingError: the instance, the line or the model is invalid.
+    """
     from handler.neuron.hardware.current_machine import this_machine
     from handler.neuron.hardware.host_cpu import host_cpu
     from handler.neuron.hardware.installed_packages import installed_versions
@@ -74,10 +77,10 @@ def _examined(config: EndpointConfig) -> Examination:
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu)
-    memory, told = _memory(_completed(config, outcome.plan), facts, instance)
+    memory, memory_found = _memory(_completed(config, outcome.plan), facts, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
-    return Examination((*findings, *unseen, *outcome.findings, *told), outcome.plan, memory, vllm)
+    return Examination((*findings, *unseen, *outcome.findings, *memory_found), outcome.plan, memory, vllm)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
@@ -92,16 +95,18 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
         return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
     if facts is not None:
         return facts, ()
-    why = f"{model} is not on this machine, so nothing that depends on its shape was checked, memory included"
-    return None, (Finding("model-not-read", Severity.INFO, "MODEL", why, "Name its directory or s3:// prefix."),)
+    why = f"{model} is not on this machine, so checks that need its shape, such as memory, were not made"
+    return None, (
+        Finding("model-not-read", Severity.INFO, "MODEL", why, "Give the model's directory or s3:// prefix."),
+    )
 
 
 def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
-    """With what the plan chose for the user: memory is estimated for what would run."""
+    """The configuration with the values that the plan chose, so that the estimate is of what would run."""
     if plan is None:
         return config
 
-    def chosen(name: str, given: int | None) -> int | None:
+    def resolved(name: str, given: int | None) -> int | None:
         value = plan.engine_args.get(name)
         return value if given is None and isinstance(value, int) else given
 
@@ -109,9 +114,9 @@ def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfi
     return replace(
         config,
         dtype=dtype if config.dtype is None and isinstance(dtype, str) else config.dtype,
-        tensor_parallel_size=chosen("tensor_parallel_size", config.tensor_parallel_size),
-        max_model_len=chosen("max_model_len", config.max_model_len),
-        max_num_seqs=chosen("max_num_seqs", config.max_num_seqs),
+        tensor_parallel_size=resolved("tensor_parallel_size", config.tensor_parallel_size),
+        max_model_len=resolved("max_model_len", config.max_model_len),
+        max_num_seqs=resolved("max_num_seqs", config.max_num_seqs),
     )
 
 

@@ -1,46 +1,40 @@
-"""Sorts a configuration into a `PlanRequest`, whichever way its parts were spelled."""
+"""Reads a configuration into a `PlanRequest`, in which each part has one spelling."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
+from handler.config.dialects.vllm_names import HYPHENATED, NEURON_CONFIGS, SPECULATIVE
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.engine_arguments import known
+from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.plan_request import PlanRequest, conflict
 
-RAW_NAMES: Final = ("override_neuron_config", "override-neuron-config", "neuron_config", "neuron-config")
-# Engine arguments that have a plain setting of the same name, by the type that each takes.
-PLAIN: Final[dict[str, type]] = {
-    "model": str,
-    "tensor_parallel_size": int,
-    "dtype": str,
-    "max_model_len": int,
-    "max_num_seqs": int,
-    "block_size": int,
-    "num_gpu_blocks_override": int,
-    "enable_prefix_caching": bool,
-    "enable_chunked_prefill": bool,
-    "quantization": str,
-    "speculative_model": str,
-    "num_speculative_tokens": int,
-    "trust_remote_code": bool,
-    "enable_lora": bool,
-    "max_loras": int,
-    "max_lora_rank": int,
-}
-SPECULATIVE: Final = {"model": "speculative_model", "num_speculative_tokens": "num_speculative_tokens"}
-METHODS: Final = {"method": "speculation"}
-# Those that `speculation` knows; any other is the line's own business, whole.
-OUR_METHODS: Final = ("draft_model", "eagle", "eagle3", "medusa")
+RAW_NAMES: Final = (*NEURON_CONFIGS, *HYPHENATED)
+TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
+
+
+@lru_cache(maxsize=1)
+def plain_arguments() -> dict[str, type]:
+    """Engine arguments that have a field of the same name and a single value -> the type of the value."""
+    return {
+        name: TYPES[field.kind]
+        for name, field in fields().items()
+        if name in known() and field.kind in TYPES and not field.metadata.secret
+    }
 
 
 def read_request(config: EndpointConfig) -> tuple[PlanRequest, list[Finding]]:
-    """Sorts a configuration. Findings: wrong types, broken JSON, spellings that the plugin would have ignored,
-    the same thing asked for twice with different values."""
+    """Reads a configuration.
+
+    Findings are wrong types, broken JSON, spellings that the plugin would ignore, and settings with two values.
+    """
     reader = _Reader(config)
     reader.read()
     return reader.request(), reader.findings
@@ -61,15 +55,15 @@ class _Reader:
         self._take_raw("neuron_config", dict(self.config.neuron_config), "")
         for given, value in self.config.engine_args.items():
             name = given.replace("-", "_")
-            if name in ("override_neuron_config", "neuron_config"):
+            if name in NEURON_CONFIGS:
                 self._take_raw(given, value, given)
             elif name == "additional_config":
                 self._take_additional(given, value)
             elif name == "speculative_config":
                 self._take_speculative(given, value)
-            elif name in PLAIN:
+            elif name in plain_arguments():
                 if value is not None:
-                    self._take_plain(name, value, PLAIN[name], self._argument(given))
+                    self._take_plain(name, value, plain_arguments()[name], self._argument(given))
             else:
                 self.extra[name] = value
 
@@ -82,7 +76,7 @@ class _Reader:
         return self.config.source(f"engine_args.{name}").name or self.config.source("engine_args").name or name
 
     def _object(self, name: str, value: Json) -> dict[str, Json] | None:
-        """An object, or a JSON text of one; None (with a finding) for anything else."""
+        """An object, or the JSON text of one; None (with a finding) for anything else."""
         if isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -90,7 +84,7 @@ class _Reader:
                 value = None
         if isinstance(value, dict):
             return value
-        why = "it is not a JSON object, and vLLM would refuse it"
+        why = "it is not a JSON object, and vLLM would reject it"
         fix = "Give one JSON object, with double quotes and true, false and null in lower case."
         self.findings.append(Finding("broken-json", Severity.ERROR, name, why, fix))
         return None
@@ -101,8 +95,8 @@ class _Reader:
         for key, section in (content or {}).items():
             if key in RAW_NAMES:
                 if "-" in key:
-                    why = f"'{key}' in additional_config is ignored by the plugin (the guide prints it so by mistake)"
-                    fix = f"Write '{key.replace('-', '_')}'; it was read as that here."
+                    why = f"the plugin ignores '{key}' in additional_config, although the guide prints it with hyphens"
+                    fix = f"Write '{key.replace('-', '_')}'. This endpoint has read it as that."
                     self._warn("hyphenated-override", f"{setting}.{key}", why, fix)
                 self._take_raw(f"{setting}.{key}", section, f"{setting}.{key}")
             else:
@@ -116,8 +110,10 @@ class _Reader:
             key = given
             if "-" in given and given.replace("-", "_") in KEYS:
                 key = given.replace("-", "_")
-                why = f"the key '{given}' is ignored by NxD Inference, whose keys have underscores"
-                self._warn("hyphenated-key", f"{name}.{given}", why, f"Write '{key}'; it was read as that here.")
+                why = f"NxD Inference ignores the key '{given}': its keys have underscores"
+                self._warn(
+                    "hyphenated-key", f"{name}.{given}", why, f"Write '{key}'. This endpoint has read it as that."
+                )
             if prefix:
                 self.named_by.setdefault(f"neuron_config.{key}", f"{prefix}.{given}")
             if key in self.raw and self.raw[key] != item:
@@ -128,14 +124,13 @@ class _Reader:
         setting = self._argument(given)
         content = self._object(setting, value) if value is not None else {}
         method = (content or {}).get("method")
-        if isinstance(method, str) and method not in OUR_METHODS:
+        if isinstance(method, str) and method not in fields()["speculation"].metadata.choices:
             self.extra["speculative_config"] = content
             return
         for key, item in (content or {}).items():
             if key in SPECULATIVE and item is not None:
-                self._take_plain(SPECULATIVE[key], item, PLAIN[SPECULATIVE[key]], f"{setting}.{key}")
-            elif key in METHODS and item is not None:
-                self._take_plain("speculation", item, str, f"{setting}.{key}")
+                name = SPECULATIVE[key]
+                self._take_plain(name, item, TYPES[fields()[name].kind], f"{setting}.{key}")
             else:
                 self.speculative[key] = item
 

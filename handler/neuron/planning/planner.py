@@ -1,6 +1,6 @@
-"""From a configuration to a plan that is known to start, or to findings that say why there is none.
+"""Makes the engine plan of a configuration, or findings that tell why there is none.
 
-Pure: nothing is read, imported or asked of a machine, except NxD Inference's own NeuronConfig where it is installed.
+Pure: it reads no file and no machine. It imports only NxD Inference's own NeuronConfig, if that is installed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.vllm_versions import version_of
 
-Judge = Callable[[Mapping[str, Json]], Finding | None]
+NeuronConfigBuilder = Callable[[Mapping[str, Json]], Finding | None]
 FRAMEWORK = "VLLM_NEURON_FRAMEWORK"
-# Where nothing is installed to go by, a framework's variable names a line.
+# The line that VLLM_NEURON_FRAMEWORK implies if no Neuron software is installed.
 LINE_OF_FRAMEWORK = {"transformers-neuronx": "fork-0.7.2", "optimum-neuron": "optimum"}
 
 
@@ -39,46 +39,49 @@ def make_plan(
     line: str | None = None,
     installed: Mapping[str, str] | None = None,
     cpu: HostCpu | None = None,
-    judge: Judge = construct,
+    build: NeuronConfigBuilder = construct,
 ) -> PlanOutcome:
     """The plan of one endpoint.
 
-    :param facts: what the model says of itself; without them some checks cannot be made.
-    :param instance: where it runs; without one, cores are not checked and no degree is chosen.
-    :param line: overrides the configuration's own line.
-    :param installed: package versions (`installed_versions()`), to choose the line by.
-    :param cpu: the CPU that it runs on; without one, the CPU line leaves the data type to vLLM.
-    :param judge: builds NxD Inference's NeuronConfig from its keys and tells what it raised.
-    :returns: a plan with what was found on the way, or no plan and at least one error. Never raises.
+    :param facts: the facts of the model. Without them some checks are not made.
+    :param instance: the instance that it runs on. Without one, cores are not checked and no degree is chosen.
+    :param line: overrides the line of the configuration.
+    :param installed: package versions (`installed_versions()`), which decide the line.
+    :param cpu: the CPU that it runs on. Without one, the CPU line leaves the data type to vLLM.
+    :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding.
+    :returns: a plan and findings, or no plan and at least one error. Never raises.
     """
     request, findings = read_request(config)
     name = line or config.line or default_line(config, instance, installed or {})
-    chosen = choose(name, config, installed or {})
-    if chosen is None:
+    found = resolve_line(name, config, installed or {})
+    if found is None:
         near = difflib.get_close_matches(name[:40], NAMES, n=1, cutoff=0.5)
         fix = f"Did you mean '{near[0]}'?" if near else f"Use one of {', '.join(NAMES)}."
-        why = f"'{name[:40]}' is no line of vLLM and Neuron"
+        why = f"'{name[:40]}' is not a line of vLLM and Neuron"
         unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, fix)
         return PlanOutcome(None, (*findings, unknown))
-    draft = PlanDraft(request, facts, instance, chosen.name, cpu)
-    chosen.spell(draft)
+    draft = PlanDraft(request, facts, instance, found.name, cpu)
+    found.spell(draft)
     keys = effective(draft)
-    version = version_of(chosen.name, installed or {})
-    case = CheckContext(draft, chosen, ConfigValues(keys, facts.config if facts else {}), version)
+    version = version_of(found.name, installed or {})
+    context = CheckContext(draft, found, ConfigValues(keys, facts.config if facts else {}), version)
     findings += draft.findings
     for check in CHECKS:
-        findings += check(case)
-    if case.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
-        verdict = judge(keys)
-        findings += [verdict] if verdict is not None else []
-    told = tuple(dict.fromkeys(findings))
-    failed = any(finding.severity is Severity.ERROR for finding in told)
-    return PlanOutcome(None if failed else draft.plan(), told)
+        findings += check(context)
+    if context.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
+        raised = build(keys)
+        findings += [raised] if raised is not None else []
+    unique = tuple(dict.fromkeys(findings))
+    failed = any(finding.severity is Severity.ERROR for finding in unique)
+    return PlanOutcome(None if failed else draft.plan(), unique)
 
 
 def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
-    """What is installed; else what the framework's variable names; else the NxDI plugin on a Neuron instance, CPU
-    anywhere else. Plain vLLM beside a Neuron instance is a laptop that checks a deployment: the instance decides."""
+    """The line if none is configured: the installed one, else that of the framework's variable, else by the instance.
+
+    The NxDI plugin runs on a Neuron instance, the CPU line anywhere else. If plain vLLM is installed and the
+    instance is a Neuron one, a laptop is checking a deployment, and the instance decides.
+    """
     found = installed_line(installed)
     if found is not None and found != "cpu":
         return found
@@ -88,8 +91,8 @@ def default_line(config: EndpointConfig, instance: InstanceType | None, installe
     return "cpu" if instance is None else "nxdi-0.16"
 
 
-def choose(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:
-    """The line of a name; a fork has two, by the framework that is named or the only one installed."""
+def resolve_line(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:
+    """The line of a name. The fork has two lines a name: the framework decides, named or the only one installed."""
     framework = config.neuron_env.get(FRAMEWORK, "")
     if not framework and "transformers-neuronx" in installed and "neuronx-distributed-inference" not in installed:
         framework = "transformers-neuronx"

@@ -1,6 +1,6 @@
-"""The versions of vLLM: which one each line comes with, and which ones this software was run on.
+"""The version of vLLM in each line, and the versions that this software was tested on.
 
-What differs between them in code is in `handler.engine.vllm_api`; this module imports nothing of vLLM.
+`handler.engine.vllm_api` has the code that differs between versions. This module does not import vLLM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OF_LINE: Final[Mapping[str, str]] = {
     "fork-0.7.2": "0.7.2",
     "cpu": "0.16.0",
 }
-# On the sample model; README.md, "Versions of vLLM". No Neuron device was at hand.
+# On the sample model; README.md, "Versions of vLLM". No Neuron device was available.
 SEEN: Final[Mapping[str, str]] = {
     "0.13.0": "its CPU build starts and answers",
     "0.16.0": "all tests run on its CPU build",
@@ -34,7 +34,7 @@ UNSEEN: Final = "a version that this software was not run on"
 class InstalledVllm:
     """The vLLM on this machine.
 
-    :param seen: what was run on this version; "" where nothing was.
+    :param seen: the tests that were run on this version; "" if none were.
     """
 
     version: str
@@ -50,21 +50,21 @@ class InstalledVllm:
         return f"vLLM {self.version} is installed: {self.seen or UNSEEN}"
 
     def findings(self) -> tuple[Finding, ...]:
-        """A warning where nothing was run on this version."""
+        """A warning if this software was not run on this version."""
         if self.seen:
             return ()
-        why = f"vLLM {self.version} is installed, {UNSEEN}; its Python interfaces may have moved"
+        why = f"vLLM {self.version} is installed, {UNSEEN}; its Python interfaces may be different"
         fix = f"Install one of {', '.join(SEEN)}, or try a start and a request before you rely on it."
         return (Finding("vllm-not-seen", Severity.WARNING, "vllm", why, fix),)
 
 
 def version_of(line: str, installed: Mapping[str, str]) -> str | None:
-    """The version that a line would run here: the installed one where it makes this line, else the line's own."""
+    """The vLLM version that a line would run here: the installed one if it is this line's, else the line's own."""
     if installed_line(installed) == line:
         return public(installed["vllm"])
     return OF_LINE.get(line)
 
 
 def public(version: str) -> str:
-    """Without the local part: 0.16.0+cpu is 0.16.0."""
+    """The version without its local part: 0.16.0+cpu becomes 0.16.0."""
     return version.partition("+")[0]

@@ -17,7 +17,7 @@ from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.engine_arguments import known
-from handler.config.fields import BOUNDS, CHOICES, INT_BOUNDS, MERGED, SPELLINGS, UNDECIDED, FieldKind, fields
+from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.problems import mask
 from handler.json_value import Json
 
@@ -104,15 +104,15 @@ ARGUMENT_VALUES: dict[str, st.SearchStrategy[Json]] = {
 FIXED: dict[str, object] = {"safe_port_range": "8100-8199", "network_isolation": False}
 
 
-def value_of(kind: FieldKind) -> st.SearchStrategy[object]:
-    if kind.name in FIXED:
-        return st.just(FIXED[kind.name])
-    low, high = BOUNDS.get(kind.name, INT_BOUNDS)
+def value_of(field: ConfigField) -> st.SearchStrategy[object]:
+    if field.name in FIXED:
+        return st.just(FIXED[field.name])
+    low, high = field.bounds() or INT_BOUNDS
     integers = st.integers(int(low), int(high))
-    taken = {*SPELLINGS.get(kind.name, {}), UNDECIDED.get(kind.name)}
+    taken = {*field.metadata.aliases, field.metadata.undecided}
     words = WORDS.filter(lambda text: text.lower() not in taken)
     strategies: dict[str, st.SearchStrategy[object]] = {
-        "str": st.sampled_from(CHOICES[kind.name]) if kind.name in CHOICES else words,
+        "str": st.sampled_from(field.metadata.choices) if field.metadata.choices else words,
         "bool": st.booleans(),
         "int": integers,
         "float": st.floats(low, high),
@@ -122,7 +122,7 @@ def value_of(kind: FieldKind) -> st.SearchStrategy[object]:
         "Mapping[str, str]": st.dictionaries(NAMES, WORDS, min_size=1, max_size=3),
         "Mapping[str, Json]": st.dictionaries(TEXT, JSON, min_size=1, max_size=3),
     }
-    return strategies[kind.kind]
+    return strategies[field.kind]
 
 
 @st.composite
@@ -146,9 +146,9 @@ def arguments(draw: st.DrawFn) -> dict[str, Json]:
 
 @st.composite
 def configurations(draw: st.DrawFn) -> EndpointConfig:
-    kinds = [kind for kind in fields().values() if not kind.secret and kind.name not in MERGED]
-    chosen = draw(st.lists(st.sampled_from(kinds), max_size=12, unique_by=lambda kind: kind.name))
-    values = {kind.name: draw(value_of(kind)) for kind in chosen}
+    settable = [field for field in fields().values() if not field.metadata.secret and not field.metadata.merged]
+    chosen = draw(st.lists(st.sampled_from(settable), max_size=12, unique_by=lambda field: field.name))
+    values = {field.name: draw(value_of(field)) for field in chosen}
     values["engine_args"] = draw(arguments())
     raw = st.from_regex(r"x_[a-z_]{1,12}", fullmatch=True)
     values["neuron_config"] = draw(st.dictionaries(raw, JSON, max_size=3))

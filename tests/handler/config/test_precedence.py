@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reading import one_refusal, read, refused
 
-from handler.config.assignment import Assignment, Given
+from handler.config.assignment import Assignment, SourcedAssignment
 from handler.config.loading.config_loader import load
 from handler.config.loading.merge import merge
 from handler.config.value_source import Origin, Overridden, ValueSource
@@ -35,8 +35,8 @@ def test_the_stronger_source_wins_and_each_value_knows_its_own() -> None:
 
 
 def test_the_order_in_which_sources_are_read_does_not_matter() -> None:
-    weak = Given(Assignment("max_num_seqs", 1), ValueSource(Origin.ARTIFACTS, "batch_size"))
-    strong = Given(Assignment("max_num_seqs", 2), ValueSource(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
+    weak = SourcedAssignment(Assignment("max_num_seqs", 1), ValueSource(Origin.ARTIFACTS, "batch_size"))
+    strong = SourcedAssignment(Assignment("max_num_seqs", 2), ValueSource(Origin.ENVIRONMENT, "SM_VLLM_MAX_NUM_SEQS"))
     assert merge([weak, strong]).values == merge([strong, weak]).values == {"max_num_seqs": 2}
 
 

@@ -47,7 +47,7 @@ def outcome(
     line: str, *, facts: ModelFacts | None = None, instance: InstanceType | None = None, **settings: Any
 ) -> PlanOutcome:
     settings.setdefault("model", "/models/llama")
-    return make_plan(EndpointConfig(**settings), facts, instance, line=line, judge=lambda keys: None)
+    return make_plan(EndpointConfig(**settings), facts, instance, line=line, build=lambda keys: None)
 
 
 def planned(line: str, **settings: Any) -> EnginePlan:

@@ -56,7 +56,7 @@ def test_an_argument_is_held_to_the_version_of_the_line() -> None:
     assert not outcome("native-0.24", **new).errors
     told = found(outcome("native-0.21", **new), "argument-of-another-version")
     assert (told.severity, told.setting) == (Severity.ERROR, "watermark")
-    assert "0.24.0 has" in told.why
+    assert "these versions have it: 0.24.0" in told.why
     gone = found(outcome("native-0.24", engine_args={"swap_space": 4.0}), "argument-of-another-version")
     assert gone.setting == "swap_space"
 

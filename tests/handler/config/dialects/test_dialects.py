@@ -8,7 +8,7 @@ import pytest
 from reading import one_refusal, read, refused
 
 from handler.config.endpoint_config import MIB, EndpointConfig
-from handler.config.fields import CHOICES, fields
+from handler.config.fields import fields
 
 OURS = {"str": "text", "bool": "true", "int": "2", "float": "2.5", "Path": "/a/b", "tuple[int, ...]": "1, 2"}
 OURS |= {"tuple[str, ...]": '["a", "b"]', "Mapping[str, str]": '{"a": "b"}', "Mapping[str, Json]": '{"a": [1]}'}
@@ -22,8 +22,8 @@ OPENED = {"engine_args": ('{"seed": 3}', {"seed": 3}), "neuron_env": ('{"NEURON_
 def test_every_field_has_its_variable(field: str) -> None:
     kind = fields()[field].kind
     text, value = OURS[kind], TYPED[kind]
-    if field in CHOICES:
-        text = value = CHOICES[field][0]
+    if choices := fields()[field].metadata.choices:
+        text = value = choices[0]
     if field == "safe_port_range":
         text = value = "8100-8199"
     config = read({f"ENDPOINT_{field.upper()}": text})
@@ -240,7 +240,7 @@ def test_what_would_open_a_second_server_is_refused(prefix: str, argument: str) 
     ("name", "text", "reason"),
     [
         ("OPTION_UNROLL", "1", "transformers-neuronx"),
-        ("OPTION_ATTENTION_LAYOUT", "BSH", "lays"),
+        ("OPTION_ATTENTION_LAYOUT", "BSH", "layout"),
         ("OPTION_GROUP_QUERY_ATTENTION", "shard-over-heads", "KV heads"),
         ("OPTION_DRAFT_MODEL_TP_SIZE", "2", "degree"),
         ("OPTION_ROLLING_BATCH", "trtllm", "vLLM"),

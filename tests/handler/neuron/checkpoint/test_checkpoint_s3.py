@@ -105,7 +105,9 @@ def test_nothing_there_is_named(s3_url: str, counter: Counter) -> None:
 
 
 def test_no_such_bucket_names_the_role_and_the_region(counter: Counter) -> None:
-    with pytest.raises(SettingError, match=r"NoSuchBucket\. Check the bucket, the region and the role's"):
+    with pytest.raises(
+        SettingError, match=r"S3 returned NoSuchBucket for \S+\. Check the bucket, the region and the role's"
+    ):
         read_facts("s3://never-made/model", client=counter.client)
 
 

@@ -66,7 +66,7 @@ def test_what_was_not_seen_is_said() -> None:
 def test_an_endpoints_instance_is_one_node(line: str, settings: dict[str, Any], setting: str) -> None:
     for instance, refused in (("ml.trn2.48xlarge", True), ("trn2.48xlarge", False)):
         config = EndpointConfig(model="/models/llama", instance=instance, **settings)
-        result = make_plan(config, llama(), find(instance), line=line, judge=lambda keys: None)
+        result = make_plan(config, llama(), find(instance), line=line, build=lambda keys: None)
         wrong = [one for one in result.findings if one.code == "several-nodes" and one.severity is Severity.ERROR]
         assert [one.setting for one in wrong] == ([setting] if refused else [])
-        assert all("do not know each other" in one.why for one in wrong)
+        assert all("cannot reach each other" in one.why for one in wrong)

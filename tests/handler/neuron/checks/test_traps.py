@@ -289,7 +289,7 @@ TRAPS: dict[str, Trap] = {
 
 
 @pytest.mark.parametrize("code", TRAPS)
-def test_a_trap_is_found_named_and_mended(code: str) -> None:
+def test_a_trap_is_found_with_a_fix_that_works(code: str) -> None:
     line, given, severity, setting = TRAPS[code]
     settings = {"facts": llama(), **given}
     result = outcome(line, **settings)

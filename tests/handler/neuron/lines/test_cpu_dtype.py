@@ -113,7 +113,7 @@ def test_float32_that_may_not_fit_is_not_chosen_and_said(cpu: HostCpu, facts: di
 @pytest.mark.parametrize("line", ["nxdi-0.16", "native-0.24"])
 def test_a_neuron_line_is_not_concerned(line: str) -> None:
     cpu = HostCpu(SKYLAKE, 256 * GIB, 16 * GIB)
-    result = make_plan(EndpointConfig(model="/m"), llama(), None, line=line, cpu=cpu, judge=lambda keys: None)
+    result = make_plan(EndpointConfig(model="/m"), llama(), None, line=line, cpu=cpu, build=lambda keys: None)
     assert codes(result) == set()
 
 

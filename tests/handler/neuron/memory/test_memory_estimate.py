@@ -190,7 +190,7 @@ def test_a_model_of_unknown_shape_is_judged_by_its_bytes_or_not_at_all() -> None
     sized = estimate(facts_from({"model_type": "novel"}, "m", True, None, 20 * GIB), config, find("inf2.xlarge"))
     assert sized is not None
     assert part(sized, "weights") == 10 * GIB
-    assert any("novel gives no shape" in note for note in sized.notes)
+    assert any("novel has no shape" in note for note in sized.notes)
     assert estimate(facts_from({"model_type": "novel"}, "m", True), config, find("inf2.xlarge")) is None
 
 

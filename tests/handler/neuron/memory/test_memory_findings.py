@@ -28,30 +28,30 @@ def test_what_fits_is_told_with_its_numbers() -> None:
 def test_what_needs_more_cores_is_told_how_many() -> None:
     (found,) = findings(LLAMA_70B, "trn1.32xlarge", tensor_parallel_size=8, max_model_len=4096, max_num_seqs=4)
     assert (found.code, found.severity) == ("memory-does-not-fit", Severity.ERROR)
-    assert found.fix.startswith("set tensor_parallel_size to 32: about ")
+    assert found.fix.startswith("Set tensor_parallel_size to 32: that takes about ")
 
 
 def test_what_has_too_many_sequences_is_told_how_many_fit() -> None:
     found = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=4096, max_num_seqs=64)[0]
     assert found.code == "memory-does-not-fit"
-    assert found.fix.startswith("lower max_num_seqs to 8: about ")
+    assert found.fix.startswith("Lower max_num_seqs to 8: that takes about ")
 
 
 def test_what_is_tight_is_a_warning() -> None:
     found = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=4096, max_num_seqs=20)[0]
     assert (found.code, found.severity) == ("memory-tight", Severity.WARNING)
-    assert found.fix.startswith("lower max_num_seqs to 10")
+    assert found.fix.startswith("Lower max_num_seqs to 10")
 
 
 def test_what_is_too_large_is_told_an_instance_that_holds_it() -> None:
     found = findings(LLAMA_405B, "trn1.32xlarge", max_model_len=2048, max_num_seqs=1)[0]
-    assert found.fix.startswith("use ml.trn2.48xlarge with tensor_parallel_size 64: about 1")
+    assert found.fix.startswith("Use ml.trn2.48xlarge with tensor_parallel_size 64: that takes about 1")
 
 
 def test_what_fits_nowhere_is_told_so() -> None:
     found = findings(LLAMA_405B, "trn2.48xlarge", dtype="float32", max_model_len=131072, max_num_seqs=1)[0]
     assert found.severity is Severity.ERROR
-    assert "none of the instances" in found.fix
+    assert "on no instance" in found.fix
 
 
 def test_a_host_that_cannot_load_it_is_a_finding_of_its_own() -> None:

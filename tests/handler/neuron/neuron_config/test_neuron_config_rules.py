@@ -8,7 +8,7 @@ import pytest
 from neuron_plans import found, llama, outcome
 
 from handler.config.finding import Severity
-from handler.neuron.neuron_config.rules import RULES
+from handler.neuron.checks.neuron_config import RULES
 
 BATCH: dict[str, Any] = {"max_num_seqs": 4}
 CHUNKED = {"chunked_prefill_config": {"max_num_seqs": 4}}
@@ -124,7 +124,7 @@ def test_the_table_below_has_every_rule() -> None:
 
 
 @pytest.mark.parametrize("code", BREAKS)
-def test_a_broken_rule_is_found_named_and_mended(code: str) -> None:
+def test_a_broken_rule_is_found_with_a_fix_that_works(code: str) -> None:
     settings, raw, setting = BREAKS[code]
     settings = dict(settings)
     line = settings.pop("line", "nxdi-0.16")

@@ -1,4 +1,4 @@
-"""NxD Inference's own class is the last judge, where it is installed (a stand-in here)."""
+"""NxD Inference's own class checks a plan last, if it is installed (a stand-in here)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.planning.planner import make_plan
 
-judge = functools.partial(construct, module="standin_nxdi_config")
+build = functools.partial(construct, module="standin_nxdi_config")
 
 
 def plan(length: int, line: str = "nxdi-0.16") -> PlanOutcome:
     config = EndpointConfig(max_model_len=length, max_num_seqs=2, tensor_parallel_size=8)
-    return make_plan(config, None, None, line=line, judge=judge)
+    return make_plan(config, None, None, line=line, build=build)
 
 
 def test_it_is_given_the_defaults_of_the_plugin_and_the_override() -> None:
@@ -31,7 +31,7 @@ def test_it_is_given_the_defaults_of_the_plugin_and_the_override() -> None:
 
 def test_it_does_not_change_the_plan() -> None:
     config = EndpointConfig(max_model_len=256, max_num_seqs=2, context_encoding_buckets=(256, 128))
-    result = make_plan(config, None, None, line="nxdi-0.16", judge=judge)
+    result = make_plan(config, None, None, line="nxdi-0.16", build=build)
     assert result.plan is not None
     override = {"context_encoding_buckets": [256, 128]}
     assert result.plan.engine_args["additional_config"] == {"override_neuron_config": override}

@@ -1,0 +1,109 @@
+"""What `EndpointConfig` declares about a field beside its type: documentation, limits, and its NeuronConfig keys.
+
+Everything that reads, documents or translates a field takes it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+METADATA = "endpoint_config"
+
+
+class KeyWriter(Enum):
+    """What writes a field's value into NxD Inference's NeuronConfig."""
+
+    PLAN = auto()  # The plan copies the value into `override_neuron_config`.
+    PLUGIN = auto()  # The NxDI plugin fills the key from the engine argument that has the field's name.
+    LINE = auto()  # The code of a line decides.
+
+
+@dataclass(frozen=True, slots=True)
+class NxdKey:
+    """The NeuronConfig key of NxD Inference that holds a field's value (NxDI models/config.py).
+
+    :param competes: the raw key and the field are one setting: the stronger source wins, whichever of the two it gives.
+    :param saved_as: the keys that hold the value in the `neuron_config.json` of compiled artifacts. The first that is
+        there counts. Empty: the field is not read from there. None: the key itself.
+    """
+
+    name: str
+    writer: KeyWriter = KeyWriter.LINE
+    competes: bool = False
+    saved_as: tuple[str, ...] | None = None
+
+    @property
+    def saved(self) -> tuple[str, ...]:
+        return (self.name,) if self.saved_as is None else self.saved_as
+
+
+def copied(name: str) -> NxdKey:
+    """A key of the field's own name into which the plan copies the value."""
+    return NxdKey(name, KeyWriter.PLAN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldMetadata:
+    """One field's metadata.
+
+    :param text: the field's documentation.
+    :param secret: the value is never shown.
+    :param bounds: the smallest and the largest number; None: the kind's own.
+    :param choices: the values that are taken; empty: any of the type.
+    :param aliases: other spellings of a value -> the value.
+    :param undecided: the word that leaves the decision to the line or the instance.
+    :param merged: a mapping that several sources fill together, key by key.
+    :param server_argument: an argument of vLLM's HTTP server, handed to its serving classes.
+    :param setting: False: filled in by the loader, not by a user.
+    :param nxd: the NeuronConfig key that holds the value.
+    :param nxd_derived: NeuronConfig keys whose values follow from this field.
+    :param native: the key of the native plugin's `neuron_config` that holds the value.
+    """
+
+    text: str
+    secret: bool = False
+    bounds: tuple[float, float] | None = None
+    choices: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    undecided: str | None = None
+    merged: bool = False
+    server_argument: bool = False
+    setting: bool = True
+    nxd: NxdKey | None = None
+    nxd_derived: tuple[str, ...] = ()
+    native: str | None = None
+
+
+def doc(
+    text: str,
+    *,
+    secret: bool = False,
+    bounds: tuple[float, float] | None = None,
+    choices: tuple[str, ...] = (),
+    aliases: Mapping[str, str] | None = None,
+    undecided: str | None = None,
+    merged: bool = False,
+    server_argument: bool = False,
+    setting: bool = True,
+    nxd: NxdKey | None = None,
+    nxd_derived: tuple[str, ...] = (),
+    native: str | None = None,
+) -> dict[str, FieldMetadata]:
+    """A dataclass field's `metadata`. The parameters are those of `FieldMetadata`."""
+    metadata = FieldMetadata(
+        text=text,
+        secret=secret,
+        bounds=bounds,
+        choices=choices,
+        aliases=aliases or {},
+        undecided=undecided,
+        merged=merged,
+        server_argument=server_argument,
+        setting=setting,
+        nxd=nxd,
+        nxd_derived=nxd_derived,
+        native=native,
+    )
+    return {METADATA: metadata}
