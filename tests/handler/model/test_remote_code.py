@@ -37,7 +37,7 @@ def model(directory: Path, file: str = "config.json", **keys: Any) -> EndpointCo
         (
             "tokenizer_config.json",
             {"a": [{"trust_remote_code": 1}]},
-            r"tokenizer_config.json has a\[0\].trust_remote_code",
+            r"has a\[0\].trust_remote_code",
         ),
         ("draft/config.json", {"trust_remote_code": "yes"}, "draft/config.json has trust_remote_code"),
         ("config.json", {"_attn_implementation": "someone/kernel"}, "config.json has _attn_implementation"),
