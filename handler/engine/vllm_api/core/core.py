@@ -252,6 +252,9 @@ async def add_request(
     """
     scores = generation.scores
     try:
+        guard = getattr(engine, "grammar_guard", None)
+        if guard is not None:
+            await guard.check(params)
         prompt = token_prompt(list(generation.prompt))
         if DIRECT and scores is None:
             told = as_endpoint_error

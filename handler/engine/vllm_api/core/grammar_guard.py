@@ -1,6 +1,7 @@
-"""Every request with a grammar is tried before vLLM has it, whichever way it comes. Seen on vLLM 0.16.0.
+"""Every grammar is tried before vLLM reads it, whichever way the request comes. Seen on vLLM 0.16.0.
 
-vLLM's own serving classes and our token path both end in `AsyncLLM`: `add_request` is the one place that all pass.
+vLLM parses a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
+untried grammar is an exception. Whoever catches it awaits the trial and asks again.
 """
 
 from __future__ import annotations
@@ -25,13 +26,21 @@ BACKEND = "xgrammar"
 FIELD = "structured_outputs"
 
 
+class GrammarUntried(BaseException):
+    """A request has a grammar that nobody has tried. It passes through vLLM, which catches every `Exception`."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        self.params = params
+        super().__init__("a grammar has not been tried")
+
+
 class GrammarGuard:
     """:param trial: compiles a grammar in a process that may die."""
 
     def __init__(self, trial: GrammarTrial) -> None:
         self._trial = trial
         self._thread = ThreadPoolExecutor(1, "grammar-trial")
-        self._warned = False
+        self._available = True
 
     async def check(self, params: object) -> None:
         """Call on the engine's loop, which goes on meanwhile.
@@ -39,26 +48,45 @@ class GrammarGuard:
         :raises ValueError: the grammar cannot be compiled; vLLM's class for it, where it has one.
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
-        if structured is None:
+        if structured is not None and self._available:
+            loop = asyncio.get_running_loop()
+            _require(await loop.run_in_executor(self._thread, self._problem, structured))
+
+    def require_tried(self, params: object) -> None:
+        """As `check`, without waiting.
+
+        :raises GrammarUntried: `check` is to be awaited first.
+        :raises ValueError: the grammar cannot be compiled.
+        """
+        structured = params.structured_outputs if isinstance(params, SamplingParams) else None
+        if structured is None or not self._available:
             return
-        problem = await asyncio.get_running_loop().run_in_executor(self._thread, self._problem, structured)
-        if problem is not None:
-            message = f"The grammar is rejected: {problem}"
-            raise VLLMValidationError(message, parameter=FIELD) if VLLMValidationError else ValueError(message)
+        spec = spec_of(structured)
+        if spec is not None:
+            known, problem = self._trial.known(*spec)
+            if not known:
+                assert isinstance(params, SamplingParams)
+                raise GrammarUntried(params)
+            _require(problem)
 
     def _problem(self, structured: Any) -> str | None:
         try:
-            found = spec_of(structured)
-            return None if found is None else self._trial.problem(*found)
+            spec = spec_of(structured)
+            return None if spec is None else self._trial.problem(*spec)
         except TrialUnavailable as error:
-            if not self._warned:
-                logger.warning("grammars are not tried before the engine compiles them: %s", error)
-            self._warned = True
+            self._available = False
+            logger.warning("grammars are not tried before the engine compiles them: %s", error)
             return None
 
     def close(self) -> None:
         self._trial.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _require(problem: str | None) -> None:
+    if problem is not None:
+        message = f"The grammar is rejected: {problem}"
+        raise VLLMValidationError(message, parameter=FIELD) if VLLMValidationError else ValueError(message)
 
 
 def spec_of(structured: Any) -> tuple[str, str] | None:
@@ -101,12 +129,13 @@ def install(llm: AsyncLLM) -> GrammarGuard | None:
         any_whitespace=not outputs.disable_any_whitespace,
     )
     guard = GrammarGuard(trial)
-    original = llm.add_request
+    processor = llm.input_processor
+    original = processor.process_inputs
 
-    async def add_request(request_id: str, prompt: object, params: object, *args: Any, **named: Any) -> Any:
-        await guard.check(params)
-        return await original(request_id, prompt, params, *args, **named)
+    def process_inputs(request_id: str, prompt: object, params: object, *args: Any, **named: Any) -> Any:
+        guard.require_tried(params)
+        return original(request_id, prompt, params, *args, **named)
 
-    llm.add_request = add_request
+    processor.process_inputs = process_inputs
     llm.grammar_guard = guard
     return guard

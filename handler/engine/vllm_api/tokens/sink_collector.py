@@ -101,11 +101,6 @@ async def add_request(
     """
     if llm.errored:
         raise EngineDeadError()
-    guard = getattr(llm, "grammar_guard", None)
-    if guard is not None and params.structured_outputs is not None:
-        await guard.check(params)
-        if sink.ended:
-            return None
     processor = llm.input_processor
     tasks = await llm.get_supported_tasks()
     request = processor.process_inputs(
