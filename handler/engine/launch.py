@@ -104,6 +104,7 @@ def _made(
     llm = None
     try:
         llm = loop.run(built())
+        vllm_api.guard_grammars(llm)
         domains = vllm_api.allowed_media_domains(llm)
         limits = _limits(llm, plan, config)
         serving = None

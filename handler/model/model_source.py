@@ -9,6 +9,7 @@ from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
+from handler.model.remote_code import check_remote_code
 from handler.storage.s3_download import download_prefix
 
 FetchProgress = Callable[[int, int], None]
@@ -32,7 +33,7 @@ def bring(config: EndpointConfig, progress: FetchProgress = lambda done, total: 
     """The configured model, on this machine.
 
     :param progress: called with the bytes done and the total bytes during a download.
-    :raises SettingError: the model does not exist, or is not a model.
+    :raises SettingError: the model does not exist, is not a model, or would run code that nobody trusts.
     """
     name = config.model
     setting = config.source("model").name or "ENDPOINT_MODEL"
@@ -63,5 +64,7 @@ def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model
         raise SettingError(
             setting, f"{path} has no config.json (found: {found})", "Put the model's files at its top level."
         )
+    if not config.trust_remote_code:
+        check_remote_code(path, setting)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return Model(path=str(path), name=name, size=size)

@@ -15,13 +15,18 @@ from handler.schemas.dispatch import Parse
 from handler.schemas.json_body import decode
 from handler.schemas.reply import Reply, RunningCall, encode
 
+# Each line has a reply, an empty one too: 3 MiB of empty lines would be 519 MiB of replies.
+MAX_LINES = 16_384
+
 
 def lines_of(body: bytes) -> list[bytes]:
     """The lines; the end of the last one may be left out. An empty line in between is kept: order is what joins
     a job's output to its input.
 
-    :raises InvalidBody: there are none.
+    :raises InvalidBody: there are none, or more than MAX_LINES.
     """
+    if body.count(b"\n") > MAX_LINES:
+        raise InvalidBody(f"it has more than {MAX_LINES:,} lines")
     lines = body.split(b"\n")
     if not lines[-1].strip():
         lines.pop()

@@ -24,6 +24,7 @@ from typing import Any, Final
 from handler.engine.api_routes import Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
+from handler.schemas import body_limits
 from handler.schemas.framing import framed
 from handler.schemas.openai import chat, completion
 from handler.schemas.openai import vllm_path as full
@@ -68,6 +69,7 @@ def parse(
     if route is None:
         if engine.traits.pooling:
             raise UnsupportedTask("'inputs'", "makes embeddings and generates no text", "send 'input'")
+        body_limits.check(document)
         return inputs.parse(document, engine, asked)
     call = parse_route(route, document, engine, headers)
     return framed(call, asked.framing(FRAMED[route])) if route in FRAMED else call
@@ -80,6 +82,7 @@ def parse_route(
 
     :raises ClientError: naming the field.
     """
+    body_limits.check(document)
     if not plain_path(route, document, engine.traits):
         return full.parse(route, document, engine, headers)
     return chat.parse(document, engine) if route is Route.CHAT else completion.parse(document, engine)

@@ -19,6 +19,7 @@ from handler.engine.vllm_api.core.core_exits import core_exits
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
+from handler.model.remote_code import check_remote_code
 from handler.neuron.engine_plan import EnginePlan
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
@@ -93,6 +94,8 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
     try:
         if find_code(config, str(path)) is not None:
             raise InvalidModel(name, "it comes with code of its own, which runs for the model of the start only", CODE)
+        if not config.trust_remote_code:
+            check_remote_code(path, "url")
         own = load(os.environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
         plan = checked_plan(own)

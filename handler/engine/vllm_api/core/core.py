@@ -29,7 +29,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
 from handler.engine.headless_node import GRAMMARS_ON_CPU
 from handler.engine.prefill_pace import PaceLimit
-from handler.engine.vllm_api.core import chat_templates
+from handler.engine.vllm_api.core import chat_templates, grammar_guard
 from handler.engine.vllm_api.core import engine_metrics as figures
 from handler.engine.vllm_api.core.core_processes import engine_pids
 from handler.engine.vllm_api.core.request_errors import REFUSALS, as_invalid_field, reason
@@ -122,6 +122,11 @@ def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, f
     if DIRECT:
         token_path.TokenPath.install(engine, pace)
     return engine
+
+
+def guard_grammars(engine: AsyncLLM) -> None:
+    """Has every grammar tried in a process that may die, before the core compiles it."""
+    grammar_guard.install(engine)
 
 
 def own_figures(engine: AsyncLLM) -> CollectorRegistry | None:
@@ -247,6 +252,9 @@ async def add_request(
     """
     scores = generation.scores
     try:
+        guard = getattr(engine, "grammar_guard", None)
+        if guard is not None:
+            await guard.check(params)
         prompt = token_prompt(list(generation.prompt))
         if DIRECT and scores is None:
             told = as_endpoint_error
@@ -318,6 +326,9 @@ def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
 
 
 def shutdown(engine: AsyncLLM) -> None:
+    guard = getattr(engine, "grammar_guard", None)
+    if guard is not None:
+        guard.close()
     engine.shutdown()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from argparse import Namespace
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final
@@ -36,6 +36,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.engine.api_routes import Route, Traits
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.token_counts import TokenCounts
+from handler.engine.vllm_api.core.grammar_guard import GrammarUntried
 from handler.engine.vllm_api.serving import beam_search as beams
 from handler.engine.vllm_api.serving import fail_fast_validation as first_error
 from handler.engine.vllm_api.serving import (
@@ -241,7 +242,7 @@ class Serving:
         token_count.COUNTED.set(prepared.tokens)
         beams.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
         try:
-            result = await getattr(serving, api.method)(prepared.request, prepared.raw)
+            result = await self._result(prepared, getattr(serving, api.method))
         except Exception as error:
             raise self._error(error, serving) from None
         if isinstance(result, ErrorResponse):
@@ -251,6 +252,19 @@ class Serving:
         if prepared.route is Route.RESPONSES:
             result = response_events.events(result, fix=not serving.use_harmony)
         return self._frames(result, serving)
+
+    async def _result(self, prepared: PreparedRequest, method: Callable[..., Any]) -> Any:
+        """What vLLM's method returns, asked again when its grammar had to be tried first."""
+        guard = getattr(self._llm, "grammar_guard", None)
+        if guard is not None and isinstance(prepared.request, ResponsesRequest):
+            # Its stream has begun when vLLM reads the grammar.
+            await guard.check(prepared.request.to_sampling_params(1, {}))
+        while True:
+            try:
+                return await method(prepared.request, prepared.raw)
+            except GrammarUntried as untried:
+                assert guard is not None, "nobody else raises it"
+                await guard.check(untried.params)
 
     async def _frames(self, source: Any, serving: Any) -> AsyncIterator[str]:
         """vLLM's frames; its error frame, after which it would say [DONE] as if all was well, becomes an error."""

@@ -1,0 +1,173 @@
+"""Tries a grammar in a process of its own, so that the engine's core compiles only what has been compiled once.
+
+A grammar, a regular expression or a schema is native code's input. Some end the process that compiles it, some take
+minutes or all memory (seen with xgrammar 0.1.29). No list of them is complete, so each is tried in a process that may
+die.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import sha256
+
+logger = logging.getLogger(__name__)
+# Seconds. A schema of 64 KB takes 0.2 s; everyone else's structured requests wait for the longest one.
+COMPILE_SECONDS = 10.0
+# vLLM parses on the event loop, where every other request waits meanwhile.
+PARSE_SECONDS = 1.0
+START_SECONDS = 240.0
+# Verdicts that are kept, each under the grammar's digest.
+KEPT = 4096
+
+
+class TrialUnavailable(Exception):
+    """The process cannot be started: nothing is known about any grammar."""
+
+
+class GrammarTrial:
+    """Thread-safe; one grammar at a time. The process starts with the first grammar and ends with `close`.
+
+    :param tokenizer: the model's tokenizer, a directory or a hub id.
+    :param vocabulary: how many token ids the model has.
+    :param any_whitespace: JSON may have any whitespace.
+    """
+
+    def __init__(
+        self,
+        tokenizer: str,
+        vocabulary: int,
+        *,
+        any_whitespace: bool = True,
+        compile_seconds: float = COMPILE_SECONDS,
+        parse_seconds: float = PARSE_SECONDS,
+    ) -> None:
+        whitespace = "any" if any_whitespace else "none"
+        self._command: Sequence[str] = (
+            sys.executable,
+            "-m",
+            "handler.engine.grammar.trial_process",
+            tokenizer,
+            str(vocabulary),
+            whitespace,
+        )
+        self._compile_seconds = compile_seconds
+        self._parse_seconds = parse_seconds
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._received = b""
+        self._verdicts: OrderedDict[bytes, str | None] = OrderedDict()
+        self._closed = False
+        self.pid: int | None = None
+
+    def known(self, kind: str, spec: str) -> tuple[bool, str | None]:
+        """Whether this grammar has been tried, and its problem. Never waits for a trial."""
+        key = _digest(kind, spec)
+        return key in self._verdicts, self._verdicts.get(key)
+
+    def problem(self, kind: str, spec: str) -> str | None:
+        """What is wrong with a grammar; None when the core can compile it. Takes up to `compile_seconds`.
+
+        :param kind: json, regex, ebnf or structural_tag.
+        :raises TrialUnavailable: the process cannot be started.
+        """
+        key = _digest(kind, spec)
+        with self._lock:
+            if key in self._verdicts:
+                self._verdicts.move_to_end(key)
+                return self._verdicts[key]
+            verdict = self._tried(kind, spec)
+            self._verdicts[key] = verdict
+            while len(self._verdicts) > KEPT:
+                self._verdicts.popitem(last=False)
+            return verdict
+
+    def _tried(self, kind: str, spec: str) -> str | None:
+        process = self._started()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({"kind": kind, "spec": spec}).encode() + b"\n")
+            process.stdin.flush()
+            line = self._line(process, self._compile_seconds)
+        except OSError:
+            line = b""
+        if line is None:
+            self._end()
+            return f"it takes longer than {self._compile_seconds:g} s to compile"
+        if not line:
+            status = process.wait()
+            self._end()
+            logger.warning("a grammar ended the process that tried it (status %d)", status)
+            return "the grammar library cannot compile it"
+        answer = json.loads(line)
+        if answer["problem"] is not None:
+            return str(answer["problem"])
+        if answer["parse"] > self._parse_seconds:
+            return f"it takes longer than {self._parse_seconds:g} s to read"
+        return None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        if self._closed:
+            raise TrialUnavailable("it is closed")
+        self._end()
+        began = time.monotonic()
+        # Standard error is the container's log.
+        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process, self.pid = process, process.pid
+        if not self._line(process, START_SECONDS):
+            self._end()
+            raise TrialUnavailable("its process ended, or did not start in time; the log has its own account")
+        logger.info("the process that tries grammars has started in %.1f s", time.monotonic() - began)
+        return process
+
+    def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes | None:
+        """The next line; empty when the process has ended; None when the time is up."""
+        assert process.stdout is not None
+        end = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._received:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    return None
+                data = os.read(process.stdout.fileno(), 65536)
+                if not data:
+                    return b""
+                self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+    def _end(self) -> None:
+        process, self._process, self._received = self._process, None, b""
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    continue
+
+    def close(self) -> None:
+        """Ends the process. A trial under way ends with it."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
+        with self._lock:
+            self._end()
+
+
+def _digest(kind: str, spec: str) -> bytes:
+    return sha256(f"{kind}\0{spec}".encode("utf-8", "surrogatepass")).digest()

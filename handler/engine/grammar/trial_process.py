@@ -1,0 +1,95 @@
+"""The process that compiles a grammar first. It may die, be killed, or run out of memory.
+
+`python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE` reads one JSON object a line from
+standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"parse": seconds, "problem": ...}`.
+
+It does what vLLM's core does with a grammar, with the same library and vocabulary, and computes the first token's mask
+(vllm/v1/structured_output/backend_xgrammar.py, XgrammarBackend.compile_grammar, 0.16.0).
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Bytes that a grammar may take beyond what the imports and the vocabulary have taken.
+MEMORY = 1 << 30
+LONGEST = 300
+
+
+def main() -> None:
+    tokenizer, vocabulary, whitespace = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "any"
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # what a library prints is no answer
+    tried = compiler_for(tokenizer, vocabulary, whitespace)
+    tried("json", '{"type": "object"}')  # what is made lazily counts for no grammar
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        print(json.dumps(tried(request["kind"], request["spec"])), file=answers, flush=True)
+
+
+def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[[str, str], dict[str, Any]]:
+    """Compiles grammars for a tokenizer.
+
+    :param vocabulary: how many token ids the model has.
+    :param whitespace: JSON may have any whitespace.
+    """
+    import xgrammar
+    from transformers import AutoTokenizer
+
+    info = xgrammar.TokenizerInfo.from_huggingface(AutoTokenizer.from_pretrained(tokenizer), vocab_size=vocabulary)
+    compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
+    mask = xgrammar.allocate_token_bitmask(1, vocabulary)
+    parsers: dict[str, Callable[[str], object]] = {
+        "json": xgrammar.Grammar.from_json_schema,
+        "regex": xgrammar.Grammar.from_regex,
+        "ebnf": xgrammar.Grammar.from_ebnf,
+    }
+
+    def compiled(kind: str, spec: str) -> xgrammar.CompiledGrammar:
+        if kind == "json":
+            return compiler.compile_json_schema(spec, any_whitespace=whitespace)
+        if kind == "regex":
+            return compiler.compile_regex(spec)
+        if kind == "ebnf":
+            return compiler.compile_grammar(spec)
+        tag = json.loads(spec)
+        if "structures" not in tag:
+            return compiler.compile_structural_tag(spec)
+        items = [
+            xgrammar.StructuralTagItem(begin=item["begin"], schema=json.dumps(item["schema"]), end=item["end"])
+            for item in tag["structures"]
+        ]
+        return compiler.compile_structural_tag(items, tag["triggers"])
+
+    def tried(kind: str, spec: str) -> dict[str, Any]:
+        began = time.monotonic()
+        if kind in parsers:
+            try:
+                parsers[kind](spec)
+            except Exception:
+                # vLLM parses it itself before the core sees it, and rejects it with its own words.
+                return {"parse": time.monotonic() - began, "problem": None}
+        parse = time.monotonic() - began
+        problem = None
+        try:
+            xgrammar.GrammarMatcher(compiled(kind, spec)).fill_next_token_bitmask(mask)
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            problem = lines[0][:LONGEST]
+        return {"parse": parse, "problem": problem}
+
+    return tried
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Every grammar is tried before vLLM reads it, whichever way the request comes. Seen on vLLM 0.16.0.
+
+vLLM parses a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
+untried grammar is an exception. Whoever catches it awaits the trial and asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from vllm.sampling_params import SamplingParams
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
+
+try:
+    from vllm.exceptions import VLLMValidationError  # 0.16.0
+except ImportError:
+    VLLMValidationError = None
+logger = logging.getLogger(__name__)
+BACKEND = "xgrammar"
+FIELD = "structured_outputs"
+
+
+class GrammarUntried(BaseException):
+    """A request has a grammar that nobody has tried. It passes through vLLM, which catches every `Exception`."""
+
+    def __init__(self, params: SamplingParams) -> None:
+        self.params = params
+        super().__init__("a grammar has not been tried")
+
+
+class GrammarGuard:
+    """:param trial: compiles a grammar in a process that may die."""
+
+    def __init__(self, trial: GrammarTrial) -> None:
+        self._trial = trial
+        self._thread = ThreadPoolExecutor(1, "grammar-trial")
+        self._available = True
+
+    async def check(self, params: object) -> None:
+        """Call on the engine's loop, which goes on meanwhile.
+
+        :raises ValueError: the grammar cannot be compiled; vLLM's class for it, where it has one.
+        """
+        structured = params.structured_outputs if isinstance(params, SamplingParams) else None
+        if structured is not None and self._available:
+            loop = asyncio.get_running_loop()
+            _require(await loop.run_in_executor(self._thread, self._problem, structured))
+
+    def require_tried(self, params: object) -> None:
+        """As `check`, without waiting.
+
+        :raises GrammarUntried: `check` is to be awaited first.
+        :raises ValueError: the grammar cannot be compiled.
+        """
+        structured = params.structured_outputs if isinstance(params, SamplingParams) else None
+        if structured is None or not self._available:
+            return
+        spec = spec_of(structured)
+        if spec is not None:
+            known, problem = self._trial.known(*spec)
+            if not known:
+                assert isinstance(params, SamplingParams)
+                raise GrammarUntried(params)
+            _require(problem)
+
+    def _problem(self, structured: Any) -> str | None:
+        try:
+            spec = spec_of(structured)
+            return None if spec is None else self._trial.problem(*spec)
+        except TrialUnavailable as error:
+            self._available = False
+            logger.warning("grammars are not tried before the engine compiles them: %s", error)
+            return None
+
+    def close(self) -> None:
+        self._trial.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _require(problem: str | None) -> None:
+    if problem is not None:
+        message = f"The grammar is rejected: {problem}"
+        raise VLLMValidationError(message, parameter=FIELD) if VLLMValidationError else ValueError(message)
+
+
+def spec_of(structured: Any) -> tuple[str, str] | None:
+    """The kind and the text of a grammar, as the core will compile it; None where there is nothing to try.
+
+    vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
+    """
+    from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
+
+    if structured.json is not None:
+        given = structured.json
+        return "json", given if isinstance(given, str) else json.dumps(given)
+    if structured.regex is not None:
+        return "regex", structured.regex
+    if structured.choice is not None:
+        return "ebnf", choice_as_grammar(structured.choice)
+    if structured.grammar is not None:
+        text = structured.grammar
+        if grammar_is_likely_lark(text):
+            try:
+                text = convert_lark_to_ebnf(text)
+            except ValueError:
+                return None  # vLLM rejects it
+        return "ebnf", text
+    if structured.structural_tag is not None:
+        return "structural_tag", structured.structural_tag
+    return None
+
+
+def install(llm: AsyncLLM) -> GrammarGuard | None:
+    """Puts the guard in front of the engine; None where the grammars are another library's."""
+    config = llm.vllm_config
+    outputs = getattr(config, "structured_outputs_config", None)
+    if outputs is None or outputs.backend != BACKEND:
+        return None
+    model = config.model_config
+    trial = GrammarTrial(
+        str(model.tokenizer or model.model),
+        int(model.get_vocab_size()),
+        any_whitespace=not outputs.disable_any_whitespace,
+    )
+    guard = GrammarGuard(trial)
+    processor = llm.input_processor
+    original = processor.process_inputs
+
+    def process_inputs(request_id: str, prompt: object, params: object, *args: Any, **named: Any) -> Any:
+        guard.require_tried(params)
+        return original(request_id, prompt, params, *args, **named)
+
+    processor.process_inputs = process_inputs
+    llm.grammar_guard = guard
+    return guard

@@ -1,0 +1,64 @@
+"""Finds what would make a model's configuration run code, although the endpoint does not trust the model.
+
+transformers reads `trust_remote_code` from configurations nested in a model's own, and then runs Python that the model
+or a hub brings (CVE-2026-5241, LightGlue's detector). An attention implementation with a slash in its name is a kernel
+that is fetched from a hub. `auto_map` alone runs nothing: transformers follows it only when it is told to trust, and
+many models that vLLM supports itself have one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from handler.errors import SettingError
+from handler.json_value import Json
+
+FIX: Final = "Remove the key, or set ENDPOINT_TRUST_REMOTE_CODE=true if you trust whoever made the model."
+# Bytes. The configurations of real models have some 10 KB.
+LARGEST: Final = 8 << 20
+# Levels that are looked at. A deeper configuration is refused.
+DEEPEST: Final = 64
+
+
+def check_remote_code(directory: Path, setting: str) -> None:
+    """Examines every configuration file of a model, an adapter or a draft. Nothing of it is imported.
+
+    :param setting: what names the model, for the error.
+    :raises SettingError: a file has a key that would run code, or cannot be examined.
+    """
+    for file in sorted(directory.rglob("*.json")):
+        if "config" not in file.name and file.name != "params.json":
+            continue
+        name = file.relative_to(directory)
+        if file.stat().st_size > LARGEST:
+            raise SettingError(setting, f"{name} has more than {LARGEST >> 20} MiB", "A configuration is smaller.")
+        try:
+            document: Json = json.loads(file.read_bytes())
+        except (ValueError, RecursionError):
+            continue  # whoever reads it as JSON ends with an error that names it
+        for key, why in _findings(document):
+            raise SettingError(setting, f"{name} has {key}, {why}", FIX)
+
+
+def _findings(document: Json) -> Iterator[tuple[str, str]]:
+    """Keys that would run code, with the reason."""
+    left: list[tuple[str, Json, int]] = [("", document, 0)]
+    while left:
+        where, value, depth = left.pop()
+        if depth > DEEPEST:
+            yield where[:200], f"which is nested more than {DEEPEST} deep"
+            return
+        if isinstance(value, list):
+            left += [(f"{where}[{index}]", item, depth + 1) for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            continue
+        for key, item in value.items():
+            path = f"{where}.{key}" if where else key
+            if key == "trust_remote_code" and item:
+                yield path, "which makes the model's or a hub's Python code run"
+            if key.endswith("attn_implementation") and isinstance(item, str) and "/" in item:
+                yield path, "which fetches a kernel from a hub and runs it"
+            left.append((path, item, depth + 1))

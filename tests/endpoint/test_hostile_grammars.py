@@ -1,0 +1,53 @@
+"""Grammars that ended or stalled the engine: each is answered, and the engine's process is the one from before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from serve_process import ServeProcess
+
+pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+DEEP: dict[str, Any] = {"type": "integer"}
+for _ in range(40):
+    DEEP = {"type": "object", "properties": {"a": DEEP, "b": DEEP if len(json.dumps(DEEP)) < 1000 else {}}}
+
+# Each ended the engine's process, stalled it, or filled its memory on xgrammar 0.1.29, or was a 500.
+HOSTILE: dict[str, dict[str, Any]] = {
+    "empty rule": {"grammar": "root ::="},
+    "backslash": {"regex": "\\"},
+    "flag": {"regex": "(?i)abc"},
+    "thrice nested repetitions": {"regex": "((a{1,1000}){1,1000}){1,1000}"},
+    "nested any": {"regex": "(.{0,1000}){0,1000}"},
+    "repeated choices": {"regex": "(a|b|c|d){500}" * 200},
+    "property class": {"json": {"type": "string", "pattern": r"^\p{L}+$"}},
+    "flag in a schema": {"json": {"type": "string", "pattern": "(?i)^abc$"}},
+    "exclusiveMinimum": {"json": {"type": "integer", "exclusiveMinimum": True}},
+    "open group": {"json": {"type": "object", "patternProperties": {"^(": {"type": "string"}}}},
+    "minProperties": {"json": {"type": "object", "minProperties": 1000000}},
+    "maxItems": {"json": {"type": "array", "items": {"type": "integer", "multipleOf": 3}, "maxItems": 1000000000}},
+    "nested EBNF": {"grammar": 'root ::= (("a"{1,1000}){1,1000}){1,1000}'},
+    "deep schema": {"json": DEEP},
+    "no choices": {"choice": []},
+    "unknown tag": {"structural_tag": '{"type": "structural_tag", "format": {"type": "no such format"}}'},
+}
+
+
+def ask(endpoint: ServeProcess, grammar: dict[str, Any], *, stream: bool) -> tuple[int, dict[str, Any]]:
+    body = {"prompt": "a", "max_tokens": 4, "temperature": 0, "structured_outputs": grammar, "stream": stream}
+    reply = endpoint.client.post("/v1/completions", json=body, timeout=120)
+    return reply.status_code, reply.json() if reply.status_code != 200 else {}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_it_is_answered_and_the_engine_lives(endpoint: ServeProcess, name: str) -> None:
+    (core,) = endpoint.engine_pids()
+    status, error = ask(endpoint, HOSTILE[name], stream=False)
+    assert status in {200, 400}, error
+    if status == 400:
+        assert error["error"]["message"]
+        assert "Traceback" not in json.dumps(error)
+    assert ask(endpoint, HOSTILE[name], stream=True)[0] == status
+    assert endpoint.engine_pids() == [core]
+    assert ask(endpoint, {"regex": "[a-z]+"}, stream=False)[0] == 200
