@@ -1,12 +1,12 @@
-# make serve | make test | make lint | make bench: each sets up what it needs in .venv and reuses what is there.
+# make serve | make test | make lint | make bench: each target sets up .venv if needed, and reuses it afterwards.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-# The vLLM of the CPU engine, and the torch each was built for. `make test VLLM=0.24.0` runs on another one, which has
-# a venv (.venv-0.24.0) and pins (requirements/*-0.24.0.*) of its own.
+# The vLLM version of the CPU engine, and the torch version that each vLLM version was built for. `make test VLLM=0.24.0`
+# runs on another vLLM version. It has its own venv (.venv-0.24.0) and its own pins (requirements/*-0.24.0.*).
 VLLM := 0.16.0
 TORCH_0.13.0 := 2.9.1
 TORCH_0.16.0 := 2.10.0
@@ -19,7 +19,7 @@ VENV := .venv$(OWN)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
-# `make test-neuron`: the Python of a Neuron machine or image, with its vLLM and plugin.
+# `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
 REHEARSE ?=
 BODIES ?= 100000
@@ -27,13 +27,13 @@ EXAMPLES ?= 50
 SEED ?= 6
 INPUTS := pyproject.toml $(ENGINE) requirements/dev.in $(LOCK)
 
-# The CPU engine, sized for a small machine; set any of them to override.
+# Settings of the CPU engine for a small machine. Variables that are already set take precedence.
 export VLLM_CPU_KVCACHE_SPACE ?= 1
 export VLLM_CPU_OMP_THREADS_BIND ?= nobind
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
-# What `make serve` serves: a directory, s3://bucket/prefix or a hub id; and where.
+# The model that `make serve` serves (a directory, s3://bucket/prefix or a hub id), and its port.
 MODEL ?= sample_model/weights
 PORT ?= 8080
 BASE_DIR ?= build/opt-ml
@@ -43,21 +43,21 @@ GATEWAY_PORT ?= 8090
 .PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
 
 help:
-	@echo "make setup                                           .venv with everything the others need"
-	echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model as SageMaker would start the image"
-	echo "make s3                                              an S3 server on loopback with the sample model in it"
-	echo "make gateway                                         SageMaker's runtime protocol in front of it, for boto3"
-	echo "make test [VLLM=0.24.0]                              all tests; on another vLLM (0.13.0, 0.16.0, 0.24.0)"
-	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     bodies that no good client sends, and schemathesis"
-	echo "make test-clients                                    litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
-	echo "make test-neuron                                     on a Neuron machine: docs/on-neuron.md"
-	echo "make lint                                            ruff and mypy"
-	echo "make plans                                           the recipes' plans and kubernetes/, as tests compare them"
-	echo "make docs                                            docs/configuration.md, from the code"
-	echo "make notebooks                                       run the notebooks again, and keep what they show"
-	echo "make bench [QUICK=1]                                 side by side with vllm serve"
-	echo "make soak [MINUTES=30]                               saturation and bad manners: is anything left behind?"
-	echo "make bench-restore | make bench-fleet                restoring artifacts; a fleet of 1,000 starts in virtual time"
+	@echo "make setup                                           set up .venv, which most other targets use"
+	echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model, started as SageMaker starts the image"
+	echo "make s3                                              start an S3 server on loopback with the sample model in it"
+	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
+	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0)"
+	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     send malformed and hostile bodies, and run schemathesis"
+	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
+	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
+	echo "make lint                                            run ruff, mypy and import-linter"
+	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
+	echo "make docs                                            write docs/configuration.md from the code"
+	echo "make notebooks                                       run the notebooks again, and save their output"
+	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
+	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
+	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts in virtual time"
 
 $(READY): $(INPUTS)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
@@ -98,12 +98,12 @@ gateway: $(READY)
 test: $(READY)
 	@$(BIN)/python -m tests.lanes
 
-# Bodies that no good client sends, and schemathesis over /openapi.json. SEED chooses others.
+# Sends malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects other bodies.
 fuzz: $(READY)
 	@export FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)
 	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
 
-# Clients whose pins agree neither with the endpoint's nor with each other's: a venv for each set of them.
+# The pins of these clients conflict with the endpoint's and with each other's. So each set of clients has its own venv.
 CLIENTS := litellm sdk3 sdk2
 TESTS_litellm := test_litellm.py test_langchain.py test_vllm_bench.py
 TESTS_sdk3 := test_sagemaker_sdk3.py
@@ -120,19 +120,19 @@ test-clients-%: $(READY) .venv-clients-%/.ready
 	@cd tests/clients
 	ENDPOINT_BIN=$(abspath $(BIN)) ../../.venv-clients-$*/bin/python -m pytest -c pytest.ini $(TESTS_$*)
 
-# On a Neuron machine (docs/on-neuron.md). What is installed there stays as it is: it is a constraint.
+# Runs on a Neuron machine (docs/on-neuron.md). The installed packages are constraints, so they do not change.
 test-neuron:
 	@$(NEURON_PYTHON) -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' > /tmp/neuron-pins.txt
 	$(NEURON_PYTHON) -m pip install --quiet --constraint /tmp/neuron-pins.txt -r requirements/runtime.txt pytest pytest-timeout httpx
 	$(NEURON_PYTHON) -m pip install --quiet --no-deps --editable .
 	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron
 
-# The plan of each recipe, as tests/recipes compares it, and the examples in kubernetes/.
+# Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
 plans: $(READY)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.kubernetes.examples
 
-# What a test compares with the code.
+# Writes docs/configuration.md. A test compares it with the code.
 docs: $(READY)
 	@$(BIN)/python -m handler.config.loading.settings_reference
 
@@ -160,7 +160,8 @@ bench-restore: $(READY)
 bench-fleet: $(READY)
 	@$(BIN)/python -m benchmarks fleet
 
-# Writes down what is installed now, without what torch pins itself (CUDA packages differ by build) and ourselves.
+# Writes the installed versions to the lock file. It omits this project and the packages that torch pins itself (CUDA
+# packages differ by build).
 lock: $(READY)
 	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(LOCK)
 

@@ -80,7 +80,7 @@ def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workloa
     sizes = _sized(_listed(config.model, variables, platform, given["compiled"]), config.model, given)
     size = pod_size(plan, instance, sizes, memory, startup=given["startup_seconds"])
     if spread:
-        unseen = f"{given['nodes']} pods under one model, each with its part; what {plan.line} makes of it was not seen"
+        unseen = f"{given['nodes']} pods serve one model, each a part of it; this was not tested with {plan.line}"
         size = replace(size, reasons=(*size.reasons, unseen))
     settings = given["document"]
     if settings and settings.startswith(("s3://", "{")):

@@ -63,8 +63,8 @@ def pod_size(
     seconds = -(-int(start_seconds(sizes) if startup is None else startup) // 60) * 60
     disk = SPARE_GB + -(-(sizes.fetched + (sizes.weights if sizes.compiles else 0)) // 10**9)
     why = [
-        f"startup: {seconds} s for {sizes.weights / 1e9:.1f} GB of weights, {sizes.fetched / 1e9:.1f} GB of it fetched"
-        + (", and a compile" if sizes.compiles else "")
+        f"startup: {seconds} s for {sizes.weights / 1e9:.1f} GB of weights"
+        f", of which {sizes.fetched / 1e9:.1f} GB are fetched" + (", and a compile" if sizes.compiles else "")
     ]
     if instance is None:
         weights = -(-2 * sizes.weights // GIB)
@@ -83,8 +83,8 @@ def pod_size(
     why += [
         f"{resource}: {count} for tensor parallel degree {_degree(plan)} on {instance.name} ({instance.chips} devices)",
         f"memory: {request} GiB"
-        + (f", {needed:.0f} of them to load the weights" if needed is not None else ", the pod's share of the node")
-        + f"; at most {limit}, {share:.0%} of {OF_NODE:.0%} of {instance.host_gib} GiB",
+        + (f", of which {needed:.0f} GiB load the weights" if needed is not None else ", the pod's share of the node")
+        + f"; at most {limit} GiB, which is {share:.0%} of {OF_NODE:.0%} of {instance.host_gib} GiB",
     ]
     cpus = max(1, int(instance.vcpus * OF_NODE * share))
     return PodSize(resource, devices, cpus, request, limit, shm, disk, seconds, tuple(why))

@@ -1,4 +1,4 @@
-"""Manifests as YAML that people read, with the reasons for the figures above it."""
+"""Writes manifests as readable YAML. A comment at the top explains how the values were computed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _Dumper.add_representer(str, _text)
 
 
 def as_text(work: Workload, documents: Iterable[dict[str, Any]]) -> str:
-    head = [f"# {work.name}, made by `neuron-endpoint kubernetes`. Where the figures are from:"]
+    head = [f"# {work.name}, made by `neuron-endpoint kubernetes`. The values were computed as follows:"]
     head += [f"#   {reason}" for reason in work.size.reasons]
     if work.secrets:
         pairs = " ".join(f"--from-literal={name}=..." for name in work.secrets)
-        head.append(f"# It reads a Secret that is not here: kubectl create secret generic {work.name} {pairs}")
+        head.append(f"# It needs a Secret, which you create: kubectl create secret generic {work.name} {pairs}")
     bodies = [yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True) for one in documents]
     return "\n".join([*head, ""]) + "---\n".join(bodies)

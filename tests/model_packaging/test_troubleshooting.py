@@ -15,7 +15,7 @@ from handler.startup.lifecycle import ServingStatus
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
-PING, _, REQUESTS = PAGE.partition("## What /ping says")[2].partition("## A request that fails")
+PING, _, REQUESTS = PAGE.partition("## Replies of /ping")[2].partition("## A request that fails")
 SOURCES = " ".join(
     path.read_text()
     for package in ("container", "handler", "model_packaging")
