@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from flask import Request, Response
 
@@ -14,13 +15,13 @@ from container.connection.socket_writer import SocketWriter
 from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
 from container.fast_path.request_head import NotEligible, RequestHead
-from container.pipeline.request_pipeline import by_its_body, of_route, parse_call
+from container.pipeline.request_pipeline import by_its_body, for_model, named_model, of_route, parse_call
 from container.requests import custom_attributes as attributes
 from container.requests.error_responses import error_response, unexpected
-from container.requests.http_limits import max_body
+from container.requests.http_limits import TIMEOUT_HEADER, max_body
 from container.requests.request_record import KEY, RequestRecord
 from container.service import Service
-from container.streaming.outcome import answered, streamed
+from container.streaming.call_lifecycle import begin_call, record_outcome
 from container.streaming.sinks import BufferedSink, StreamingSink
 from container.streaming.token_response import STREAM_HEADERS
 from handler.engine.engine import Engine
@@ -88,40 +89,39 @@ class RequestHandler:
         request = Request(self._head.environ)
         route = self._head.route
         parse = by_its_body(service, request) if route is None else of_route(route, request)
-        call, until = parse_call(service, engine, request, parse, document, began)
+        parse = for_model(parse, named_model(service, request))
+        timeout = request.headers.get(TIMEOUT_HEADER)
+        call, until = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):
             raise NotEligible
         self._call = call
-        ticket = self._ticket(engine, call)
+        running = self._with_sink(engine, call)
         service.admission.enter()
+        # From here on the reply is this handler's, an error as well.
         service.observer.direct.inc()
-        self._ground.notes.started(self.record, body)
-        try:
-            ticket.begin(until.left(), until.error())
-        except Exception as error:  # the place is taken, and the reply is this one's
-            ticket.fail(unexpected(error))
+        begin_call(running, until, partial(self._ground.notes.started, self.record, body))
 
-    def _ticket(self, engine: Engine, call: AnyCall) -> RunningCall:
+    def _with_sink(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
             stream = self._sink = StreamingSink(call.reply)
-            ticket = stream.ticket = call.ticket(engine, stream)
+            running = stream.running = call.ticket(engine, stream)
             headers = (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS, *self._returned)
             head = self._ground.heads.head(200, headers, keep_alive=self._head.keep_alive, chunked=True)
             self._writer = stream.writer = SocketWriter(
-                self._socket, self._ground.loop, head, True, stream.left, self._streamed
+                self._socket, self._ground.loop, head, True, stream.client_left, self._streamed
             )
-            return ticket
-        answer = self._sink = BufferedSink(call.reply)
-        answer.release = self._answered
-        answer.ticket = call.ticket(engine, answer)
-        return answer.ticket
+            return running
+        buffered = self._sink = BufferedSink(call.reply)
+        buffered.release = self._answered
+        running = buffered.running = call.ticket(engine, buffered)
+        return running
 
     def left(self, reason: str) -> None:
         """The client has closed its end."""
         if self._writer is not None:
             self._writer.left(reason)
         else:
-            self._sink.left(reason)
+            self._sink.client_left(reason)
             self._answered()
 
     def _streamed(self) -> None:
@@ -129,25 +129,25 @@ class RequestHandler:
         assert isinstance(stream, StreamingSink)
         self._ground.service.admission.leave()
         self.record.status = 200
-        streamed(self.record, self._call, stream, stream.error, stream.gone)
+        record_outcome(self.record, self._call, stream)
         if stream.error is not None and not stream.writer.started:
             self._refuse(stream.error)
         else:
             self._over(stream.whole)
 
     def _answered(self) -> None:
-        answer = self._sink
-        assert isinstance(answer, BufferedSink)
+        buffered = self._sink
+        assert isinstance(buffered, BufferedSink)
         self._ground.service.admission.leave()  # a whole reply's reader may be slow: it holds no slot and no place
         self.record.status = 200
-        answered(self.record, self._call, answer)
-        if answer.gone:
+        record_outcome(self.record, self._call, buffered)
+        if buffered.left_reason is not None:
             self._over(False)
-        elif answer.error is not None:
-            self._refuse(answer.error)
+        elif buffered.error is not None:
+            self._refuse(buffered.error)
         else:
             try:
-                body = answer.body()
+                body = buffered.body()
             except Exception as error:
                 self._refuse(unexpected(error))
                 return

@@ -15,7 +15,7 @@ from container.pipeline.session_requests import enter, manage
 from container.requests import custom_attributes as attributes
 from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, max_body, whole_only
 from container.requests.request_body import read_json
-from container.requests.request_record import record_of
+from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
 from container.streaming.json_lines_response import KINDS, LinesResponse
 from container.streaming.token_response import TokenResponse
@@ -52,10 +52,10 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
     try:
         model = model or named_model(service, request)
         body = read_json(request, max_body(config), service.deadlines, also=KINDS)
-        asked = request.headers.get(TIMEOUT_HEADER)
+        timeout = request.headers.get(TIMEOUT_HEADER)
         record = record_of(request.environ)
         if request.mimetype in KINDS:
-            until = deadline(config, asked, began, stream=False)
+            until = deadline(config, timeout, began, stream=False)
             service.observer.started(record, body)
             engine, admission = service.chosen(model)
             return LinesResponse(engine, for_model(parse, model), lines_of(body), admission, until)
@@ -66,7 +66,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
             admission.leave()
             return managed
         engine, admission = service.chosen(model or document.get("model"))
-        call, until = parse_call(service, engine, request, parse, document, began, model)
+        call, until = parse_call(service, engine, for_model(parse, model), document, record, began, timeout=timeout)
         service.observer.started(record, body)
         response = TokenResponse(engine, call, admission, until, collected=whole_only(config))
         response.headers.extend(enter(service, session))
@@ -79,20 +79,25 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
 def parse_call(
     service: Service,
     engine: Engine,
-    request: Request,
     parse: Parse,
     document: Mapping[str, Any],
+    record: RequestRecord,
     began: float,
-    model: str | None = None,
+    *,
+    timeout: str | None = None,
+    stream: bool | None = None,
 ) -> tuple[AnyCall, Deadline]:
-    """What a body asks for, and when the request is ended. Noted down in its record; nothing has begun.
+    """Parses and checks a body: the first step of every request to the engine. Nothing has begun after it.
+
+    The request's record gets the ids and token counts of the call. With tracing the call carries the trace context.
 
     :param began: monotonic seconds at which the request came.
-    :raises EndpointError: it cannot be answered.
+    :param timeout: the value of `TIMEOUT_HEADER`.
+    :param stream: the deadline is that of a stream; None: as the body asks.
+    :raises EndpointError: the body is not valid, or the engine rejects it.
     """
-    record = record_of(request.environ)
-    call = for_model(parse, model or named_model(service, request))(document, engine)
-    until = deadline(service.config, request.headers.get(TIMEOUT_HEADER), began, stream=call.stream)
+    call = parse(document, engine)
+    until = deadline(service.config, timeout, began, stream=call.stream if stream is None else stream)
     record.called(call)
     if record.span is not None:
         call = followed(call, record, engine.base_names[0])

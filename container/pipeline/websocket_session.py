@@ -10,14 +10,14 @@ from typing import Any
 from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
+from container.pipeline.request_pipeline import parse_call
 from container.requests.error_responses import error_response, unexpected
-from container.requests.http_limits import deadline, max_body
+from container.requests.http_limits import max_body
 from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
-from container.streaming.outcome import count
+from container.streaming.call_lifecycle import begin_call, record_outcome
 from container.streaming.websocket import WebSocket
 from container.streaming.websocket_sink import WebSocketSink
-from container.telemetry.tracing.traced_call import followed
 from handler.engine.engine import Engine
 from handler.errors import Draining, EndpointError
 from handler.schemas.dispatch import Parse
@@ -99,36 +99,24 @@ class WebSocketSession(Response):
     def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
         self._service.ready_engine()
-        call = self._parse(decode(message), self._engine)
-        until = deadline(self._service.config, None, began, stream=True)
-        record.called(call)
-        if record.span is not None:
-            call = followed(call, record, self._engine.base_names[0])
+        call, until = parse_call(self._service, self._engine, self._parse, decode(message), record, began, stream=True)
         self._service.observer.started(record, message)
-        answer = WebSocketSink(call.reply, call.stream, self._socket.send)
-        ticket = answer.ticket = call.ticket(self._engine, answer)
+        sink = WebSocketSink(call.reply, call.stream, self._socket.send)
+        running = sink.running = call.ticket(self._engine, sink)
 
         def begin() -> None:
             if self._socket.released.is_set():
-                answer.done.set()
+                sink.done.set()
                 return
-            self._socket.answer = answer
-            try:
-                ticket.begin(until.left(), until.error())
-            except Exception as error:  # or the thread would wait for ever
-                ticket.fail(unexpected(error))
+            self._socket.answer = sink
+            begin_call(running, until)
 
         self._engine.loop.call(begin)
-        answer.done.wait()
+        sink.done.wait()
         self._socket.answer = None
-        record.first_token, record.last_token = answer.first_token, answer.last_token
-        record.end = answer.finish
-        count(record, call, answer.tokens)
-        if answer.error is not None:
-            record.status = answer.error.status
-            record.failed(answer.error)
-        elif answer.finish is None:
-            record.left = "the client closed the connection"
+        record_outcome(record, call, sink)
+        if sink.error is not None:
+            record.status = sink.error.status
 
     def _say(self, error: EndpointError, record: RequestRecord) -> None:
         record.status = error.status

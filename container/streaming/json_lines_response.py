@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from flask import Response
@@ -13,6 +14,7 @@ from container.connection.socket_writer import SocketWriter
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
+from container.streaming.call_lifecycle import begin_call
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
 from handler.schemas.batch import Batch
@@ -34,7 +36,8 @@ class LinesResponse(Response):
         self._engine = engine
         self._lines = lines
         self._admission = admission
-        self._batch = Batch(engine, parse, engine.slots, deadline.left, deadline.error())
+        begin = partial(begin_call, deadline=deadline)
+        self._batch = Batch(engine, parse, engine.slots, deadline.left, deadline.error(), begin)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         connection = GunicornConnection.of(environ, start_response)

@@ -143,8 +143,8 @@ class WebSocket:
             self._loop.remove_reader(self._socket.fileno())
         answer = self.answer
         if answer is not None:
-            if answer.ticket is not None:
-                answer.ticket.cancel()
+            if answer.running is not None:
+                answer.running.cancel()
             answer.done.set()
         self.messages.put(None)
 
