@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import Protocol
 
@@ -11,7 +12,9 @@ from gunicorn.workers.gthread import TConn
 from container.connection.socket_io import receive
 from container.fast_path.request_handler import FastPathContext, RequestHandler
 from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
+from handler.errors import EndpointError
 
+logger = logging.getLogger(__name__)
 # A request that has begun to come is all here by then, or becomes a thread's, which has patience with slow senders.
 PATIENCE = 0.5
 READ = 64 * 1024
@@ -158,12 +161,20 @@ class FastConnection:
         self._exchange, self._head, self._received = exchange, None, bytearray(received[end:])
         try:
             exchange.begin(received[head.size : end])
-        except Exception:  # nothing has happened: Flask's view finds the same, and says it
-            self._exchange, self._received = None, bytearray(received)
-            self._hand_over()
+        except (NotEligible, EndpointError):  # the thread path reports the same error to the client
+            self._back_to_thread(received)
+            return
+        except Exception:
+            logger.exception("the fast path failed; a thread answers the request")
+            self._back_to_thread(received)
             return
         if self._ended and self._exchange is exchange:
             exchange.left(LEFT)
+
+    def _back_to_thread(self, received: bytes) -> None:
+        """Hands over a request whose begin has failed and had no side effects."""
+        self._exchange, self._received = None, bytearray(received)
+        self._hand_over()
 
     def _exchange_ended(self, exchange: RequestHandler, goes_on: bool) -> None:
         self._exchange = None

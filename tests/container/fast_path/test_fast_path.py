@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,21 @@ def test_both_ways_give_the_same_reply(server: Server, path: str, body: dict[str
         by_thread = reply(connection, chunked(path, body, GIVEN))
     assert direct == by_thread
     assert direct[1]["x-amzn-sagemaker-custom-attributes"] == "trace_id=t-1"
+
+
+def test_a_bug_of_the_fast_path_is_logged_and_a_thread_answers(tmp_path: Path) -> None:
+    server = Server(tmp_path / "errors.log")
+    with server.connect() as connection:
+        assert connection.exchange(request("/invocations", {"prompt": 1}))[0].status == 400
+        assert connection.exchange(chunked("/invocations", {"prompt": "a"}))[0].status == 200
+        assert "Traceback" not in server.log.read_text(), "a client's error or a request for a thread is no bug"
+        head, body = connection.exchange(request("/invocations", {"prompt": "<bug>"}))
+    server.stop()
+    assert head.status == 200
+    assert json.loads(body)["choices"][0]["text"] == "<bug>"
+    log = server.log.read_text()
+    assert log.count("Traceback") == 1
+    assert "RuntimeError: a scripted bug" in log
 
 
 def test_a_limit_of_bodies_below_the_loops_own_holds(server: Server) -> None:
