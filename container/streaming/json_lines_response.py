@@ -10,7 +10,7 @@ from typing import Any
 from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
-from container.connection.socket_writer import SocketWriter
+from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
@@ -52,7 +52,7 @@ class LinesResponse(Response):
             self._admission.leave()
         if replies is None:
             assert connection is not None, "only a watched client leaves"
-            record_of(environ).left = "the client closed the connection"
+            record_of(environ).left = CLIENT_CLOSED
             connection.finished("200 OK", [], 0, whole=False)
             return ()
         self.set_data(b"\n".join(replies) + b"\n")

@@ -10,14 +10,11 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import ClassVar
 
-from container.connection.socket_writer import SocketWriter
+from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 
 Output = tuple[str, Sequence[int], str | None, int | str | None]
-
-
-CLIENT_CLOSED = "the client closed the connection"
 
 
 class BufferedSink:

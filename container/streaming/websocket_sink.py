@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from container.streaming.sinks import CLIENT_CLOSED
+from container.connection.socket_writer import CLIENT_CLOSED
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall, encode
 

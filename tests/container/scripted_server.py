@@ -72,8 +72,8 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
                 "cancelled": engine.cancelled,
                 "in_engine": engine.unfinished(),
                 "in_flight": self.service.admission.count,
-                "direct": int(self.service.observer.direct._value.get()),
-                "handed_on": int(self.service.observer.handed_on._value.get()),
+                "fast_path": int(self.service.observer.fast_path._value.get()),
+                "handed_over": int(self.service.observer.handed_over._value.get()),
             }
 
         @app.post("/scripted/<gate>")

@@ -47,7 +47,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("direct") / "errors.log")
+    server = Server(tmp_path_factory.mktemp("fast_path") / "errors.log")
     yield server
     if server.process.poll() is None:
         server.stop()
@@ -56,7 +56,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(process: Server) -> Iterator[Server]:
-    with process.clean("cancelled", "direct", "handed_on") as server:
+    with process.clean("cancelled", "fast_path", "handed_over") as server:
         yield server
 
 
@@ -117,7 +117,7 @@ def test_the_loop_answers_by_itself(server: Server) -> None:
     with server.connect() as connection:
         connection.exchange(request("/invocations", {"prompt": "a"}))
         connection.exchange(chunked("/invocations", {"prompt": "a"}))
-    assert server.seen()["direct"] == 1
+    assert server.seen()["fast_path"] == 1
 
 
 def test_a_connection_goes_back_and_forth(server: Server) -> None:
@@ -127,7 +127,7 @@ def test_a_connection_goes_back_and_forth(server: Server) -> None:
             assert connection.exchange(PING)[0].status == 200
             assert connection.exchange(chunked("/invocations", {"prompt": "a"}))[0].status == 200
             assert connection.exchange(request("/invocations", {"prompt": 1}))[0].status == 400
-    assert server.seen()["direct"] == 3
+    assert server.seen()["fast_path"] == 3
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_slow_request_becomes_a_threads(server: Server) -> None:
     with server.connect() as connection:
         looks = 2  # the fixture's and the one below are handed on themselves
         connection.send(sent[:-5])
-        eventually(lambda: server.seen()["handed_on"] > looks)
+        eventually(lambda: server.seen()["handed_over"] > looks)
         connection.send(sent[-5:])
         head = connection.head()
         assert b"slow" in connection.content(head)
