@@ -25,7 +25,9 @@ def page_figures(service: Service) -> dict[str, object]:
     status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
     trouble = engine.trouble() if engine is not None and status.state is ServingStatus.READY else None
     state = status.state.value if trouble is None else "stalled"
-    seen = vllm_figures(vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.post))
+    seen = vllm_figures(
+        vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.context)
+    )
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
     return {
         "state": state,

@@ -54,11 +54,11 @@ class ServiceCollector:
                 models.add_metric([model.name], int(model.state is ModelState.SERVING))
             yield models
         if service.peers is not None:
-            board = service.peers.board
-            serving = len(board.members(Member.SERVING))
+            shared_state = service.peers.shared_state
+            serving = len(shared_state.members(Member.SERVING))
             yield GaugeMetricFamily("endpoint_front_ends", "Processes that answer requests.", serving)
             ended = CounterMetricFamily("endpoint_front_ends_ended", "Of these, those that ended and were replaced.")
-            ended.add_metric([], len(board.members(Member.RELEASED)))
+            ended.add_metric([], len(shared_state.members(Member.RELEASED)))
             yield ended
         if service.config.artifact_store:
             yield from service.artifacts.families()
@@ -74,7 +74,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/metrics")
     def metrics() -> Response:
         if service.peers is not None:
-            all_processes = shared_metrics.summed(service.peers.post)
+            all_processes = shared_metrics.summed(service.peers.context)
             return Response(generate_latest(ours) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST)
         own = generate_latest(ours) + generate_latest(service.observer.registry)
         return Response(own + generate_latest(vllm_registry(service)), content_type=CONTENT_TYPE_LATEST)

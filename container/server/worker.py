@@ -28,7 +28,7 @@ from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import FastPathContext
 from container.requests import request_body
 from container.requests.unparsed_requests import refusal
-from container.server import malloc_arenas, memory_return
+from container.server import malloc
 from container.server.engine_watchdog import watch_engine
 from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
 from container.service import Service
@@ -65,8 +65,8 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def init_process(self) -> None:
         os.setpgid(0, 0)
-        malloc_arenas.limit()
-        memory_return.begin()
+        malloc.limit_arenas()
+        malloc.start_trimming()
         sys.setswitchinterval(SWITCH_INTERVAL)
         self.service = self.app.new_service()
         self.lingering = LingeringClose()
