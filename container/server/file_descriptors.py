@@ -26,7 +26,7 @@ FIXES = {
 }
 PAUSE = 0.1
 LOG_INTERVAL = 60.0
-# Descriptors that new connections leave free for the files and sockets of requests. No more than an eighth of the limit.
+# Descriptors that new connections leave free for files and sockets of requests. No more than an eighth of the limit.
 RESERVE = 32
 
 
