@@ -21,7 +21,7 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, TConn
 
 from container.fast_path.fast_connection import FastConnection
 from container.fast_path.request_handler import FastPathContext
-from container.requests.http_limits import whole_only
+from container.requests.http_limits import requires_content_length
 from container.service import Service
 
 
@@ -136,7 +136,7 @@ def fast_path_available(service: Service) -> bool:
         engine is not None
         and service.custom_code is None
         and service.models is None
-        and not whole_only(service.config)
+        and not requires_content_length(service.config)
         and engine.prompts.quick
         and not (service.peers is not None and service.peers.leads)
     )

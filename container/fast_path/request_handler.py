@@ -15,7 +15,7 @@ from container.connection.socket_writer import SocketWriter
 from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
 from container.fast_path.request_head import NotEligible, RequestHead
-from container.pipeline.request_pipeline import by_its_body, for_model, named_model, of_route, parse_call
+from container.pipeline.request_pipeline import body_parser, parse_call, requested_model, route_parser, with_model
 from container.requests import custom_attributes as attributes
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import TIMEOUT_HEADER, max_body
@@ -89,8 +89,8 @@ class RequestHandler:
         self.record.route = self._head.path
         request = Request(self._head.environ)
         route = self._head.route
-        parse = by_its_body(service, request) if route is None else of_route(route, request)
-        parse = for_model(parse, named_model(service, request))
+        parse = body_parser(service, request) if route is None else route_parser(route, request)
+        parse = with_model(parse, requested_model(service, request))
         timeout = request.headers.get(TIMEOUT_HEADER)
         call, until = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):

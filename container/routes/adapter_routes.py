@@ -38,7 +38,7 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("adapters", __name__)
 
     def body() -> AdapterFields:
-        return convert(decode(read_json(request, service.config.max_body, service.deadlines)), AdapterFields)
+        return convert(decode(read_json(request, service.config.max_body, service.read_timeouts)), AdapterFields)
 
     @routes.post("/adapters")
     def load() -> Response:

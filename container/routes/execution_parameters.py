@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from container.requests.http_limits import transform
+from container.requests.http_limits import execution_parameters as parameters_of
 from container.service import Service
 from handler.schemas.reply import encode
 
@@ -15,7 +15,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/execution-parameters")
     def execution_parameters() -> Response:
         engine = service.ready_engine()
-        body = encode(transform(service.config, engine.slots, engine.limits.max_model_len))
+        body = encode(parameters_of(service.config, engine.slots, engine.limits.max_model_len))
         return Response(body, content_type="application/json")
 
     return routes

@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 from flask import Blueprint, Response, request
 
-from container.pipeline.request_pipeline import answer, by_its_body
+from container.pipeline.request_pipeline import body_parser, respond
 from container.requests.paging import page
 from container.requests.request_body import read_json
 from container.routes.adapter_routes import adapters_of, reply, required
@@ -34,7 +34,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/models")
     def load() -> Response:
-        fields = convert(decode(read_json(request, service.config.max_body, service.deadlines)), ModelFields)
+        fields = convert(decode(read_json(request, service.config.max_body, service.read_timeouts)), ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
         service.require_engine()
         path = None if service.models is None else whole_model(service.config, url)
@@ -66,7 +66,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.post("/models/<path:name>/invoke")
     def invoke(name: str) -> Response:
         found(service, name)
-        return answer(service, request, by_its_body(service, request), model=name)
+        return respond(service, request, body_parser(service, request), model=name)
 
     return routes
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from container.pipeline.request_pipeline import by_its_body
+from container.pipeline.request_pipeline import body_parser
 from container.pipeline.websocket_session import WebSocketSession
 from container.service import Service
 from handler.errors import UpgradeRequired
@@ -24,7 +24,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get(PATH, websocket=True)
     def converse() -> Response:
-        parse = by_its_body(service, request)
+        parse = body_parser(service, request)
         engine = service.ready_engine()
         service.admission.enter()
         return WebSocketSession(service, engine, parse)

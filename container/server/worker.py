@@ -27,7 +27,7 @@ from container.fast_path.dispatcher import Dispatcher, ThreadPath, fast_path_ava
 from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import FastPathContext
 from container.requests import request_body
-from container.requests.unparsed_requests import refusal
+from container.requests.unparsed_requests import error_reply
 from container.server import malloc
 from container.server.engine_watchdog import watch_engine
 from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
@@ -77,14 +77,14 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
         whole, part = divmod(SEND_SECONDS, 1)
         timeout = struct.pack("ll", int(whole), int(part * 1e6))
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
-        conn.reading = self.service.deadlines.begin(conn.sock, request_body.BODY_SECONDS)
+        conn.reading = self.service.read_timeouts.begin(conn.sock, request_body.BODY_SECONDS)
         try:
             return super().handle(conn)
         finally:
-            self.service.deadlines.end(conn.reading)
+            self.service.read_timeouts.end(conn.reading)
 
     def handle_request(self, req: object, conn: TConn) -> object:
-        self.service.deadlines.end(conn.reading)  # the headers have arrived; the body has its own time limit
+        self.service.read_timeouts.end(conn.reading)  # the headers have arrived; the body has its own time limit
         try:
             return super().handle_request(req, conn)
         except BlockingIOError:
@@ -92,7 +92,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
         """Answers bytes that are not HTTP, and errors that no view has caught, with an error object instead of HTML."""
-        reply = refusal(exc)
+        reply = error_reply(exc)
         try:
             client.settimeout(SEND_SECONDS)
             client.sendall(reply)

@@ -11,7 +11,7 @@ from typing import Protocol
 from container.requests.error_responses import unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import RequestRecord
-from container.telemetry.tracing.traced_call import heard
+from container.telemetry.tracing.traced_call import record_reply
 from handler.errors import EndpointError
 from handler.schemas.framing import unframed
 from handler.schemas.multiple_generations import MultipleCall
@@ -61,7 +61,7 @@ def begin_call(running: RunningCall, deadline: Deadline, prepare: Callable[[], o
     try:
         if prepare is not None:
             prepare()
-        running.begin(deadline.left(), deadline.error())
+        running.begin(deadline.remaining(), deadline.error())
     except Exception as error:
         running.fail(unexpected(error))
 
@@ -78,4 +78,4 @@ def record_outcome(record: RequestRecord, call: AnyCall, sink: RecordedSink) -> 
     if sink.error is not None:
         record.failed(sink.error)
     if record.span is not None:
-        heard(inner, record)
+        record_reply(inner, record)

@@ -23,18 +23,17 @@ from handler.startup.admission import Admission
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 STREAM_HEADERS = (("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
-OF_THE_BODY = frozenset({"Content-Type", "Content-Length", *(name for name, _ in STREAM_HEADERS)})
+BODY_HEADERS = frozenset({"Content-Type", "Content-Length", *(name for name, _ in STREAM_HEADERS)})
 OK = "200 OK"
 
 
 class TokenResponse(Response):
-    """A WSGI response whose body the engine makes. It holds its admission from the view to its last byte.
+    """A WSGI response whose body the engine makes. It holds its admission until its last byte.
 
-    Under gunicorn the loop writes to the connection itself; under any other server the same bytes come out of an
-    ordinary WSGI iterator.
+    Under gunicorn the loop writes to the connection itself. Under any other server an ordinary WSGI iterator yields
+    the same bytes.
 
-    :param deadline: when the request is ended.
-    :param collected: a stream's events are sent as one body with its length, as asynchronous inference wants it.
+    :param collected: send a stream's events as one body with a Content-Length, as asynchronous inference needs it.
     """
 
     def __init__(
@@ -63,15 +62,15 @@ class TokenResponse(Response):
         body: Iterable[bytes] | None = None
         try:
             if not self._call.stream or self._collected:
-                body = self._answer(connection, environ, start_response)
+                body = self._send_whole(connection, environ, start_response)
             elif connection is not None:
                 body = self._stream(connection, environ, start_response)
             else:
                 body = self._iterate(environ, start_response)
         except EndpointError as error:
-            body = self._refuse(error, environ, start_response)
-        except Exception as error:  # Flask's handlers are behind us here
-            body = self._refuse(unexpected(error), environ, start_response)
+            body = self._send_error(error, environ, start_response)
+        except Exception as error:  # Flask's error handlers do not run any more
+            body = self._send_error(unexpected(error), environ, start_response)
         finally:
             if not isinstance(body, IteratedStream):
                 self._admission.leave()
@@ -97,11 +96,11 @@ class TokenResponse(Response):
         connection.take_back()
         record_outcome(record_of(environ), self._call, stream)
         if stream.error is not None and not writer.started:
-            return self._refuse(stream.error, environ, start_response)
+            return self._send_error(stream.error, environ, start_response)
         connection.finished(OK, headers, writer.sent, whole=stream.whole)
         return ()
 
-    def _answer(
+    def _send_whole(
         self, connection: GunicornConnection | None, environ: Environ, start_response: StartResponse
     ) -> Iterable[bytes]:
         done = Event()
@@ -122,15 +121,15 @@ class TokenResponse(Response):
                 connection.finished(OK, [], 0, whole=False)
                 return ()
         if sink.error is not None:
-            return self._refuse(sink.error, environ, start_response)
+            return self._send_error(sink.error, environ, start_response)
         self.set_data(sink.body())
         return super().__call__(environ, start_response)
 
-    def _refuse(self, error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _send_error(self, error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Sends an error in place of this response, with the headers that Flask's hooks have put on this response."""
         record_of(environ).failed(error)
         response = error_response(error)
-        response.headers.extend((name, value) for name, value in self.headers if name not in OF_THE_BODY)
+        response.headers.extend((name, value) for name, value in self.headers if name not in BODY_HEADERS)
         return response(environ, start_response)
 
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -139,7 +138,7 @@ class TokenResponse(Response):
         self._engine.loop.call(begin_call, running, self._deadline)
         first = stream.events.get()
         if isinstance(first, EndpointError):
-            return self._refuse(first, environ, start_response)
+            return self._send_error(first, environ, start_response)
         start_response(OK, [*self.headers.items()])
 
         def end() -> None:

@@ -60,7 +60,7 @@ class WebSocketSink:
         self.tokens += len(token_ids)
         self.finish = finish_reason
         if not self._stream:
-            self._frames(self._reply.whole(text, token_ids, finish_reason, stop_reason))
+            self._send_documents(self._reply.whole(text, token_ids, finish_reason, stop_reason))
             self.done.set()
             return
         self.last_token = time.monotonic()
@@ -68,10 +68,10 @@ class WebSocketSink:
         event = self._reply.event(text, token_ids, finish_reason, stop_reason)
         if not self._opened and (event or finish_reason is not None):
             self._opened = True
-            self._frames(self._reply.opening())
-        self._frames(event)
+            self._send_documents(self._reply.opening())
+        self._send_documents(event)
         if finish_reason is not None:
-            self._frames(self._reply.closing())
+            self._send_documents(self._reply.closing())
             self.done.set()
 
     def fail(self, error: EndpointError) -> None:
@@ -79,6 +79,6 @@ class WebSocketSink:
         self._send(encode(error.document()).decode())
         self.done.set()
 
-    def _frames(self, data: bytes) -> None:
+    def _send_documents(self, data: bytes) -> None:
         for document in documents(data):
             self._send(document)

@@ -60,7 +60,7 @@ class RequestObserver:
 
     def started(self, record: RequestRecord, body: bytes) -> None:
         """The request is valid and about to run. Its body is logged only if the settings say so."""
-        record.named()
+        record.assign_id()
         if not self.logs:
             return
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}

@@ -17,7 +17,7 @@ from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 from container.application import create_app
 from container.connection import lingering_close as lingering
 from container.connection import socket_writer as writer
-from container.pipeline import websocket_session as conversation
+from container.pipeline import websocket_session
 from container.requests import request_body as body
 from container.server import worker
 from container.service import Service
@@ -98,6 +98,6 @@ if __name__ == "__main__":
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
-    conversation.LOOK_SECONDS = 0.05
+    websocket_session.CHECK_SECONDS = 0.05
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()

@@ -61,7 +61,7 @@ def leader_reply(service: Service, context: ProcessContext) -> Response:
 
     :raises NotReady, EngineFailed: the leader does not answer, or has ended.
     """
-    body = read_body(request, service.config.max_body, service.deadlines)
+    body = read_body(request, service.config.max_body, service.read_timeouts)
     headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
     connection = _Connection(context)
     try:

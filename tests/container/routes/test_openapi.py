@@ -12,7 +12,7 @@ from container.application import create_app
 from container.openapi.bodies import TABLES
 from container.openapi.document import ARGUMENT, BY_ITSELF, document
 from container.openapi.operations import OPERATIONS
-from container.requests.http_limits import transform
+from container.requests.http_limits import execution_parameters
 from container.service import Service
 from handler import errors
 from handler.config.endpoint_config import EndpointConfig
@@ -121,7 +121,7 @@ def test_replies_are_as_it_says(whole: dict[str, Any]) -> None:
 
     check("Error", AdaptersFull(3).document())
     check("ModelList", model_list(("a",), 1024, ("b",)))
-    check("ExecutionParameters", transform(EndpointConfig(model="m"), 4, 1024))
+    check("ExecutionParameters", execution_parameters(EndpointConfig(model="m"), 4, 1024))
     app = create_app(service()).test_client()
     check("Progress", app.get("/ping").json)
 
