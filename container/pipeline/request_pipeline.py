@@ -119,7 +119,7 @@ def body_parser(service: Service, request: Request) -> Parse:
         output_formatter=service.config.output_formatter,
     )
     trace = trace_headers(request)
-    # In these cases the `model` field selects a model, so it is not dropped.
+    # In these cases the `model` field selects a model, and no field is dropped.
     if ADAPTER_HEADER in request.headers or service.config.multi_model:
         return lambda document, engine: dispatch.parse(document, engine, options, trace)
     return lambda document, engine: dispatch.parse(drop_ignored_fields(document, engine), engine, options, trace)

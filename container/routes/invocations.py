@@ -1,4 +1,4 @@
-"""POST /invocations and the routes of OpenAI's API: a body in, tokens (or a document) out."""
+"""POST /invocations and the routes of OpenAI's API."""
 
 from __future__ import annotations
 

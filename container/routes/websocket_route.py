@@ -1,6 +1,6 @@
-"""GET /invocations-bidirectional-stream: InvokeEndpointWithBidirectionalStream, as a WebSocket.
+"""GET /invocations-bidirectional-stream: a WebSocket, for SageMaker's InvokeEndpointWithBidirectionalStream.
 
-Each message of the client is one body of /invocations; each document of the reply is one frame, as is an error.
+Each message of the client is a body of /invocations. Each JSON document of the reply, or the error, is one frame.
 """
 
 from __future__ import annotations

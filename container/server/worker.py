@@ -32,7 +32,7 @@ from container.server import malloc
 from container.server.engine_watchdog import watch_engine
 from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
 from container.service import Service
-from container.telemetry.neuron_monitor import watched_devices
+from container.telemetry.neuron_monitor import start_monitor
 from handler.errors import Draining
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
@@ -213,7 +213,7 @@ class EngineWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
     def begin(self) -> None:
         """Starts the monitor, the start of the engine and its watchdog."""
-        self.service.monitor = watched_devices(self.service.config.neuron_monitor)
+        self.service.monitor = start_monitor(self.service.config.neuron_monitor)
         if self.service.observer.emf is not None:
             self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
     from container.telemetry.tracing.tracer import RequestTracer
 
 logger = logging.getLogger(__name__)
-LONGEST_BODY = 16 * 1024
+MAX_LOGGED_BODY = 16 * 1024
 # Polled every few seconds by SageMaker, scrapers and the page.
 QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
@@ -65,7 +65,7 @@ class RequestObserver:
             return
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
         if self._prompts:
-            fields["body"] = body[:LONGEST_BODY].decode("utf-8", "replace")
+            fields["body"] = body[:MAX_LOGGED_BODY].decode("utf-8", "replace")
         event(logger, "request_start", f"{record.request_id} {record.route}", fields)
 
     def ended(self, record: RequestRecord, seconds: float | None = None) -> None:

@@ -10,7 +10,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from container.application import create_app
 from container.openapi.bodies import TABLES
-from container.openapi.document import ARGUMENT, BY_ITSELF, document
+from container.openapi.document import ARGUMENT, AUTOMATIC_METHODS, document
 from container.openapi.operations import OPERATIONS
 from container.requests.http_limits import execution_parameters
 from container.service import Service
@@ -51,7 +51,7 @@ def test_it_has_every_route_and_no_other(whole: dict[str, Any]) -> None:
         (method, ARGUMENT.sub(r"{\1}", rule.rule))
         for rule in rules
         if not rule.websocket
-        for method in (rule.methods or set()) - BY_ITSELF
+        for method in (rule.methods or set()) - AUTOMATIC_METHODS
     }
     shown = {(method.upper(), path) for path, methods in whole["paths"].items() for method in methods}
     assert shown == served == set(OPERATIONS)

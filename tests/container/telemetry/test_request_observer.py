@@ -17,7 +17,7 @@ from container.requests.request_record import RequestRecord
 from container.serve import Timeline
 from container.service import Service
 from container.telemetry import event_log
-from container.telemetry.embedded_metrics import MOST, EmbeddedMetrics, document
+from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
 from handler.config.endpoint_config import EndpointConfig
 
 CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
@@ -222,10 +222,10 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
 def test_emf_never_has_more_values_than_a_document_may() -> None:
     written: list[str] = []
     emf = EmbeddedMetrics("m", lambda: 0, written.append)
-    for _ in range(2 * MOST + 1):
+    for _ in range(2 * MAX_VALUES + 1):
         emf.observe(RequestRecord({"REQUEST_METHOD": "POST"}), 0.1)
     emf.flush()
-    assert [json.loads(line)["Requests"] for line in written] == [MOST, MOST, 1]
+    assert [json.loads(line)["Requests"] for line in written] == [MAX_VALUES, MAX_VALUES, 1]
 
 
 def test_a_minute_without_requests_is_zeros() -> None:
