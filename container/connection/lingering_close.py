@@ -1,7 +1,7 @@
 """Closes connections so that a client that is still sending can read its reply.
 
 Closing a socket that holds unread bytes makes the kernel send a reset. Most clients then never read the reply that they
-have received. So only the sending side is closed. What the client still sends is read and thrown away until the client
+have received. So only the sending side is closed. What the client still sends is read and discarded until the client
 closes its side, sends nothing for `SILENCE`, or reaches `SECONDS` or `BYTES`. One thread does this for all
 connections, so a client that goes on sending holds no thread of the pool and no admission.
 """
@@ -32,7 +32,7 @@ class _Closing:
     """A connection that is being closed.
 
     :ivar deadline: monotonic seconds after which it is closed.
-    :ivar silence_deadline: the same; moves on with every byte that arrives.
+    :ivar silence_deadline: the same; extended with every byte that arrives.
     :ivar remaining: bytes that the client may still send.
     """
 

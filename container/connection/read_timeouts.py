@@ -10,8 +10,6 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 # The interval between two checks, as a share of the limit.
@@ -41,15 +39,8 @@ class ReadTimeouts:
         self._lock = threading.Lock()
         self._sweeping = False
 
-    @contextmanager
-    def watching(self, connection: socket.socket, seconds: float) -> Iterator[Reading]:
-        reading = self.begin(connection, seconds)
-        try:
-            yield reading
-        finally:
-            self.end(reading)
-
     def begin(self, connection: socket.socket, seconds: float) -> Reading:
+        """Registers a socket. Its reading is shut down if it has not ended within `seconds`."""
         reading = Reading(connection, time.monotonic() + seconds)
         self._readings[id(reading)] = reading
         if not self._sweeping:

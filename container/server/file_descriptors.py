@@ -76,7 +76,7 @@ class AcceptPause:
         return error
 
     def log(self, error: int, connections: int) -> None:
-        """Logs the pause, at maximum once in `LOG_INTERVAL` seconds."""
+        """Logs the pause, at most once in `LOG_INTERVAL` seconds."""
         now = time.monotonic()
         if now - self._logged >= LOG_INTERVAL:
             self._logged = now

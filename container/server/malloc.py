@@ -26,7 +26,7 @@ M_ARENA_MAX = -8
 MAX_ARENAS = 2
 STATM = Path("/proc/self/statm")
 INTERVAL = 1.0
-# Bytes: the process has grown, or a trim has returned something.
+# Bytes. Growth of the process by more than this starts trims.
 STEP = 16 << 20
 # Further trims after the last one that returned something: a request may still hold memory that it will free.
 RETRIES = 10

@@ -75,7 +75,7 @@ class RequestMetrics:
             self._child(self._output, route).inc(record.output_tokens)
 
     def _child(self, metric: Metric, *labels: str) -> Metric:
-        """`metric.labels(...)`, which locks and makes strings of the labels each time, remembered."""
+        """`metric.labels(...)`, cached: each call of it takes a lock and converts the labels to strings."""
         key = (metric, *labels)
         found = self._children.get(key)
         if found is None:
@@ -84,7 +84,10 @@ class RequestMetrics:
 
 
 def end_of(record: RequestRecord) -> str:
-    """`stop`, `length` ..., the class of an error, `client_left`; `answered` where no more is known."""
+    """How a request ended: a finish reason (`stop`, `length` ...), an error's class or `client_left`.
+
+    Without any of these: `answered` or `refused`, by the status.
+    """
     if record.left is not None:
         return "client_left"
     return record.end or ("answered" if record.status < 400 else "refused")
