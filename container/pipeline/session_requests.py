@@ -52,7 +52,7 @@ def manage_session(service: Service, document: Mapping[str, Any], identity: str 
     if request_type != CLOSE:
         raise InvalidField(REQUEST_TYPE, f"it must be {NEW} or {CLOSE}")
     if not identity:
-        raise MissingField(HEADER, "say which session to close")
+        raise MissingField(HEADER, "send the id of the session to close")
     sessions.close(identity)
     return _reply({"session_id": identity, "status": "closed"}, {CLOSED_HEADER: identity})
 

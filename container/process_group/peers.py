@@ -87,7 +87,7 @@ class Peers:
         self.shared_state.leader = Leader.JOIN
         while len(self.shared_state.members(Member.SERVING)) < self.wanted:
             if self.shared_state.full:
-                raise StartFailed("start front ends", "They end again and again; the log says why.")
+                raise StartFailed("start front ends", "They end again and again; the log has the reason.")
             if engine.dead():
                 raise StartFailed("start front ends", "The engine's process ended.")
             time.sleep(POLL)

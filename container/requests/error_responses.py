@@ -53,8 +53,8 @@ class ClosingResponse(Response):
 
 def unexpected(error: Exception) -> ServerError:
     """Logs an unexpected error with its traceback. Returns the error that the client gets, without details."""
-    logger.error("an unexpected error", exc_info=error)
-    return ServerError("An unexpected error happened here; it is in the container's log.")
+    logger.error("An unexpected error", exc_info=error)
+    return ServerError("An unexpected error occurred. The container's log has the details.")
 
 
 def register(app: Flask, max_body: int) -> None:

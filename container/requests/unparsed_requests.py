@@ -21,10 +21,10 @@ STATUSES: tuple[tuple[type[BaseException], int, str], ...] = (
     (http.ExpectationFailed, 417, "'Expect' may be '100-continue' only"),
     (http.UnsupportedTransferCoding, 400, "'Transfer-Encoding' may be 'chunked' only"),
     (http.InvalidHTTPVersion, 400, "its version is not HTTP/1.0 or HTTP/1.1"),
-    (http.InvalidRequestLine, 400, "its first line is not HTTP's"),
-    (http.InvalidRequestMethod, 400, "its method is none of HTTP's"),
-    (http.InvalidHeader, 400, "a header is not HTTP's, or given twice"),
-    (http.InvalidHeaderName, 400, "a header's name is not HTTP's"),
+    (http.InvalidRequestLine, 400, "its first line is not valid HTTP"),
+    (http.InvalidRequestMethod, 400, "its method is not an HTTP method"),
+    (http.InvalidHeader, 400, "a header is not valid HTTP, or occurs twice"),
+    (http.InvalidHeaderName, 400, "the name of a header is not valid HTTP"),
 )
 # An invalid header of a reply: not the client's fault.
 SERVER_ERRORS = (http.InvalidResponseHeader, http.InvalidResponseHeaderName)

@@ -22,7 +22,7 @@ from handler.schemas.json_body import decode
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import encode
 
-OFF = "the engine was started without; set ENDPOINT_ENABLE_LORA=true"
+OFF = "the engine was started without adapters; set ENDPOINT_ENABLE_LORA=true"
 
 
 class AdapterFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def table_of(service: Service) -> AdapterTable:
 
 def required(field: str, value: str | None) -> str:
     if not value:
-        raise MissingField(field, "send a text")
+        raise MissingField(field, "send a string")
     return value
 
 

@@ -105,7 +105,7 @@ class WebSocket:
                 self._handle_event(event)
         except RemoteProtocolError as error:
             reason = getattr(error.event_hint, "code", CloseReason.PROTOCOL_ERROR)
-            self.close(reason, "not a WebSocket frame that may come here")
+            self.close(reason, "not a valid WebSocket frame at this point")
 
     def _handle_event(self, event: object) -> None:
         if self._ended:
@@ -120,7 +120,7 @@ class WebSocket:
         elif isinstance(event, TextMessage | BytesMessage):
             self._partial += event.data.encode() if isinstance(event, TextMessage) else event.data
             if len(self._partial) > self._max_message:
-                self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have {self._max_message:,} bytes")
+                self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have at most {self._max_message:,} bytes")
             elif event.message_finished:
                 self.messages.put(bytes(self._partial))
                 self._partial.clear()

@@ -19,7 +19,7 @@ from container.connection import lingering_close as lingering
 from container.connection import socket_writer as writer
 from container.pipeline import websocket_session
 from container.requests import request_body as body
-from container.server import worker
+from container.server import connection_worker, worker
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
@@ -96,7 +96,7 @@ if __name__ == "__main__":
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
-    worker.SEND_SECONDS = SEND_SECONDS
+    connection_worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
     websocket_session.CHECK_SECONDS = 0.05
     worker.start = start  # type: ignore[attr-defined]

@@ -53,7 +53,7 @@ def check(environ: MutableMapping[str, str], *, isolated: bool) -> None:
         package = EXPORTERS[exporter_protocol].replace(".", "-")
         raise SettingError(name, f"{package} is not installed", f"Install opentelemetry-sdk and {package}.")
     if isolated and urlsplit(environ[name]).hostname not in LOOPBACK:
-        raise SettingError(name, "the endpoint has no network", "Send traces to this machine, or leave it out.")
+        raise SettingError(name, "the endpoint has no network", "Send traces to this machine, or unset the variable.")
     environ.setdefault(PROTOCOLS[0], exporter_protocol)
 
 

@@ -58,7 +58,7 @@ def test_its_reply_and_headers(code: Callable[..., FlaskClient]) -> None:
         (CustomCodeFailed("predict_fn", ValueError("bad label")), 500, "predict_fn raised ValueError: bad label"),
         (CustomCodeRefused(422, "too many"), 422, "too many"),
         (CustomCodeRefused(200, "an error with a status of success"), 500, "an error with a status of success"),
-        (ZeroDivisionError("ours"), 500, "An unexpected error happened here; it is in the container's log."),
+        (ZeroDivisionError("ours"), 500, "An unexpected error occurred. The container's log has the details."),
     ],
 )
 @pytest.mark.parametrize("when", ["before", "first piece"])
