@@ -1,1 +1,1 @@
-"""The process that SageMaker starts: `serve`, gunicorn, the Flask application, its routes and its life."""
+"""The HTTP side of the container: `serve`, gunicorn, the Flask application and its routes."""

@@ -21,7 +21,7 @@ from container.telemetry.request_observer import observe
 
 
 def create_app(service: Service) -> Flask:
-    """The container's application over one service. Nothing is started here."""
+    """The Flask application for one service. Starts nothing."""
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
     errors.register(app, max_body(service.config))

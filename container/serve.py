@@ -1,7 +1,7 @@
-"""`serve`: what SageMaker runs. Reads the environment, binds the port, and leaves the rest to the serving process.
+"""`serve`, the command that SageMaker runs: reads the environment, binds the port and starts gunicorn.
 
-vLLM's own processes import this module again, as the main module that they were spawned from: whatever it imports at
-its top they carry, and vLLM 0.32.0 does not start where Flask is loaded. So the server is imported inside `main`.
+vLLM's processes import this module again, because it is the main module of the process that spawned them. They load
+whatever it imports at its top, and vLLM 0.32.0 does not start where Flask is loaded. So `main` imports the server.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from handler.json_value import Json
     from handler.startup.admission import Admission
 
-logger = logging.getLogger("container.serve")  # also where this is the main module
+logger = logging.getLogger("container.serve")  # also if this is the main module
 EXIT_SETTING = 2
-# Quiet unless asked: what vLLM says at INFO drowns the stages. And nobody's endpoint phones home.
-DEFAULTS = {
+# At INFO vLLM's lines bury the stages. No endpoint sends usage statistics.
+ENVIRONMENT_DEFAULTS = {
     "VLLM_LOGGING_LEVEL": "WARNING",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
@@ -33,7 +33,7 @@ DEFAULTS = {
 def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("botocore").setLevel(logging.WARNING)  # it tells where it found credentials
+    logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
     from container.server.listener import listen
     from container.telemetry import event_log
     from container.telemetry.tracing import tracing_settings as tracing
@@ -70,39 +70,39 @@ def main() -> None:
 
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
-    """Fills in the variables of other software that an endpoint wants otherwise than their defaults."""
+    """Sets variables of other software whose defaults do not suit an endpoint."""
     from handler.config import port_range as ports
     from handler.config.loading.network_isolation import OFFLINE
 
     if config.network_isolation:
         environ.update(OFFLINE)
     if not several_nodes(config):
-        # torch's gloo listens on ports that the kernel picks, outside any range: nobody else is to reach them.
+        # torch's gloo listens on ports that the kernel picks, outside any range. Other machines must not reach them.
         environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     if config.safe_port_range is not None:
-        # vLLM looks for free ports from here upwards (vllm/utils/network_utils.py).
+        # vLLM looks for free ports from this one upwards (vllm/utils/network_utils.py).
         environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))
     if config.front_ends > 1:
-        # prometheus_client looks for it when it is imported; each serving process then sets its own.
+        # prometheus_client checks for it when it is imported. Each serving process then sets its own.
         environ["PROMETHEUS_MULTIPROC_DIR"] = ""
-    for name, value in DEFAULTS.items():
+    for name, value in ENVIRONMENT_DEFAULTS.items():
         environ.setdefault(name, value)
 
 
 def several_nodes(config: EndpointConfig) -> bool:
-    """The engine has parts on other machines."""
-    given = config.engine_args
-    return (config.nodes or 1) > 1 or given.get("nnodes", 1) != 1 or "data_parallel_address" in given
+    """Whether the engine spans several machines."""
+    engine_args = config.engine_args
+    return (config.nodes or 1) > 1 or engine_args.get("nnodes", 1) != 1 or "data_parallel_address" in engine_args
 
 
 def process_start() -> float:
-    """When this process was started, in seconds since boot: imports before `main` count as well."""
+    """The start of this process, in seconds since boot. So imports before `main` count as well."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Timeline:
-    """Prints one line a stage, with its time and the time since the process began; or logs each as an event.
+    """Prints one line for each stage, with its time and the time since the process began; or logs it as an event.
 
     :param began: seconds since boot.
     """
@@ -122,7 +122,7 @@ class Timeline:
 
     def bound(self, port: int) -> None:
         self.port = port
-        self._line(f"listening on port {port}; GET /ping tells the stage", "listening", port=port)
+        self._line(f"listening on port {port}; GET /ping shows the stage", "listening", port=port)
 
     def stage_ended(self, stage: str, seconds: float) -> None:
         self._line(f"{stage}: {seconds:.1f} s", "stage", stage=stage, seconds=round(seconds, 3))

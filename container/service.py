@@ -1,4 +1,4 @@
-"""What the routes share: the configuration, the life, the places, and the engine once there is one."""
+"""The service object that the routes share: configuration, state, admission, and the engine once there is one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from container.telemetry.tracing.tracer import RequestTracer  # it imports OpenTelemetry
 
 
-def request_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
-    """Where OpenTelemetry's variables ask for traces."""
+def make_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
+    """A tracer, if OpenTelemetry's variables ask for traces."""
     if wanted(environ) is None:
         return None
     from container.telemetry.tracing.tracer import RequestTracer
@@ -34,14 +34,15 @@ def request_tracer(environ: Mapping[str, str]) -> RequestTracer | None:
 
 @dataclass(slots=True, kw_only=True)
 class Service(ServingState):
-    """What the routes share. One for each serving process.
+    """The objects that the routes of one serving process share.
 
-    :ivar deadlines: time limits for what clients send.
-    :ivar sessions: where sessions are switched on.
-    :ivar monitor: where neuron-monitor is installed.
+    :ivar read_timeouts: time limits for reading from clients.
+    :ivar sessions: None where sessions are off.
+    :ivar monitor: None where neuron-monitor is not installed.
+    :ivar peers: the other serving processes; None where there are none.
     """
 
-    deadlines: ReadTimeouts
+    read_timeouts: ReadTimeouts
     observer: RequestObserver
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
@@ -49,14 +50,17 @@ class Service(ServingState):
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, shared: Admission | None = None) -> Service:
-        """:param shared: counts the requests of several processes."""
+        """Makes the service of this process.
+
+        :param shared: the admission that several processes share.
+        """
         admission = shared or Admission(config.max_concurrent)
-        observer = RequestObserver(config, lambda: admission.total, request_tracer(os.environ))
+        observer = RequestObserver(config, lambda: admission.total, make_tracer(os.environ))
         service = cls(
             config=config,
             lifecycle=lifecycle or Lifecycle(),
             admission=admission,
-            deadlines=ReadTimeouts(),
+            read_timeouts=ReadTimeouts(),
             observer=observer,
         )
         if config.enable_sessions:

@@ -1,9 +1,9 @@
-"""gunicorn's connection as the engine's loop uses it. All that knows gunicorn's inside is here.
+"""A request's connection under gunicorn, as the engine's loop uses it. Everything about gunicorn's internals is here.
 
-Measured: a queue and a thread wake for each token loses to `vllm serve`; the engine's loop writing straight to the
-socket, while the worker thread sleeps until the end, beats it. gunicorn gives a WSGI application its socket
-(`environ["gunicorn.socket"]`), and its response object is what `start_response` is bound to.
-Seen on gunicorn 27 (http/wsgi.py, workers/gthread.py).
+Measured: with a queue and a thread wake-up for each token a stream is slower than `vllm serve`. It is faster when the
+engine's loop writes straight to the socket and the worker thread sleeps until the end. gunicorn gives a WSGI
+application its socket (`environ["gunicorn.socket"]`). `start_response` is a method of gunicorn's response object.
+Read in gunicorn 27 (http/wsgi.py, workers/gthread.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GunicornConnection:
 
     @classmethod
     def of(cls, environ: Mapping[str, Any], start_response: object) -> GunicornConnection | None:
-        """The connection, or None under another server (Flask's test client), with TLS or HTTP/2."""
+        """The connection; None under another server (Flask's test client), with TLS, and with HTTP/2."""
         connection = environ.get("gunicorn.socket")
         response = getattr(start_response, "__self__", None)
         if type(connection) is not socket.socket or not hasattr(response, "default_headers"):
@@ -36,34 +36,37 @@ class GunicornConnection:
 
     @property
     def chunked(self) -> bool:
-        """HTTP/1.1: the body is framed in chunks. HTTP/1.0 ends it by closing."""
+        """Whether the body is sent in chunks (HTTP/1.1). In HTTP/1.0 the body ends when the connection closes."""
         return bool(self._response.req.version > (1, 0))
 
     @property
     def status(self) -> int:
-        """The reply's status; 0 where none was sent."""
+        """The reply's status; 0 if none was sent."""
         return int(getattr(self._response, "status_code", None) or 0)
 
     def head(self, status: str, headers: HeaderList) -> bytes:
-        """Status line and headers as gunicorn would send them, without telling gunicorn yet."""
-        scratch = type(self._response)(self._response.req, self._response.sock, self._response.cfg)
-        scratch.must_close = self._response.must_close
-        scratch.start_response(status, list(headers))
-        lines = scratch.default_headers() + [f"{name}: {value}\r\n" for name, value in scratch.headers]
+        """Status line and headers as gunicorn would send them. Does not change gunicorn's response object."""
+        copy = type(self._response)(self._response.req, self._response.sock, self._response.cfg)
+        copy.must_close = self._response.must_close
+        copy.start_response(status, list(headers))
+        lines = copy.default_headers() + [f"{name}: {value}\r\n" for name, value in copy.headers]
         return ("".join(lines) + "\r\n").encode("latin-1")
 
     def close_afterwards(self) -> None:
-        """This reply is the connection's last one, and says so."""
+        """Closes the connection after this reply, and says so in its headers."""
         self._response.force_close()
 
     def take_back(self) -> None:
-        """The loop has let go of the socket: libuv made it non-blocking, gunicorn's thread wants it blocking."""
+        """Makes the socket blocking again for gunicorn's thread: libuv made it non-blocking."""
         self.socket.setblocking(True)
 
     def finished(self, status: str, headers: HeaderList, sent: int, *, whole: bool) -> None:
-        """Tells gunicorn that the reply is on the wire: `sent` bytes, and `whole` or broken off.
+        """Tells gunicorn that the reply was sent.
 
-        A broken one is closed without the end mark that means success; after a whole one the connection is kept.
+        After a whole reply the connection is kept. Otherwise it is closed without the end mark that means success.
+
+        :param sent: bytes of the body.
+        :param whole: the reply is complete.
         """
         response = self._response
         response.start_response(status, list(headers))
@@ -72,6 +75,6 @@ class GunicornConnection:
         keep = whole and response.chunked
         response.chunked = False
         if keep:
-            response.response_length = 0  # "complete": gunicorn then keeps the connection and adds nothing
+            response.response_length = 0  # "complete": gunicorn keeps the connection and adds nothing
         else:
             response.force_close()

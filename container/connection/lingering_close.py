@@ -1,9 +1,9 @@
 """Closes connections so that a client that is still sending can read its reply.
 
-A socket that is closed with bytes in it that nobody has read answers with a reset, and most clients then never look at
-the reply they have got. So the sending side alone is closed, and what still comes is read and thrown away: until the
-client closes its side, sends nothing for `SILENCE`, or has had `SECONDS` or `BYTES`. One thread does this for all
-connections, so that a client that goes on sending holds no thread of the pool, and nobody's place.
+Closing a socket that holds unread bytes makes the kernel send a reset. Most clients then never read the reply that they
+have received. So only the sending side is closed. What the client still sends is read and discarded until the client
+closes its side, sends nothing for `SILENCE`, or reaches `SECONDS` or `BYTES`. One thread does this for all
+connections, so a client that goes on sending holds no thread of the pool and no admission.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-# gunicorn's own way gives 2 s and 64 KiB (gunicorn/util.py, close_graceful; 27), less than one image.
+# gunicorn's lingering close has limits of 2 s and 64 KiB (gunicorn/util.py, close_graceful; 27), less than one image.
 SECONDS = 30.0
 SILENCE = 2.0
 BYTES = 128 * 1024 * 1024
@@ -29,23 +29,24 @@ ESTABLISHED = 1
 
 @dataclass(slots=True, eq=False)
 class _Closing:
-    """A connection on its way out.
+    """A connection that is being closed.
 
-    :ivar until, silent: monotonic seconds after which it is closed; `silent` moves on with what comes.
-    :ivar left: bytes that it may still send.
+    :ivar deadline: monotonic seconds after which it is closed.
+    :ivar silence_deadline: the same; extended with every byte that arrives.
+    :ivar remaining: bytes that the client may still send.
     """
 
     connection: socket.socket
     closed: Callable[[], None]
-    until: float
-    silent: float
-    left: int
+    deadline: float
+    silence_deadline: float
+    remaining: int
 
 
 class LingeringClose:
-    """The connections that are being closed. Its thread starts with the first of them.
+    """Closes connections in one thread, which starts with the first connection.
 
-    Its own file descriptors are opened at once: the first connection may come when no more are left.
+    Its own file descriptors are opened when it is made: the first connection may come when none are left.
     """
 
     def __init__(self) -> None:
@@ -53,15 +54,18 @@ class LingeringClose:
         self._lock = threading.Lock()
         self._started = False
         self._selector = selectors.DefaultSelector()
-        self._wake, self._woken = socket.socketpair()
+        self._wake, self._wake_reader = socket.socketpair()
         self._wake.setblocking(False)
-        self._woken.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
-        self._held: set[_Closing] = set()
-        self._last = float("inf")
+        self._wake_reader.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+        self._closing: set[_Closing] = set()
+        self._process_deadline = float("inf")
 
     def close(self, connection: socket.socket, closed: Callable[[], None]) -> None:
-        """Never waits. :param closed: called once it is closed, in another thread."""
+        """Closes a connection. Returns at once.
+
+        :param closed: called in another thread when the connection is closed.
+        """
         self._new.put((connection, closed))
         with self._lock:
             if not self._started:
@@ -70,67 +74,71 @@ class LingeringClose:
         try:
             self._wake.send(b"\0")
         except BlockingIOError:
-            return  # it has been woken often enough
+            return  # enough wake-ups are pending
 
     def hurry(self) -> None:
-        """The process is about to end: from now on nobody has longer than `SILENCE`."""
-        self._last = time.monotonic() + SILENCE
+        """Ends every close within `SILENCE` from now: the process is about to end."""
+        self._process_deadline = time.monotonic() + SILENCE
 
     def _run(self) -> None:
-        selector, woken = self._selector, self._woken
+        selector, wake_reader = self._selector, self._wake_reader
         buffer = bytearray(READ)
-        looked = 0.0
+        swept = 0.0
         while True:
-            for key, _ in selector.select(TICK if self._held else None):
-                if key.fileobj is woken:
-                    woken.recv_into(buffer)
+            for key, _ in selector.select(TICK if self._closing else None):
+                if key.fileobj is wake_reader:
+                    wake_reader.recv_into(buffer)
                     while not self._new.empty():
                         self._begin(*self._new.get(), selector)
                 else:
                     self._read(key.data, buffer, selector)
             now = time.monotonic()
-            if now - looked >= TICK:
-                looked = now
-                for held in [held for held in self._held if now > min(held.until, held.silent, self._last)]:
-                    self._end(held, selector)
+            if now - swept >= TICK:
+                swept = now
+                for closing in [
+                    closing
+                    for closing in self._closing
+                    if now > min(closing.deadline, closing.silence_deadline, self._process_deadline)
+                ]:
+                    self._end(closing, selector)
 
     def _begin(self, connection: socket.socket, closed: Callable[[], None], selector: selectors.BaseSelector) -> None:
         now = time.monotonic()
-        held = _Closing(connection, closed, now + SECONDS, now + SILENCE, BYTES)
-        self._held.add(held)
+        closing = _Closing(connection, closed, now + SECONDS, now + SILENCE, BYTES)
+        self._closing.add(closing)
         try:
             connection.setblocking(False)
-            if _deaf(connection):
-                return  # its reading was ended for being late: a side closed as well would have Linux reset it
+            if _reading_was_ended(connection):
+                return  # if the sending side were closed as well, Linux would send a reset
             connection.shutdown(socket.SHUT_WR)
-            selector.register(connection, selectors.EVENT_READ, held)
-        except (OSError, ValueError, KeyError):  # it is closed already, or reset
-            self._end(held, selector)
+            selector.register(connection, selectors.EVENT_READ, closing)
+        except (OSError, ValueError, KeyError):  # already closed, or reset
+            self._end(closing, selector)
 
-    def _read(self, held: _Closing, buffer: bytearray, selector: selectors.BaseSelector) -> None:
+    def _read(self, closing: _Closing, buffer: bytearray, selector: selectors.BaseSelector) -> None:
         try:
-            count = held.connection.recv_into(buffer)
+            count = closing.connection.recv_into(buffer)
         except BlockingIOError:
             return
         except OSError:
             count = 0
-        held.left -= count
-        held.silent = time.monotonic() + SILENCE
-        if count == 0 or held.left <= 0:
-            self._end(held, selector)
+        closing.remaining -= count
+        closing.silence_deadline = time.monotonic() + SILENCE
+        if count == 0 or closing.remaining <= 0:
+            self._end(closing, selector)
 
-    def _end(self, held: _Closing, selector: selectors.BaseSelector) -> None:
-        self._held.discard(held)
+    def _end(self, closing: _Closing, selector: selectors.BaseSelector) -> None:
+        self._closing.discard(closing)
         try:
-            selector.unregister(held.connection)
+            selector.unregister(closing.connection)
         except (KeyError, ValueError):
-            pass  # it never was
-        held.connection.close()
-        held.closed()
+            pass  # it was never registered
+        closing.connection.close()
+        closing.closed()
 
 
-def _deaf(connection: socket.socket) -> bool:
-    """Its reading was ended by us (`container.connection.read_timeouts`): the client has not closed its side."""
-    look = select.poll()
-    look.register(connection, select.POLLRDHUP)
-    return bool(look.poll(0)) and connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == ESTABLISHED
+def _reading_was_ended(connection: socket.socket) -> bool:
+    """Whether this server ended the reading for being late (`read_timeouts`). The client has not closed its side."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return bool(poll.poll(0)) and connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == ESTABLISHED

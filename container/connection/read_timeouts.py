@@ -1,7 +1,8 @@
-"""A time limit for what a client sends, as a whole: one byte now and then must not hold a place for hours.
+"""A time limit for everything that a client sends: a client that sends one byte now and then must not hold a thread.
 
-A socket's own time-out is for each read. Here sockets are noted down while they are read from, and a thread that looks
-at them now and then ends the reading of those that are late; whoever reads then sees the end of the data.
+A socket's own time-out applies to each read. Here every socket is registered while it is read from. A thread checks
+the registered sockets regularly and shuts down the reading of those that are late. The reader then sees the end of
+the data.
 """
 
 from __future__ import annotations
@@ -9,25 +10,27 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-# A late socket is found within this share of its limit.
+# The interval between two checks, as a share of the limit.
 PRECISION = 0.1
 
 
 @dataclass(slots=True)
 class Reading:
-    """One socket being read from. `late` is set when its time is up."""
+    """One socket that is being read from.
+
+    :ivar deadline: monotonic seconds.
+    :ivar late: the deadline has passed and the reading was shut down.
+    """
 
     connection: socket.socket
-    until: float
+    deadline: float
     late: bool = False
 
 
 class ReadTimeouts:
-    """The sockets being read from. Its thread starts with the first of them."""
+    """The sockets that are being read from. The checking thread starts with the first socket."""
 
     __slots__ = ("_lock", "_readings", "_sweeping")
 
@@ -36,15 +39,8 @@ class ReadTimeouts:
         self._lock = threading.Lock()
         self._sweeping = False
 
-    @contextmanager
-    def watching(self, connection: socket.socket, seconds: float) -> Iterator[Reading]:
-        reading = self.begin(connection, seconds)
-        try:
-            yield reading
-        finally:
-            self.end(reading)
-
     def begin(self, connection: socket.socket, seconds: float) -> Reading:
+        """Registers a socket. Its reading is shut down if it has not ended within `seconds`."""
         reading = Reading(connection, time.monotonic() + seconds)
         self._readings[id(reading)] = reading
         if not self._sweeping:
@@ -63,7 +59,7 @@ class ReadTimeouts:
             time.sleep(interval)
             now = time.monotonic()
             for reading in list(self._readings.values()):
-                if now > reading.until and not reading.late:
+                if now > reading.deadline and not reading.late:
                     reading.late = True
                     try:
                         reading.connection.shutdown(socket.SHUT_RD)

@@ -1,4 +1,4 @@
-"""Reading from a client's socket on the engine's loop, which must not wait."""
+"""Non-blocking reads from a client's socket on the engine's loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def receive(connection: socket.socket, size: int) -> bytes | None:
-    """Up to `size` bytes of what is there. None: nothing yet. Empty: the client has closed its end, or reset it."""
+    """Up to `size` bytes. None: nothing has arrived yet. Empty: the client has closed or reset the connection."""
     try:
         return connection.recv(size, socket.MSG_DONTWAIT)
     except BlockingIOError:

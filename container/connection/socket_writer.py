@@ -1,7 +1,7 @@
-"""Writes a reply's bytes to its socket from the engine's loop, without ever blocking it.
+"""Writes a reply's bytes to its socket from the engine's loop, without blocking the loop.
 
-A client that keeps up gets each event in one system call as it is made. For one that does not, bytes are kept, up to
-a bound in size and in time; past either it is cut off, so that a slow reader costs neither memory nor a slot.
+A client that reads fast enough gets each event in one system call. For a slower client the bytes are buffered, up to a
+limit in size and in time. Beyond either limit the client is disconnected, so that it holds neither memory nor a slot.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from collections.abc import Callable, Sequence
 
 MAX_BACKLOG = 4 * 1024 * 1024
 MAX_SILENCE = 60.0
+CLIENT_CLOSED = "the client closed the connection"
 FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
 class SocketWriter:
-    """Chunked (or plain) bytes to one socket. Every method is called on the loop.
+    """Writes a chunked or plain body to one socket. Every method is called on the loop.
 
     :param head: status line and headers, sent with the first bytes.
-    :param gone: called once, with the reason, when the client has left or is cut off.
-    :param released: called once, last: nothing of the loop touches the socket any more.
+    :param gone: called once, with the reason, when the client has left or is disconnected.
+    :param released: called once, at the end: the loop no longer uses the socket.
+    :ivar open: the client can still be written to.
+    :ivar sent: bytes of the body.
     """
 
     __slots__ = (
@@ -64,11 +67,11 @@ class SocketWriter:
 
     @property
     def started(self) -> bool:
-        """The status line is out: the status can no longer change."""
+        """Whether the status line was sent: from then on the status cannot change."""
         return not self._head
 
     def watch(self) -> None:
-        """Notices a client that closes its end while its reply is being made."""
+        """Watches for a client that closes its end before the reply is complete."""
         self._watched = True
         self._loop.add_reader(self._fd, self._readable)
 
@@ -79,13 +82,13 @@ class SocketWriter:
             return
         except OSError:
             peeked = b""
-        if peeked:  # the next request, sent early: it waits its turn
+        if peeked:  # the next request, sent early; it is read later
             self._loop.remove_reader(self._fd)
         else:
-            self.left("the client closed the connection")
+            self.client_left(CLIENT_CLOSED)
 
     def write(self, *events: bytes) -> None:
-        """Sends events, each as a chunk of its own, in one system call; keeps what the client does not take yet."""
+        """Sends events in one system call, each as its own chunk. Buffers what the client does not accept yet."""
         data = self._framed(events)
         if not data:
             return
@@ -96,15 +99,15 @@ class SocketWriter:
             self._send(data)
             return
         try:
-            taken = self._socket.send(data, FLAGS)
+            accepted = self._socket.send(data, FLAGS)
         except OSError:
             self._send(data)
             return
-        if taken < len(data):
-            self._keep(data[taken:])
+        if accepted < len(data):
+            self._buffer(data[accepted:])
 
     def finish(self, *events: bytes) -> None:
-        """The last events and the body's end mark; the socket is released when the client has taken all of it."""
+        """Sends the last events and the body's end mark. Releases the socket when the client has accepted all bytes."""
         data = self._framed(events)
         if self.open:
             self._send(self._head + data + (b"0\r\n\r\n" if self._chunked else b""))
@@ -120,7 +123,7 @@ class SocketWriter:
         return data
 
     def abandon(self) -> None:
-        """Ends without the end mark; the socket is released when what was written has been taken."""
+        """Ends without the end mark. Releases the socket when the client has accepted all written bytes."""
         self._closing = True
         if not self._backlog:
             self._release()
@@ -129,50 +132,50 @@ class SocketWriter:
         if self._backlog:
             self._backlog += data
             if len(self._backlog) > MAX_BACKLOG:
-                self.left(f"the client is {len(self._backlog):,} bytes behind")
+                self.client_left(f"the client is {len(self._backlog):,} bytes behind")
             return
         try:
-            taken = self._socket.send(data, FLAGS)
+            accepted = self._socket.send(data, FLAGS)
         except BlockingIOError:
-            taken = 0
+            accepted = 0
         except OSError:
-            self.left("the client closed the connection")
+            self.client_left(CLIENT_CLOSED)
             return
-        if taken < len(data):
-            self._keep(data[taken:])
+        if accepted < len(data):
+            self._buffer(data[accepted:])
 
-    def _keep(self, rest: bytes) -> None:
+    def _buffer(self, rest: bytes) -> None:
         self._backlog += rest
         self._loop.add_writer(self._fd, self._writable)
-        self._timer = self._loop.call_later(MAX_SILENCE, self._silent)
+        self._timer = self._loop.call_later(MAX_SILENCE, self._stalled)
 
     def _writable(self) -> None:
         try:
-            taken = self._socket.send(self._backlog, FLAGS)
+            accepted = self._socket.send(self._backlog, FLAGS)
         except BlockingIOError:
             return
         except OSError:
-            self.left("the client closed the connection")
+            self.client_left(CLIENT_CLOSED)
             return
-        del self._backlog[:taken]
+        del self._backlog[:accepted]
         self._stop_timer()
         if self._backlog:
-            self._timer = self._loop.call_later(MAX_SILENCE, self._silent)
+            self._timer = self._loop.call_later(MAX_SILENCE, self._stalled)
             return
         self._loop.remove_writer(self._fd)
         if self._closing:
             self._release()
 
-    def _silent(self) -> None:
-        self.left(f"the client took nothing for {MAX_SILENCE:g} s")
+    def _stalled(self) -> None:
+        self.client_left(f"the client accepted no data for {MAX_SILENCE:g} s")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def left(self, reason: str) -> None:
-        """The client has left, or is cut off."""
+    def client_left(self, reason: str) -> None:
+        """Ends the reply: the client has left, or is disconnected for being too slow."""
         if self.open:
             self.open = False
             self._gone(reason)

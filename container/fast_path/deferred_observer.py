@@ -1,4 +1,4 @@
-"""What an exchange tells the observer: there and then, or where a log is written, in a thread that may wait for it."""
+"""The request observer of the fast path: runs inline, or on a logging thread if logging may block."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from container.requests.request_record import RequestRecord
 from container.telemetry.request_observer import RequestObserver
 
 logger = logging.getLogger(__name__)
-# The last lines are given so long when the process ends.
+# Time for the last log lines when the process ends.
 LAST_SECONDS = 2.0
 
 
 class DeferredObserver:
-    """A log's reader may be slow: nothing that writes to it runs on the loop."""
+    """Calls the observer without blocking the loop: whoever reads the log may be slow."""
 
     def __init__(self, observer: RequestObserver) -> None:
         self._observer = observer
@@ -40,14 +40,14 @@ class DeferredObserver:
             self._queue.put(lambda: self._observer.ended(record, seconds))
 
     def close(self) -> None:
-        """Waits for the last lines. From any thread but the loop's."""
+        """Waits for the last log lines. Never called on the loop."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(LAST_SECONDS)
 
     def _write(self) -> None:
-        while (note := self._queue.get()) is not None:
+        while (call := self._queue.get()) is not None:
             try:
-                note()
-            except Exception:  # one line's trouble is not the next one's
+                call()
+            except Exception:  # the next lines are written all the same
                 logger.exception("a request cannot be logged")

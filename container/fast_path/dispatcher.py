@@ -1,11 +1,11 @@
-"""The connections that the engine's loop has, and the turns in which their requests begin.
+"""The dispatcher of the fast path: holds the connections of the engine's loop and begins their requests one by one.
 
-gunicorn's threads and Flask answer everything; measured, a small request costs them twice what it costs vLLM's server,
-most of it in waking threads that then wait for the interpreter (benchmarks/README.md). So the loop, which writes every
-token anyway, reads small plain requests itself and hands a connection with any other request to gunicorn, with the
-bytes that it has read. gunicorn gives it back when that request is answered.
+gunicorn's threads and Flask can answer every request. Measured, a small request costs them twice what it costs vLLM's
+server. Most of that is the time of waking threads, which then wait for the interpreter (benchmarks/README.md). The
+engine's loop writes every token anyway, so it also reads small plain requests itself. It hands a connection with any
+other request to gunicorn, with the bytes that it has read. gunicorn returns the connection after the reply.
 
-Requests begin one in each turn of the loop: between two of them the tokens of all others go out.
+One request begins in each iteration of the loop. The tokens of all other requests are sent between two of them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, TConn
 
 from container.fast_path.fast_connection import FastConnection
 from container.fast_path.request_handler import FastPathContext
-from container.requests.http_limits import whole_only
+from container.requests.http_limits import requires_content_length
 from container.service import Service
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadPath:
-    """Where a connection goes that leaves the lane. All are called on the loop.
+    """gunicorn's side of a connection that leaves the fast path. Both functions are called on the loop.
 
-    :param handle: a request is there, some bytes of it already read.
-    :param closed: it is to be closed; True: the client is still to read its reply.
+    :param handle: answers a request in a thread. Some of its bytes have been read already.
+    :param closed: closes the connection. True: the client has yet to read its reply.
     """
 
     handle: Callable[[TConn], None]
@@ -38,30 +38,30 @@ class ThreadPath:
 
 
 class Dispatcher:
-    """Made when the engine is ready.
+    """Dispatches requests on the engine's loop. It is made when the engine is ready.
 
-    :param keep_alive: seconds that an idle connection is kept.
-    :ivar stopping: nothing is answered here any more.
+    :param keep_alive: seconds that an idle connection is kept open.
+    :ivar stopping: the fast path answers no new requests.
     """
 
-    def __init__(self, ground: FastPathContext, elsewhere: ThreadPath, keep_alive: float) -> None:
-        self.ground = ground
-        self.loop: asyncio.AbstractEventLoop = ground.loop
+    def __init__(self, context: FastPathContext, thread_path: ThreadPath, keep_alive: float) -> None:
+        self.context = context
+        self.loop: asyncio.AbstractEventLoop = context.loop
         self.stopping = False
         self._keep_alive = keep_alive
-        self._elsewhere = elsewhere
+        self._thread_path = thread_path
         self._clients: set[FastConnection] = set()
-        self._turns: deque[FastConnection] = deque()
+        self._queue: deque[FastConnection] = deque()
 
     @property
-    def patience(self) -> float:
-        """Seconds that an idle connection is kept."""
+    def idle_seconds(self) -> float:
+        """Seconds that an idle connection is kept open."""
         return min(self._keep_alive, STOP_KEEPALIVE_LINGER) if self.stopping else self._keep_alive
 
     def take(self, conn: TConn, received: bytes = b"") -> None:
-        """From any thread: a connection on which a request may come.
+        """Takes over a connection on which a request may come. Callable from any thread.
 
-        :param received: of that request, already read.
+        :param received: bytes of that request that have been read already.
         """
         self.loop.call_soon_threadsafe(self._take, conn, received)
 
@@ -71,7 +71,7 @@ class Dispatcher:
         client.open()
 
     def stop(self) -> None:
-        """From any thread: idle connections are closed soon, and what comes on them meanwhile is gunicorn's."""
+        """Closes idle connections soon. gunicorn answers requests that come until then. Callable from any thread."""
         self.loop.call_soon_threadsafe(self._stop)
 
     def _stop(self) -> None:
@@ -80,7 +80,10 @@ class Dispatcher:
             client.hurry()
 
     def close_idle(self, count: int, seconds: float) -> None:
-        """From any thread: closes up to `count` connections that have been idle for `seconds`, the longest first."""
+        """Closes up to `count` connections that have been idle for `seconds`, the longest idle first.
+
+        Callable from any thread.
+        """
         self.loop.call_soon_threadsafe(self._close_idle, count, seconds)
 
     def _close_idle(self, count: int, seconds: float) -> None:
@@ -90,49 +93,50 @@ class Dispatcher:
             client.close()
 
     def queue(self, client: FastConnection) -> None:
-        """A client's request is all there."""
-        self._turns.append(client)
-        if len(self._turns) == 1:
-            self.loop.call_soon(self._turn)
+        """Queues a client whose request has been read completely."""
+        self._queue.append(client)
+        if len(self._queue) == 1:
+            self.loop.call_soon(self._begin_next)
 
-    def _turn(self) -> None:
-        client = self._turns[0]
+    def _begin_next(self) -> None:
+        client = self._queue[0]
         try:
-            client.turn()
+            client.begin_request()
         finally:
-            self._turns.popleft()
-            if self._turns:
-                self.loop.call_soon(self._turn)
+            self._queue.popleft()
+            if self._queue:
+                self.loop.call_soon(self._begin_next)
 
     def hand_over(self, client: FastConnection, received: bytes) -> None:
-        """A client's request is not the lane's."""
+        """Gives a client's connection, with a request that is not for the fast path, to a thread."""
         self._clients.discard(client)
-        self.ground.service.observer.handed_on.inc()
+        self.context.service.observer.handed_over.inc()
         conn = client.conn
         conn.init()
         conn.sock.setblocking(True)
         if received:
             conn.parser.unreader.unread(received)
         conn.data_ready = True
-        self._elsewhere.handle(conn)
+        self._thread_path.handle(conn)
 
     def closed(self, client: FastConnection, graceful: bool) -> None:
+        """Gives a client's connection to gunicorn, which closes it."""
         self._clients.discard(client)
-        self._elsewhere.closed(client.conn, graceful)
+        self._thread_path.closed(client.conn, graceful)
 
 
 def fast_path_available(service: Service) -> bool:
-    """The loop answers requests of this service: its engine is there, and nothing but it answers.
+    """Whether the engine's loop may answer requests of this service. It needs an engine.
 
-    The owner's code has its own ways, further models have loops of their own, replies that must be whole have their
-    length, and a tokenizer that is not compiled would keep the loop.
+    It is off with custom code, which has its own routes; with several models, each of which has its own loop; where
+    every reply needs a Content-Length; and with a tokenizer that is not compiled, which would block the loop.
     """
     engine = service.engine
     return (
         engine is not None
         and service.custom_code is None
         and service.models is None
-        and not whole_only(service.config)
+        and not requires_content_length(service.config)
         and engine.prompts.quick
         and not (service.peers is not None and service.peers.leads)
     )

@@ -1,64 +1,69 @@
-"""One client's connection while the engine's loop has it: its bytes, whose request they are, and its time."""
+"""One client's connection while the engine's loop owns it: reads requests and hands others over to threads."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 from gunicorn.workers.gthread import TConn
 
 from container.connection.socket_io import receive
+from container.connection.socket_writer import CLIENT_CLOSED
 from container.fast_path.request_handler import FastPathContext, RequestHandler
 from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
+from handler.errors import EndpointError
 
-# A request that has begun to come is all here by then, or becomes a thread's, which has patience with slow senders.
-PATIENCE = 0.5
+logger = logging.getLogger(__name__)
+# Seconds for a request to arrive completely. A slower one goes to a thread, which waits longer for slow senders.
+ARRIVAL_SECONDS = 0.5
 READ = 64 * 1024
-# Of requests that are sent early, while an earlier one is answered.
-AHEAD = LONGEST_HEAD + LONGEST_BODY
-LEFT = "the client closed the connection"
+# Bytes that are read of further requests while one is being answered.
+READ_AHEAD = LONGEST_HEAD + LONGEST_BODY
 
 
 class ConnectionOwner(Protocol):
-    """The dispatcher, as one of its connections uses it."""
+    """The part of the dispatcher that its connections use."""
 
     loop: asyncio.AbstractEventLoop
-    ground: FastPathContext
+    context: FastPathContext
     stopping: bool
 
     @property
-    def patience(self) -> float:
-        """Seconds that an idle connection is kept."""
+    def idle_seconds(self) -> float:
+        """Seconds that an idle connection is kept open."""
         ...
 
     def queue(self, client: FastConnection) -> None:
-        """A whole request has been read."""
+        """Queues the connection: a whole request has been read."""
         ...
 
     def hand_over(self, client: FastConnection, received: bytes) -> None:
-        """The request is not eligible for the fast path."""
+        """Gives a request that is not eligible for the fast path to a thread."""
         ...
 
     def closed(self, client: FastConnection, graceful: bool) -> None:
-        """The connection is to be closed."""
+        """Closes the connection."""
         ...
 
 
 class FastConnection:
-    """All of it happens on the loop.
+    """One client's connection. All methods run on the loop.
 
-    :param received: bytes that were read of the next request before the loop got the connection.
-    :ivar idle_since: the loop's time when it began to wait for a request.
+    :param received: bytes of the next request that were read before the loop got the connection.
+    :ivar idle_since: the loop's time when the connection began to wait for a request.
+    :ivar queued: a whole request waits for its turn to begin.
     """
 
     __slots__ = (
+        "_arriving",
         "_dispatcher",
         "_ended",
-        "_exchange",
         "_fd",
+        "_handler",
         "_head",
-        "_partly",
         "_reading",
         "_received",
         "_socket",
@@ -75,28 +80,28 @@ class FastConnection:
         self._fd = conn.sock.fileno()
         self._received = bytearray(received)
         self._head: RequestHead | None = None
-        self._exchange: RequestHandler | None = None
+        self._handler: RequestHandler | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reading = False
-        self._partly = False
+        self._arriving = False
         self._ended = False
         self.queued = False
         self.idle_since = dispatcher.loop.time()
 
     @property
     def idle(self) -> bool:
-        return self._exchange is None and not self.queued and not self._received
+        return self._handler is None and not self.queued and not self._received
 
     def open(self) -> None:
-        self._read_on()
-        self._look()
+        self._start_reading()
+        self._check_request()
 
-    def _read_on(self) -> None:
+    def _start_reading(self) -> None:
         if not self._reading and not self._ended:
             self._reading = True
             self._dispatcher.loop.add_reader(self._fd, self._readable)
 
-    def _read_no_more(self) -> None:
+    def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
             self._dispatcher.loop.remove_reader(self._fd)
@@ -106,28 +111,28 @@ class FastConnection:
         if data is None:
             return
         if not data:
-            self._eof()
+            self._client_closed()
             return
         self._received += data
-        if self._exchange is None and not self.queued:
-            self._look()
-        elif len(self._received) > AHEAD:
-            self._read_no_more()
+        if self._handler is None and not self.queued:
+            self._check_request()
+        elif len(self._received) > READ_AHEAD:
+            self._stop_reading()
 
-    def _eof(self) -> None:
+    def _client_closed(self) -> None:
         self._ended = True
-        self._read_no_more()
-        if self._exchange is not None:
-            self._exchange.left(LEFT)
+        self._stop_reading()
+        if self._handler is not None:
+            self._handler.client_left(CLIENT_CLOSED)
         elif self.queued:
-            return  # it is begun, and left, in its turn
+            return  # its turn begins the request, then ends it
         elif self._received:
             self._hand_over()
         else:
             self.close()
 
-    def _look(self) -> None:
-        """Whose request is it, and is it all there?"""
+    def _check_request(self) -> None:
+        """Queues the request, hands it over, or waits for more of it."""
         try:
             head = self._head = self._head or (head_of(self._received) if self._received else None)
         except NotEligible:
@@ -138,65 +143,75 @@ class FastConnection:
                 self._hand_over()
             elif not self._received:
                 self.idle_since = self._dispatcher.loop.time()
-                self._wait(self._dispatcher.patience, self.close)
-            elif not self._partly:
-                self._partly = True
-                self._wait(PATIENCE, self._hand_over)
+                self._set_timer(self._dispatcher.idle_seconds, self.close)
+            elif not self._arriving:
+                self._arriving = True
+                self._set_timer(ARRIVAL_SECONDS, self._hand_over)
             return
-        self._partly = False
-        self._wait(None)
+        self._arriving = False
+        self._cancel_timer()
         self.queued = True
         self._dispatcher.queue(self)
 
-    def turn(self) -> None:
-        """The request is begun, or is another's after all."""
+    def begin_request(self) -> None:
+        """Begins the queued request, or hands it over."""
         self.queued = False
         head, received = self._head, bytes(self._received)
-        assert head is not None, "only whole requests wait for a turn"
+        assert head is not None, "only whole requests are queued"
         end = head.size + head.length
-        exchange = RequestHandler(self._dispatcher.ground, self._socket, head, self._exchange_ended)
-        self._exchange, self._head, self._received = exchange, None, bytearray(received[end:])
+        handler = RequestHandler(self._dispatcher.context, self._socket, head, self._request_ended)
+        self._handler, self._head, self._received = handler, None, bytearray(received[end:])
         try:
-            exchange.begin(received[head.size : end])
-        except Exception:  # nothing has happened: Flask's view finds the same, and says it
-            self._exchange, self._received = None, bytearray(received)
-            self._hand_over()
+            handler.begin(received[head.size : end])
+        except (NotEligible, EndpointError):  # the thread path reports the same error to the client
+            self._back_to_thread(received)
             return
-        if self._ended and self._exchange is exchange:
-            exchange.left(LEFT)
+        except Exception:
+            logger.exception("the fast path failed; a thread answers the request")
+            self._back_to_thread(received)
+            return
+        if self._ended and self._handler is handler:
+            handler.client_left(CLIENT_CLOSED)
 
-    def _exchange_ended(self, exchange: RequestHandler, goes_on: bool) -> None:
-        self._exchange = None
-        self._dispatcher.ground.notes.ended(exchange.record)
-        if not goes_on or self._ended:
-            self.close(graceful=not goes_on and not self._ended)
+    def _back_to_thread(self, received: bytes) -> None:
+        """Hands over a request whose begin has failed and had no side effects."""
+        self._handler, self._received = None, bytearray(received)
+        self._hand_over()
+
+    def _request_ended(self, handler: RequestHandler, keep_alive: bool) -> None:
+        self._handler = None
+        self._dispatcher.context.deferred_observer.ended(handler.record)
+        if not keep_alive or self._ended:
+            self.close(graceful=not keep_alive and not self._ended)
         elif self._received:
-            self._dispatcher.loop.call_soon(self._next)
+            self._dispatcher.loop.call_soon(self._next_request)
         else:
-            self._next()
+            self._next_request()
 
-    def _next(self) -> None:
-        self._read_on()
-        self._look()
+    def _next_request(self) -> None:
+        self._start_reading()
+        self._check_request()
 
-    def _wait(self, seconds: float | None, then: object = None) -> None:
+    def _set_timer(self, seconds: float, then: Callable[[], object]) -> None:
+        self._cancel_timer()
+        self._timer = self._dispatcher.loop.call_later(seconds, then)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if seconds is not None:
-            self._timer = self._dispatcher.loop.call_later(seconds, then)  # type: ignore[arg-type]
 
     def hurry(self) -> None:
-        """The process is ending: an idle connection is closed sooner."""
+        """Closes an idle connection sooner: the process is ending."""
         if self.idle:
-            self._wait(self._dispatcher.patience, self.close)
+            self._set_timer(self._dispatcher.idle_seconds, self.close)
 
     def _hand_over(self) -> None:
-        self._wait(None)
-        self._read_no_more()
+        self._cancel_timer()
+        self._stop_reading()
         self._dispatcher.hand_over(self, bytes(self._received))
 
     def close(self, graceful: bool = False) -> None:
-        self._wait(None)
-        self._read_no_more()
+        self._cancel_timer()
+        self._stop_reading()
         self._dispatcher.closed(self, graceful)

@@ -1,4 +1,4 @@
-"""A reply's status line and headers, as gunicorn sends them for the same reply."""
+"""Builds a reply's status line and headers, the same bytes as gunicorn sends for this reply."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Header = tuple[str, str]
 
 
 class ReplyHeads:
-    """Makes heads. A date is made once a second, and a common head's text once.
+    """Builds reply heads. The date is formatted once a second.
 
-    :param extra: headers of every reply.
+    :param extra: headers that every reply has.
     """
 
     __slots__ = ("_date", "_extra", "_second")

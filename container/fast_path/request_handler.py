@@ -1,4 +1,4 @@
-"""One request that the engine's loop answers by itself: all of it happens there, between two turns of the loop."""
+"""One request of the fast path, from its bytes to its reply. All of it runs on the engine's loop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from flask import Request, Response
 
@@ -14,13 +15,13 @@ from container.connection.socket_writer import SocketWriter
 from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
 from container.fast_path.request_head import NotEligible, RequestHead
-from container.pipeline.request_pipeline import by_its_body, of_route, parse_call
+from container.pipeline.request_pipeline import body_parser, parse_call, requested_model, route_parser, with_model
 from container.requests import custom_attributes as attributes
 from container.requests.error_responses import error_response, unexpected
-from container.requests.http_limits import max_body
+from container.requests.http_limits import TIMEOUT_HEADER, max_body
 from container.requests.request_record import KEY, RequestRecord
 from container.service import Service
-from container.streaming.outcome import answered, streamed
+from container.streaming.call_lifecycle import begin_call, record_outcome
 from container.streaming.sinks import BufferedSink, StreamingSink
 from container.streaming.token_response import STREAM_HEADERS
 from handler.engine.engine import Engine
@@ -33,30 +34,30 @@ from handler.schemas.reply import AnyCall, Call, RunningCall
 
 @dataclass(frozen=True, slots=True)
 class FastPathContext:
-    """What all exchanges of a process share."""
+    """What all request handlers of a process share."""
 
     service: Service
     loop: asyncio.AbstractEventLoop
     heads: ReplyHeads
-    notes: DeferredObserver
+    deferred_observer: DeferredObserver
 
 
 class RequestHandler:
-    """From a request that is all there to its reply's last byte.
+    """Answers one request that has been read completely.
 
-    :param ended: called once, last: the reply is out, or the client is; True: the connection goes on.
+    :param ended: called once, at the end: the reply was sent, or the client has left. True: the connection stays open.
     """
 
-    __slots__ = ("_call", "_ended", "_ground", "_head", "_returned", "_sink", "_socket", "_writer", "record")
+    __slots__ = ("_call", "_context", "_ended", "_head", "_returned", "_sink", "_socket", "_writer", "record")
 
     def __init__(
         self,
-        ground: FastPathContext,
+        context: FastPathContext,
         connection: socket.socket,
         head: RequestHead,
         ended: Callable[[RequestHandler, bool], None],
     ) -> None:
-        self._ground = ground
+        self._context = context
         self._socket = connection
         self._head = head
         self._ended = ended
@@ -64,16 +65,17 @@ class RequestHandler:
         self._call: AnyCall
         self._sink: BufferedSink | StreamingSink
         self.record = RequestRecord(head.environ)
-        given = attributes.returned(head.environ.get(attributes.ENVIRON))
-        self._returned: tuple[Header, ...] = () if given is None else ((attributes.HEADER, given),)
+        returned = attributes.returned(head.environ.get(attributes.ENVIRON))
+        self._returned: tuple[Header, ...] = () if returned is None else ((attributes.HEADER, returned),)
 
     def begin(self, body: bytes) -> None:
-        """Asks the engine.
+        """Begins the call to the engine.
 
-        :raises Exception: nothing has happened; whoever answers the request instead says what is wrong with it.
+        :raises NotEligible: a thread answers the request. There are no side effects.
+        :raises EndpointError: the request is not valid. There are no side effects.
         """
         began = time.monotonic()
-        service = self._ground.service
+        service = self._context.service
         engine = service.ready_engine()
         if len(body) > max_body(service.config):
             raise NotEligible
@@ -87,73 +89,72 @@ class RequestHandler:
         self.record.route = self._head.path
         request = Request(self._head.environ)
         route = self._head.route
-        parse = by_its_body(service, request) if route is None else of_route(route, request)
-        call, until = parse_call(service, engine, request, parse, document, began)
+        parse = body_parser(service, request) if route is None else route_parser(route, request)
+        parse = with_model(parse, requested_model(service, request))
+        timeout = request.headers.get(TIMEOUT_HEADER)
+        call, until = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):
             raise NotEligible
         self._call = call
-        ticket = self._ticket(engine, call)
+        running = self._with_sink(engine, call)
         service.admission.enter()
-        service.observer.direct.inc()
-        self._ground.notes.started(self.record, body)
-        try:
-            ticket.begin(until.left(), until.error())
-        except Exception as error:  # the place is taken, and the reply is this one's
-            ticket.fail(unexpected(error))
+        # From here on this handler sends the reply, also if it is an error.
+        service.observer.fast_path.inc()
+        begin_call(running, until, partial(self._context.deferred_observer.started, self.record, body))
 
-    def _ticket(self, engine: Engine, call: AnyCall) -> RunningCall:
+    def _with_sink(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
             stream = self._sink = StreamingSink(call.reply)
-            ticket = stream.ticket = call.ticket(engine, stream)
+            running = stream.running = call.ticket(engine, stream)
             headers = (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS, *self._returned)
-            head = self._ground.heads.head(200, headers, keep_alive=self._head.keep_alive, chunked=True)
+            head = self._context.heads.head(200, headers, keep_alive=self._head.keep_alive, chunked=True)
             self._writer = stream.writer = SocketWriter(
-                self._socket, self._ground.loop, head, True, stream.left, self._streamed
+                self._socket, self._context.loop, head, True, stream.client_left, self._stream_ended
             )
-            return ticket
-        answer = self._sink = BufferedSink(call.reply)
-        answer.release = self._answered
-        answer.ticket = call.ticket(engine, answer)
-        return answer.ticket
+            return running
+        buffered = self._sink = BufferedSink(call.reply)
+        buffered.release = self._reply_complete
+        running = buffered.running = call.ticket(engine, buffered)
+        return running
 
-    def left(self, reason: str) -> None:
-        """The client has closed its end."""
+    def client_left(self, reason: str) -> None:
+        """Ends the request: the client has closed the connection."""
         if self._writer is not None:
-            self._writer.left(reason)
+            self._writer.client_left(reason)
         else:
-            self._sink.left(reason)
-            self._answered()
+            self._sink.client_left(reason)
+            self._reply_complete()
 
-    def _streamed(self) -> None:
+    def _stream_ended(self) -> None:
         stream = self._sink
         assert isinstance(stream, StreamingSink)
-        self._ground.service.admission.leave()
+        self._context.service.admission.leave()
         self.record.status = 200
-        streamed(self.record, self._call, stream, stream.error, stream.gone)
+        record_outcome(self.record, self._call, stream)
         if stream.error is not None and not stream.writer.started:
-            self._refuse(stream.error)
+            self._send_error(stream.error)
         else:
-            self._over(stream.whole)
+            self._end(stream.whole)
 
-    def _answered(self) -> None:
-        answer = self._sink
-        assert isinstance(answer, BufferedSink)
-        self._ground.service.admission.leave()  # a whole reply's reader may be slow: it holds no slot and no place
+    def _reply_complete(self) -> None:
+        buffered = self._sink
+        assert isinstance(buffered, BufferedSink)
+        self._context.service.admission.leave()  # a slow reader of a whole reply holds no admission
         self.record.status = 200
-        answered(self.record, self._call, answer)
-        if answer.gone:
-            self._over(False)
-        elif answer.error is not None:
-            self._refuse(answer.error)
+        record_outcome(self.record, self._call, buffered)
+        if buffered.left_reason is not None:
+            self._end(False)
+        elif buffered.error is not None:
+            self._send_error(buffered.error)
         else:
             try:
-                body = answer.body()
+                body = buffered.body()
             except Exception as error:
-                self._refuse(unexpected(error))
+                self._send_error(unexpected(error))
                 return
             self._send(200, (("Content-Type", self._call.reply.content_type),), body)
 
-    def _refuse(self, error: EndpointError) -> None:
+    def _send_error(self, error: EndpointError) -> None:
         response: Response = error_response(error)
         self.record.failed(error)
         headers = [(name, value) for name, value in response.headers.items() if name != "Content-Length"]
@@ -162,14 +163,14 @@ class RequestHandler:
     def _send(self, status: int, headers: tuple[Header, ...] | list[Header], body: bytes) -> None:
         self.record.status = status
         all_headers = (*headers, ("Content-Length", str(len(body))), *self._returned)
-        head = self._ground.heads.head(status, all_headers, keep_alive=self._head.keep_alive, chunked=False)
+        head = self._context.heads.head(status, all_headers, keep_alive=self._head.keep_alive, chunked=False)
         writer = self._writer = SocketWriter(
-            self._socket, self._ground.loop, head, False, self._cut, lambda: self._over(writer.open)
+            self._socket, self._context.loop, head, False, self._client_left, lambda: self._end(writer.open)
         )
         writer.finish(body)
 
-    def _cut(self, reason: str) -> None:
+    def _client_left(self, reason: str) -> None:
         self.record.left = reason
 
-    def _over(self, whole: bool) -> None:
+    def _end(self, whole: bool) -> None:
         self._ended(self, whole and self._head.keep_alive)

@@ -1,7 +1,7 @@
-"""A request's head, read by llhttp, and the rule which requests the loop answers itself. Pure.
+"""Parses a request's head with llhttp and decides whether the request is eligible for the fast path. Pure.
 
-The rule is narrow on purpose: a POST to a route of tokens, with a small JSON body of known length and nothing unusual
-in its headers. Every other request, right or wrong, is gunicorn's and Flask's, and so is every refusal.
+The rule is narrow on purpose: a POST to a route that makes tokens, with a small JSON body of known length and no
+unusual header. gunicorn and Flask answer every other request, valid or not, and send every error.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from handler.engine.api_routes import Route
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 INVOCATIONS: Final = "/invocations"
-# What a body of each path is; None: of any schema.
+# The API of each path's body; None: any schema.
 ROUTES: Final[dict[bytes, Route | None]] = {
     INVOCATIONS.encode(): None,
     Route.CHAT.encode(): Route.CHAT,
     Route.COMPLETIONS.encode(): Route.COMPLETIONS,
 }
 LONGEST_HEAD: Final = 8 * 1024
-# A tokenizer takes a millisecond for a few thousand characters, which every other request's tokens would wait for.
+# A tokenizer takes a millisecond for a few thousand characters. The tokens of all other requests wait that long.
 LONGEST_BODY: Final = 8 * 1024
 KINDS: Final = frozenset((b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"))
 UNUSUAL: Final = frozenset((b"transfer-encoding", b"expect", b"upgrade", b"content-encoding", b"te", b"trailer"))
-# A session is looked up, and a new one's id is in the reply.
-LOOKED_UP: Final = frozenset((SESSION_HEADER.lower().encode(),))
+# Session requests need a lookup, and the id of a new session goes into the reply.
+SESSIONS: Final = frozenset((SESSION_HEADER.lower().encode(),))
 HEAD_END: Final = b"\r\n\r\n"
 
 
 class NotEligible(Exception):
-    """Another's request: nothing of it has been acted on."""
+    """The request is not eligible for the fast path. It has had no side effects yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What the loop needs to know of a request.
+    """A parsed request head.
 
     :param size: bytes of the head; the body begins there.
     :param length: bytes of the body.
-    :param environ: as WSGI has it, without what only a WSGI server can give.
+    :param environ: the WSGI environment, without the keys that only a WSGI server can provide.
     """
 
     size: int
@@ -53,9 +53,9 @@ class RequestHead:
 
 
 def head_of(received: bytes | bytearray) -> RequestHead | None:
-    """The head of the request that these bytes begin with; None while it is not all there.
+    """The head of the request that these bytes begin with; None while it is incomplete.
 
-    :raises NotEligible: the loop does not answer it.
+    :raises NotEligible: a thread answers this request.
     """
     end = received.find(HEAD_END)
     if end < 0:
@@ -65,21 +65,21 @@ def head_of(received: bytes | bytearray) -> RequestHead | None:
     size = end + len(HEAD_END)
     if size > LONGEST_HEAD:
         raise NotEligible
-    reading = _Reading()
-    parser = httptools.HttpRequestParser(reading)
+    callbacks = _HeadCallbacks()
+    parser = httptools.HttpRequestParser(callbacks)
     try:
         parser.feed_data(bytes(received[:size]))
-    except httptools.HttpParserError:  # gunicorn's parser says what is wrong
+    except httptools.HttpParserError:  # gunicorn's parser reports the error
         raise NotEligible from None
-    headers, route = reading.headers, ROUTES.get(reading.url, NotEligible)
+    headers, route = callbacks.headers, ROUTES.get(callbacks.url, NotEligible)
     if route is NotEligible or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
         raise NotEligible
-    if len(headers) != reading.count or headers.keys() & UNUSUAL or headers.keys() & LOOKED_UP:
+    if len(headers) != callbacks.count or headers.keys() & UNUSUAL or headers.keys() & SESSIONS:
         raise NotEligible
     length = headers.get(b"content-length", b"")
     if headers.get(b"content-type", b"").lower() not in KINDS or not length.isdigit() or int(length) > LONGEST_BODY:
         raise NotEligible
-    path = reading.url.decode()
+    path = callbacks.url.decode()
     environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "SERVER_PROTOCOL": "HTTP/1.1"}
     for name, value in headers.items():
         environ[_variable(name)] = value.decode("latin-1")
@@ -87,8 +87,8 @@ def head_of(received: bytes | bytearray) -> RequestHead | None:
     return RequestHead(size, int(length), path, route, parser.should_keep_alive(), environ)
 
 
-class _Reading:
-    """What the parser tells."""
+class _HeadCallbacks:
+    """Receives the parser's callbacks."""
 
     __slots__ = ("count", "headers", "url")
 
@@ -101,13 +101,13 @@ class _Reading:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if b"_" in name:  # which a variable's name cannot tell from "-"
+        if b"_" in name:  # a WSGI variable's name cannot tell "_" from "-"
             raise NotEligible
         self.headers[name.lower()] = value.strip(b" \t")
         self.count += 1
 
     def on_body(self, body: bytes) -> None:
-        raise NotEligible  # to the parser the head has ended before what we take for its end
+        raise NotEligible  # the parser found the head's end earlier than we did
 
     def on_message_complete(self) -> None:
         raise NotEligible  # a request without a body

@@ -1,5 +1,5 @@
-"""The project's own OpenAPI 3.1 document: which routes there are, what they take, what they answer.
+"""The endpoint's OpenAPI 3.1 document: its routes, their bodies and their replies.
 
-Made from the code that answers: paths from the application's routes, bodies from the tables that parse them, vLLM's
-fields from vLLM's models, statuses from the tree of errors.
+It is made from the code that answers: the paths from the application's routes, the bodies from the tables that parse
+them, vLLM's fields from vLLM's models, the statuses from the error tree.
 """

@@ -1,4 +1,4 @@
-"""Schemas of the bodies, from the tables that parse them. On the full path vLLM's own models say what else there is."""
+"""Schemas of the bodies, from the tables that parse them. vLLM's own models have the remaining fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, InputsFields, Parame
 
 Schema = dict[str, Any]
 REF: Final = "#/components/schemas/"
-# A route's body and reply among the components.
+# The names of a route's body and reply among the components.
 NAMES: Final[Mapping[Route, str]] = {
     Route.CHAT: "Chat",
     Route.COMPLETIONS: "Completion",
@@ -30,7 +30,7 @@ NAMES: Final[Mapping[Route, str]] = {
 }
 TABLES: Final[Mapping[Route, type[msgspec.Struct]]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
 OTHERS: Final[Sequence[type[msgspec.Struct]]] = (InputsFields, Parameters, AdapterFields, ModelFields)
-# An object, of which the short path takes text, and the full path what vLLM's model of messages says.
+# A message. vLLM's own model of messages allows more kinds of content.
 MESSAGE: Final[Schema] = {
     "type": "object",
     "required": ["role"],
@@ -49,9 +49,9 @@ def ref(name: str) -> Schema:
 
 
 def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
-    """Components by name.
+    """The components by name.
 
-    :param served: what vLLM's models say of a route's body; empty where its serving classes are not known.
+    :param served: the schemas of vLLM's models for the routes' bodies; empty if its serving classes are not known.
     """
     _, found = msgspec.json.schema_components((*TABLES.values(), *OTHERS), ref_template=REF + "{name}")
     components: dict[str, Schema] = dict(found)
@@ -61,11 +61,11 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
         own = None if table is None else components.pop(table.__name__)
         theirs = served.get(route)
         if own is not None:
-            own = _refusing(own, REFUSED if theirs is not None else {**FULL, **REFUSED})
+            own = _with_unsupported(own, REFUSED if theirs is not None else {**FULL, **REFUSED})
         if own is not None or theirs is not None:
             components[f"{name}Request"] = _joined(theirs, own, PROMPTS[route])
     components["ChatRequest"]["properties"]["messages"] = {"type": "array", "minItems": 1, "items": ref("Message")}
-    components["Parameters"] = _refusing(components["Parameters"], UNSERVED)
+    components["Parameters"] = _with_unsupported(components["Parameters"], UNSERVED)
     fields = components.pop("InputsFields")
     fields["properties"]["parameters"] = {"anyOf": [ref("Parameters"), {"type": "null"}]}
     components["InputsRequest"] = {**fields, "title": "InputsRequest"}
@@ -77,23 +77,23 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
     }
     names = [f"{name}Request" for name in NAMES.values() if f"{name}Request" in components]
     components["Invocation"] = {
-        "description": "What it is, is decided by the custom attributes route= and schema=, else by one key: messages, "
-        "prompt, inputs, input or tokens (docs/requests.md).",
+        "description": "The custom attributes route= and schema= decide which of these it is. Without them one key "
+        "does: messages, prompt, inputs, input or tokens (docs/requests.md).",
         "anyOf": [ref(name) for name in (*names, "InputsRequest", "SessionRequest")],
     }
     return components
 
 
-def _refusing(schema: Schema, refused: Mapping[str, tuple[object, ...]]) -> Schema:
-    """With the fields that are rejected with an error that names it: they may have the values that ask for nothing."""
-    asking = {name: {"enum": list(values)} for name, values in refused.items()}
-    return {**schema, "properties": {**schema["properties"], **asking}}
+def _with_unsupported(schema: Schema, refused: Mapping[str, tuple[object, ...]]) -> Schema:
+    """The schema with the unsupported fields. These may only have the values that request nothing."""
+    unsupported = {name: {"enum": list(values)} for name, values in refused.items()}
+    return {**schema, "properties": {**schema["properties"], **unsupported}}
 
 
 def _joined(theirs: Schema | None, own: Schema | None, prompt: str) -> Schema:
-    """vLLM's fields, and ours in their place where the same name has bounds of our own."""
+    """vLLM's fields, replaced by ours where both have the same name."""
     if theirs is None:
-        assert own is not None, "the caller has one of the two"
+        assert own is not None, "the caller passes at least one"
         return own
     if "anyOf" in theirs:
         return theirs

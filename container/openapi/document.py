@@ -1,4 +1,4 @@
-"""The document, over the routes that the application has."""
+"""Builds the OpenAPI document from the application's routes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final
 from werkzeug.routing import Rule
 
 from container.openapi.bodies import NAMES, REF, Schema, bodies
-from container.openapi.operations import OPERATIONS, OWNED
+from container.openapi.operations import OPERATIONS, OWN_CODE_INVOCATION
 from container.openapi.replies import PLAIN_REPLY, REPLIES
 from handler.engine.api_routes import Route
 
 ARGUMENT: Final = re.compile(r"<(?:\w+:)?(\w+)>")
-# What werkzeug and Flask answer by themselves.
-BY_ITSELF: Final = frozenset(("HEAD", "OPTIONS"))
+# Methods that werkzeug and Flask answer themselves.
+AUTOMATIC_METHODS: Final = frozenset(("HEAD", "OPTIONS"))
 
 
 def document(
@@ -29,29 +29,31 @@ def document(
 ) -> dict[str, Any]:
     """An OpenAPI 3.1 document.
 
-    :param rules: the application's.
-    :param requests, replies, parts: what vLLM's models say: of a route's body, its reply, and what these refer to.
+    :param rules: the application's rules.
+    :param requests, replies, parts: schemas of vLLM's models: bodies and replies by route, and the parts they refer to.
     :param own_code: the model's own code answers /invocations.
-    :raises KeyError: a route that nothing is known about.
+    :raises KeyError: a route has no entry in `OPERATIONS`.
     """
     paths: dict[str, dict[str, Any]] = {}
     for rule in rules:
         if rule.websocket:
             continue
         path = ARGUMENT.sub(r"{\1}", rule.rule)
-        for method in sorted((rule.methods or set()) - BY_ITSELF):
+        for method in sorted((rule.methods or set()) - AUTOMATIC_METHODS):
             operation = OPERATIONS[method, path]
             if own_code and path == "/invocations":
-                operation = OWNED
-            shown = operation.document()
-            shown["operationId"] = rule.endpoint.replace(".", "_")
+                operation = OWN_CODE_INVOCATION
+            operation_document = operation.document()
+            operation_document["operationId"] = rule.endpoint.replace(".", "_")
             names = ARGUMENT.findall(rule.rule)
             if names:
-                given = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-                shown["parameters"] = given + shown.get("parameters", [])
+                path_parameters = [
+                    {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+                ]
+                operation_document["parameters"] = path_parameters + operation_document.get("parameters", [])
             if own_code and path == "/invocations":
-                shown["responses"]["default"] = {"description": "What the code answers."}
-            paths.setdefault(path, {})[method.lower()] = shown
+                operation_document["responses"]["default"] = {"description": "The code's reply."}
+            paths.setdefault(path, {})[method.lower()] = operation_document
     schemas = {**bodies(requests or {}), **REPLIES, **(parts or {})}
     for route, name in NAMES.items():
         schemas.setdefault(f"{name}Request", PLAIN_REPLY)
@@ -72,12 +74,12 @@ def document(
 def _used(paths: object, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
     """The components that the paths refer to, directly or through others."""
     found: dict[str, Schema] = {}
-    waiting = list(_refs(paths))
-    while waiting:
-        name = waiting.pop()
+    pending = list(_refs(paths))
+    while pending:
+        name = pending.pop()
         if name not in found:
             found[name] = schemas[name]
-            waiting += _refs(schemas[name])
+            pending += _refs(schemas[name])
     return {name: found[name] for name in sorted(found)}
 
 

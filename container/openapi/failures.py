@@ -1,4 +1,4 @@
-"""Which errors a route can answer with: classes of the tree, whose status and code are the document's."""
+"""The errors that each kind of route can answer with. The error classes provide status and code."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ UPGRADED: Final[Errors] = (errors.UpgradeRequired, errors.TooManyRequests, model
 
 
 def responses(kinds: Iterable[type[EndpointError]]) -> dict[str, Any]:
-    """By status: the codes that the error object may have with it."""
+    """The error replies by status. Each lists the codes that its error object may have."""
     codes: dict[int, set[str]] = {}
     for kind in (*ANY, *kinds):
         codes.setdefault(kind.status, set()).add(kind.code)

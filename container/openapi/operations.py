@@ -1,4 +1,4 @@
-"""What each route is for, takes and answers, by method and rule. The routes themselves are the application's."""
+"""The summary, body, replies and errors of each route, by method and path."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def _header(name: str, description: str) -> Schema:
 
 
 HEADERS: Final[tuple[Schema, ...]] = (
-    _header(attributes.HEADER, "key=value pairs between semicolons: schema, route, trace_id ..."),
-    _header(ADAPTER_HEADER, "The adapter or model that answers; outweighs the body's 'model'."),
-    _header(TARGET_HEADER, "The same on a multi-model endpoint; outweighs that."),
+    _header(attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
+    _header(ADAPTER_HEADER, "The adapter or model that answers. It takes precedence over the body's 'model'."),
+    _header(TARGET_HEADER, "The same on a multi-model endpoint. It takes precedence over the adapter header."),
     _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),
     _header(TIMEOUT_HEADER, "Seconds after which the request is ended, 1 to 3600."),
     *(_header(name, "W3C trace context.") for name in TRACE_HEADERS),
@@ -50,9 +50,9 @@ PAGE: Final[tuple[Schema, ...]] = tuple(
         "name": name,
         "in": "query",
         "required": False,
-        "schema": {"type": "integer", "minimum": least, "maximum": 999999999},
+        "schema": {"type": "integer", "minimum": minimum, "maximum": 999999999},
     }
-    for name, least in (("limit", 1), ("next_page_token", 0))
+    for name, minimum in (("limit", 1), ("next_page_token", 0))
 )
 
 
@@ -60,8 +60,8 @@ PAGE: Final[tuple[Schema, ...]] = tuple(
 class RouteOperation:
     """One method of one path.
 
-    :param body: schemas by media type; empty: it takes none.
-    :param replies: by status, schemas by media type; an empty one: no body.
+    :param body: schemas by media type; empty for no body.
+    :param replies: by status, schemas by media type; empty for no body.
     """
 
     summary: str
@@ -73,14 +73,14 @@ class RouteOperation:
     def document(self) -> dict[str, Any]:
         from container.openapi.failures import responses
 
-        shown: dict[str, Any] = {"summary": self.summary}
+        operation: dict[str, Any] = {"summary": self.summary}
         if self.parameters:
-            shown["parameters"] = list(self.parameters)
+            operation["parameters"] = list(self.parameters)
         if self.body:
-            shown["requestBody"] = {"required": True, "content": _content(self.body)}
+            operation["requestBody"] = {"required": True, "content": _content(self.body)}
         found = {str(status): _reply(content) for status, content in self.replies.items()}
-        shown["responses"] = {**responses(self.errors), **found}
-        return shown
+        operation["responses"] = {**responses(self.errors), **found}
+        return operation
 
 
 def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _content(schemas: Mapping[str, Schema]) -> dict[str, Any]:
 
 
 def _reply(content: Mapping[str, Schema]) -> dict[str, Any]:
-    return {"description": "The answer.", **({"content": _content(content)} if content else {})}
+    return {"description": "The reply.", **({"content": _content(content)} if content else {})}
 
 
 def _served(route: Route) -> RouteOperation:
@@ -102,18 +102,18 @@ def _served(route: Route) -> RouteOperation:
     )
 
 
-ANSWERS: Final[Schema] = {
+ANY_REPLY: Final[Schema] = {
     "anyOf": [*(ref(f"{name}Reply") for name in NAMES.values()), ref("InputsReply"), ref("Session")]
 }
 INVOCATION: Final = RouteOperation(
     "A body of any schema: OpenAI, TGI or LMI",
     {JSON: ref("Invocation"), JSON_LINES: LINES},
-    {200: {JSON: ANSWERS, SSE: EVENTS, JSON_LINES: LINES}},
+    {200: {JSON: ANY_REPLY, SSE: EVENTS, JSON_LINES: LINES}},
     TOKENS,
     HEADERS,
 )
-# With the model's own code: any body, any reply, and any status that the code chooses.
-OWNED: Final = RouteOperation(
+# With the model's own code: any body, any reply, and any status.
+OWN_CODE_INVOCATION: Final = RouteOperation(
     "A body for the model's own code", {"*/*": {}}, {200: {"*/*": {}}}, (*TOKENS, *OWN_CODE), HEADERS
 )
 
@@ -128,17 +128,17 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ),
     ("POST", "/invocations"): INVOCATION,
     **{("POST", str(route)): _served(route) for route in Route},
-    ("GET", "/v1/models"): RouteOperation("The names the model is served by", {}, _json("ModelList"), (*READY, *NAMED)),
-    ("GET", "/metrics"): RouteOperation("Figures as Prometheus text", {}, {200: {"text/plain": TEXT}}),
+    ("GET", "/v1/models"): RouteOperation("The names of the served models", {}, _json("ModelList"), (*READY, *NAMED)),
+    ("GET", "/metrics"): RouteOperation("Metrics as Prometheus text", {}, {200: {"text/plain": TEXT}}),
     ("GET", "/execution-parameters"): RouteOperation(
-        "How batch transform is to send its records", {}, _json("ExecutionParameters"), NAMED
+        "How batch transform should send its records", {}, _json("ExecutionParameters"), NAMED
     ),
     ("POST", "/adapters"): RouteOperation(
         "Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
     ),
     ("GET", "/adapters"): RouteOperation("The adapters", {}, _json("AdapterList"), (*NAMED, *PAGED), PAGE),
     ("POST", "/adapters/{name}"): RouteOperation(
-        "Put new files in an adapter's place", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
+        "Replace an adapter's files", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
     ),
     ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), NAMED),
     ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), NAMED),
@@ -150,11 +150,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
         "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*TOKENS, *NAMED), HEADERS
     ),
     ("GET", BIDIRECTIONAL): RouteOperation(
-        "A WebSocket: each message is a body of /invocations, each document of a reply a frame", {}, {101: {}}, UPGRADED
+        "A WebSocket: each message is a body of /invocations, and each document of a reply is a frame",
+        {},
+        {101: {}},
+        UPGRADED,
     ),
     ("GET", "/openapi.json"): RouteOperation("This document", {}, {200: {JSON: {"type": "object"}}}, READY),
-    ("GET", "/"): RouteOperation("A page for people", {}, {200: {"text/html": TEXT}}),
-    ("GET", "/page/state"): RouteOperation("What the page draws", {}, {200: {JSON: {"type": "object"}}}),
+    ("GET", "/"): RouteOperation("A page that shows the endpoint's state", {}, {200: {"text/html": TEXT}}),
+    ("GET", "/page/state"): RouteOperation("The data of the page", {}, {200: {JSON: {"type": "object"}}}),
     ("GET", "/page/page.css"): RouteOperation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),
     ("GET", "/page/page.js"): RouteOperation("The page's script", {}, {200: {"text/javascript": TEXT}}),
 }

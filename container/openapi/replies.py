@@ -1,4 +1,4 @@
-"""Schemas of the replies that are our own; those of vLLM's API are made by vLLM's models."""
+"""Schemas of the container's own replies. vLLM's models provide those of its API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBER: Final[Schema] = {"type": "number"}
 
 
 def closed(required: Schema, optional: Schema | None = None) -> Schema:
-    """An object of these properties and no others."""
+    """An object with these properties and no others."""
     return {
         "type": "object",
         "required": list(required),
@@ -97,5 +97,5 @@ REPLIES: Final[dict[str, Schema]] = {
     "Generated": closed({"generated_text": TEXT}, {"details": ref("Sequence")}),
     "InputsReply": {"anyOf": [ref("Generated"), listed(ref("Generated"))]},
 }
-# What a route of vLLM's API answers where vLLM's models of it are not known: objects, as OpenAI documents them.
+# A reply of vLLM's API, if vLLM's models are not known: an object, as OpenAI documents it.
 PLAIN_REPLY: Final[Schema] = {"type": "object"}

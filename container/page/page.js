@@ -137,11 +137,11 @@ async function ask(text) {
       }
     }
   } catch (error) {
-    // A stream that fails is closed without its end; a browser may drop the last event, which says why.
-    const broken = error instanceof TypeError ? "The reply was broken off. The container's log says why." : null;
+    // A failed stream is closed without its end mark. The browser may drop its last event, which has the reason.
+    const broken = error instanceof TypeError ? "The reply ended early. The reason is in the container's log." : null;
     if (error.name !== "AbortError") say("error", broken ?? String(error.message ?? error));
   }
-  if (running !== mine) return; // a new chat was begun meanwhile
+  if (running !== mine) return; // a new chat has begun meanwhile
   if (answer) messages.push({ role: "assistant", content: answer });
   else messages.pop();
   running = null;

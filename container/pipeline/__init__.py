@@ -1,1 +1,1 @@
-"""TODO"""
+"""The pipeline of a request to the engine: body, model, sessions, deadline; custom code; WebSocket sessions."""

@@ -1,4 +1,4 @@
-"""The seam between the routes, the start and the owner's own code (`handler.custom_code`)."""
+"""Answers /invocations with the model's custom code (`handler.custom_code`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from io import BytesIO
 
 from flask import Request, Response
 
-from container.requests.http_limits import TIMEOUT_HEADER, deadline, max_body, whole_only
+from container.requests.http_limits import TIMEOUT_HEADER, deadline, max_body, requires_content_length
 from container.requests.request_body import read_body
 from container.requests.request_record import record_of
 from container.service import Service
@@ -24,32 +24,32 @@ logger = logging.getLogger(__name__)
 
 
 def custom_response(service: Service, code: CustomCode, request: Request) -> Response | None:
-    """The code's reply; None: it leaves the request to the endpoint, whose body can be read again.
+    """The code's reply. None: the code leaves the request to the endpoint, which can read the body again.
 
-    The place is held until the reply's last byte.
+    The admission is held until the reply's last byte.
 
-    :raises EndpointError: as the code says.
+    :raises EndpointError: raised by the code, or the request is not valid.
     """
     began, config = time.monotonic(), service.config
     service.lifecycle.require_ready()
     service.admission.enter()
     response: Response | None = None
     try:
-        body = read_body(request, max_body(config), service.deadlines)
-        late = partial(deadline, config, request.headers.get(TIMEOUT_HEADER), began)
+        body = read_body(request, max_body(config), service.read_timeouts)
+        deadline_of = partial(deadline, config, request.headers.get(TIMEOUT_HEADER), began)
         service.observer.started(record_of(request.environ), body)
-        late(stream=False)  # a header that asks for a time that is none is refused before the code runs
-        context = copy_context()  # a thread serves many requests, and a deadline is one request's
-        context.run(UNTIL.set, lambda stream: ((until := late(stream=stream)).left(), until.error()))
+        deadline_of(stream=False)  # an invalid header is rejected before the code runs
+        context = copy_context()  # the deadline is this request's; a thread serves many requests
+        context.run(UNTIL.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error()))
         accept = request.headers.get("Accept", "")
-        asked = CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex)
-        outcome = context.run(code.invoke, asked)
+        code_request = CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex)
+        outcome = context.run(code.invoke, code_request)
         if outcome is None:
             request.environ["wsgi.input"] = BytesIO(body)
             return None
-        if whole_only(config) and not isinstance(outcome.body, bytes):
+        if requires_content_length(config) and not isinstance(outcome.body, bytes):
             outcome = replace(outcome, body=context.run(b"".join, outcome.body))
-        response = reply_of(outcome, context)
+        response = _response(outcome, context)
         response.call_on_close(service.admission.leave)
         return response
     finally:
@@ -57,15 +57,15 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
             service.admission.leave()
 
 
-def reply_of(outcome: CodeReply, context: Context) -> Response:
-    """A stream's first piece is waited for: what fails before it has a status of its own.
+def _response(outcome: CodeReply, context: Context) -> Response:
+    """The response for the code's reply. Waits for the first piece of a stream: an error before it has its own status.
 
-    :param context: the request's, in which the code makes every piece.
+    :param context: the request's context, in which the code makes every piece.
     """
     if isinstance(outcome.body, bytes):
         response = Response(outcome.body, outcome.status, content_type=outcome.content_type)
     else:
-        pieces = Pieces(outcome.body, context)
+        pieces = StreamedBody(outcome.body, context)
         response = Response(pieces, outcome.status, content_type=outcome.content_type)
         response.headers["Cache-Control"] = "no-cache"
         response.headers["X-Accel-Buffering"] = "no"
@@ -74,8 +74,8 @@ def reply_of(outcome: CodeReply, context: Context) -> Response:
     return response
 
 
-class Pieces:
-    """A WSGI body whose first piece is here already. Closing it ends the code behind it."""
+class StreamedBody:
+    """A WSGI body whose first piece has already been read. Closing it ends the code that makes the pieces."""
 
     def __init__(self, pieces: Iterator[bytes], context: Context) -> None:
         self._source = pieces

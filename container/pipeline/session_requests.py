@@ -1,4 +1,4 @@
-"""Sessions as SageMaker speaks of them: a request type in the body, ids in the headers.
+"""SageMaker's stateful sessions: a request type in the body, session ids in the headers.
 
 Names: aws/model-hosting-container-standards (sagemaker/sessions); "Stateful sessions with Amazon SageMaker AI models".
 """
@@ -22,11 +22,11 @@ NEW, CLOSE = "NEW_SESSION", "CLOSE"
 REQUEST_TYPE = "requestType"
 
 
-def enter(service: Service, identity: str | None) -> dict[str, str]:
-    """What a request's session id asks for: nothing, a session that is open, or a new one.
+def session_headers(service: Service, identity: str | None) -> dict[str, str]:
+    """Checks a request's session id, or opens a new session if the request asks for one.
 
-    :return: headers for the reply, with the new session's id.
-    :raises EndpointError: sessions are off, full, or this one is not open.
+    :return: headers for the reply: the new session's id, or nothing.
+    :raises EndpointError: sessions are switched off, the limit of sessions is reached, or the session is not open.
     """
     if not identity:
         return {}
@@ -37,28 +37,31 @@ def enter(service: Service, identity: str | None) -> dict[str, str]:
     return {NEW_HEADER: sessions.begin().header()}
 
 
-def manage(service: Service, document: Mapping[str, Any], identity: str | None) -> Response | None:
-    """The response to a body that only opens or closes a session; None for every other body.
+def manage_session(service: Service, document: Mapping[str, Any], identity: str | None) -> Response | None:
+    """Opens or closes a session, if that is all that the body asks for. Returns None for every other body.
 
-    :raises EndpointError: it cannot be done.
+    :raises EndpointError: the session cannot be opened or closed.
     """
     if set(document) != {REQUEST_TYPE}:
         return None
-    asked = document[REQUEST_TYPE]
+    request_type = document[REQUEST_TYPE]
     sessions = sessions_of(service)
-    if asked == NEW:
+    if request_type == NEW:
         session = sessions.begin()
         return _reply({"session_id": session.identity, "status": "open"}, {NEW_HEADER: session.header()})
-    if asked != CLOSE:
+    if request_type != CLOSE:
         raise InvalidField(REQUEST_TYPE, f"it must be {NEW} or {CLOSE}")
     if not identity:
-        raise MissingField(HEADER, "say which session to close")
+        raise MissingField(HEADER, "send the id of the session to close")
     sessions.close(identity)
     return _reply({"session_id": identity, "status": "closed"}, {CLOSED_HEADER: identity})
 
 
 def sessions_of(service: Service) -> Sessions:
-    """:raises SessionsDisabled: the endpoint keeps none."""
+    """The endpoint's sessions.
+
+    :raises SessionsDisabled: sessions are switched off.
+    """
     if service.sessions is None:
         raise SessionsDisabled
     return service.sessions

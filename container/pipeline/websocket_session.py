@@ -1,4 +1,4 @@
-"""The WSGI response over a WebSocket: each message is a body of /invocations, answered one after the other."""
+"""A WSGI response that serves a WebSocket: each message is a body of /invocations. One is answered after the other."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
+from container.pipeline.request_pipeline import parse_call
 from container.requests.error_responses import error_response, unexpected
-from container.requests.http_limits import deadline, max_body
+from container.requests.http_limits import max_body
 from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
-from container.streaming.outcome import count
+from container.streaming.call_lifecycle import begin_call, record_outcome
 from container.streaming.websocket import WebSocket
 from container.streaming.websocket_sink import WebSocketSink
-from container.telemetry.tracing.traced_call import followed
 from handler.engine.engine import Engine
 from handler.errors import Draining, EndpointError
 from handler.schemas.dispatch import Parse
@@ -26,14 +26,14 @@ from handler.schemas.reply import encode
 from handler.startup.lifecycle import ServingStatus
 
 GOING_AWAY = 1001
-# How soon a connection on which nothing is said notices that the container is shutting down.
-LOOK_SECONDS = 0.5
+# How often an idle connection checks whether the container is shutting down.
+CHECK_SECONDS = 0.5
 
 
 class WebSocketSession(Response):
-    """One bidirectional stream. It holds one admission from the handshake to its end, whatever is said on it.
+    """One bidirectional stream. It holds one admission from the handshake to its end.
 
-    Each message is a request of its own in the log, in the figures and in traces.
+    Each message is a request of its own in the log, in the metrics and in traces.
     """
 
     def __init__(self, service: Service, engine: Engine, parse: Parse) -> None:
@@ -54,7 +54,7 @@ class WebSocketSession(Response):
             self._socket = WebSocket(connection.socket, loop.loop, max_body(self._service.config))
             loop.call(self._socket.open, environ)
             try:
-                self._converse()
+                self._answer_messages()
             finally:
                 loop.call(self._socket.close)
                 self._socket.released.wait()
@@ -64,11 +64,11 @@ class WebSocketSession(Response):
         finally:
             self._service.admission.leave()
 
-    def _converse(self) -> None:
+    def _answer_messages(self) -> None:
         loop = self._engine.loop
         while True:
             try:
-                message = self._socket.messages.get(timeout=LOOK_SECONDS)
+                message = self._socket.messages.get(timeout=CHECK_SECONDS)
             except Empty:
                 if self._service.lifecycle.status.state is not ServingStatus.READY:
                     loop.call(self._socket.close, GOING_AWAY, Draining().message)
@@ -77,18 +77,18 @@ class WebSocketSession(Response):
             if message is None:
                 return
             loop.call(self._socket.resume)
-            record = self._record()
+            record = self._new_record()
             try:
                 self._answer(message, record)
             except EndpointError as error:
-                self._say(error, record)
+                self._send_error(error, record)
             except Exception as error:
-                self._say(unexpected(error), record)
+                self._send_error(unexpected(error), record)
             finally:
                 self._service.observer.ended(record)
 
-    def _record(self) -> RequestRecord:
-        """Of a message, whose headers are the handshake's."""
+    def _new_record(self) -> RequestRecord:
+        """The record of a message. The headers are those of the handshake."""
         record, observer = RequestRecord(self._environ), self._service.observer
         record.route = record_of(self._environ).route
         record.status = 200
@@ -99,38 +99,28 @@ class WebSocketSession(Response):
     def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
         self._service.ready_engine()
-        call = self._parse(decode(message), self._engine)
-        until = deadline(self._service.config, None, began, stream=True)
-        record.called(call)
-        if record.span is not None:
-            call = followed(call, record, self._engine.base_names[0])
+        call, deadline = parse_call(
+            self._service, self._engine, self._parse, decode(message), record, began, stream=True
+        )
         self._service.observer.started(record, message)
-        answer = WebSocketSink(call.reply, call.stream, self._socket.send)
-        ticket = answer.ticket = call.ticket(self._engine, answer)
+        sink = WebSocketSink(call.reply, call.stream, self._socket.send)
+        running = sink.running = call.ticket(self._engine, sink)
 
         def begin() -> None:
             if self._socket.released.is_set():
-                answer.done.set()
+                sink.done.set()
                 return
-            self._socket.answer = answer
-            try:
-                ticket.begin(until.left(), until.error())
-            except Exception as error:  # or the thread would wait for ever
-                ticket.fail(unexpected(error))
+            self._socket.answer = sink
+            begin_call(running, deadline)
 
         self._engine.loop.call(begin)
-        answer.done.wait()
+        sink.done.wait()
         self._socket.answer = None
-        record.first_token, record.last_token = answer.first_token, answer.last_token
-        record.end = answer.finish
-        count(record, call, answer.tokens)
-        if answer.error is not None:
-            record.status = answer.error.status
-            record.failed(answer.error)
-        elif answer.finish is None:
-            record.left = "the client closed the connection"
+        record_outcome(record, call, sink)
+        if sink.error is not None:
+            record.status = sink.error.status
 
-    def _say(self, error: EndpointError, record: RequestRecord) -> None:
+    def _send_error(self, error: EndpointError, record: RequestRecord) -> None:
         record.status = error.status
         record.failed(error)
         self._engine.loop.call(self._socket.send, encode(error.document()).decode())

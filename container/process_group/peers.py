@@ -1,4 +1,4 @@
-"""What a process of several knows of the others, as the routes and the start see it."""
+"""The other processes of the endpoint, as the routes and the start of one process see them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 
 POLL = 0.05
-# /ping of a front end, by what is known of the leader.
+# What a front end's /ping answers, by the state of the leader.
 TROUBLES = {
     Leader.FAILED: (500, "failed", "the engine's owner failed"),
     Leader.GONE: (500, "failed", "the engine's owner has ended"),
@@ -22,76 +22,81 @@ TROUBLES = {
 
 
 class Peers:
-    """One for each process.
+    """One process's view of the others.
 
-    :param wanted: front ends, the leader not counted.
+    :param wanted: number of front ends, without the leader.
     """
 
-    def __init__(self, post: ProcessContext, wanted: int) -> None:
-        self.post = post
-        self.board = post.board
+    def __init__(self, context: ProcessContext, wanted: int) -> None:
+        self.context = context
+        self.shared_state = context.shared_state
         self.wanted = wanted
-        self.adapter_notes = AdapterNotes(post.directory, lambda: post.board.adapters, self._adapters_changed)
+        self.adapter_notes = AdapterNotes(
+            context.directory, lambda: context.shared_state.adapters, self._adapters_changed
+        )
         self._handover: Handover | None = None
 
     @property
     def leads(self) -> bool:
-        return self.post.seat == 0
+        return self.context.slot == 0
 
     def _adapters_changed(self, change: int) -> None:
-        self.board.adapters = change
+        self.shared_state.adapters = change
 
     def unfinished(self, own: int) -> int:
-        """Requests in the engine, of all processes. Notes down this one's."""
-        self.board.note_unfinished(self.post.seat, own)
-        return self.board.unfinished()
+        """Requests of all processes in the engine.
+
+        :param own: those of this process; shared with the others.
+        """
+        self.shared_state.set_unfinished(self.context.slot, own)
+        return self.shared_state.unfinished()
 
     def trouble(self) -> tuple[int, str, str] | None:
-        """Status, state and reason that /ping is to tell; None where the leader is well."""
+        """Status, state and reason for /ping; None if the leader is healthy."""
         if self.leads:
             return None
-        found = TROUBLES.get(self.board.leader)
+        found = TROUBLES.get(self.shared_state.leader)
         if found is not None:
-            return found[0], found[1], self.board.reason or found[2]
-        return (500, "hardware", self.board.reason) if self.board.trouble else None
+            return found[0], found[1], self.shared_state.reason or found[2]
+        return (500, "hardware", self.shared_state.reason) if self.shared_state.trouble else None
 
     def planned(self, plan: EnginePlan, model: Model) -> None:
-        """The leader is about to start an engine: the front ends may import vLLM meanwhile."""
+        """Publishes the engine's plan before the engine starts, so that the front ends can import vLLM meanwhile."""
         self._handover = Handover(plan.line, dict(plan.engine_args), dict(plan.env), model.path, bool(model.size))
-        self._handover.write(self.post)
+        self._handover.write(self.context)
 
     def gather(self, engine: Engine) -> None:
-        """The leader's engine is up: returns when every front end is ready for requests.
+        """Publishes the leader's engine, and waits until every front end serves.
 
-        :raises StartFailed: they end again and again.
+        :raises StartFailed: the front ends end again and again, or the engine has ended.
         """
-        planned, seats = self._handover, engine.seats
+        planned, clients = self._handover, engine.seats
         assert planned is not None, "called after `planned`"
-        assert seats is not None, "called with the owner's engine"
+        assert clients is not None, "called with the owner's engine"
         Handover(
             planned.line,
             planned.engine_args,
             planned.env,
             planned.model,
             planned.local,
-            seats.inputs,
-            seats.outputs,
+            clients.inputs,
+            clients.outputs,
             engine.pids,
             engine.adapters is not None,
-        ).write(self.post)
-        self.board.leader = Leader.JOIN
-        while len(self.board.members(Member.SERVING)) < self.wanted:
-            if self.board.full:
-                raise StartFailed("start front ends", "They end again and again; the log says why.")
+        ).write(self.context)
+        self.shared_state.leader = Leader.JOIN
+        while len(self.shared_state.members(Member.SERVING)) < self.wanted:
+            if self.shared_state.full:
+                raise StartFailed("start front ends", "They end again and again; the log has the reason.")
             if engine.dead():
                 raise StartFailed("start front ends", "The engine's process ended.")
             time.sleep(POLL)
 
     def wait_alone(self, seconds: float) -> bool:
-        """True once every front end has ended; False when the time is up."""
-        until = time.monotonic() + seconds
-        while self.board.members(Member.STARTING) or self.board.members(Member.SERVING):
-            if time.monotonic() > until:
+        """Waits until every front end has ended. False: they had not within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.shared_state.members(Member.STARTING) or self.shared_state.members(Member.SERVING):
+            if time.monotonic() > deadline:
                 return False
             time.sleep(POLL)
         return True

@@ -1,4 +1,4 @@
-"""What a process is told when it is started: its seat, and where it meets the others."""
+"""The context of one process among several: its slot, the shared state and the shared directory."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the directory made in it is read
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """:param seat: 0 is the leader's; below 0: all are used, and nobody is served here.
-    :param directory: private to one leader and its front ends.
+    """The context that the master gives to a process.
+
+    :param slot: 0 for the leader; below 0: none was left, and this process serves nobody.
+    :param directory: shared by one leader and its front ends only.
     """
 
-    board: SharedState
-    seat: int
+    shared_state: SharedState
+    slot: int
     directory: Path
 
     @classmethod
-    def of_leader(cls, seats: int) -> ProcessContext:
-        """A new leader's, with a board and a directory of its own. In the master."""
+    def of_leader(cls, slots: int) -> ProcessContext:
+        """The context of a new leader, with a new shared state and a new directory. Called in the master."""
         parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
         directory = Path(tempfile.mkdtemp(prefix="endpoint-", dir=parent))
         (directory / "metrics").mkdir()
-        return cls(SharedState(seats), 0, directory)
+        return cls(SharedState(slots), 0, directory)
 
     @property
     def socket(self) -> Path:
-        """Where the leader answers what it alone can."""
+        """The Unix socket on which the leader answers its front ends."""
         return self.directory / "leader.sock"
 
     @property
@@ -53,11 +55,11 @@ class ProcessContext:
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What the leader tells the front ends. The engine's part comes when it is up.
+    """What the front ends need to join the leader's engine. The last four fields are known when the engine is up.
 
-    :param line, engine_args, env: the plan that the engine is started with.
-    :param adapters: the engine takes some.
-    :param model: the model's directory; ours to read code from where `local`.
+    :param line, engine_args, env: the engine's plan.
+    :param model: the model's directory. Where `local`, custom code may be read from it.
+    :param adapters: the engine serves adapters.
     """
 
     line: str
@@ -74,23 +76,24 @@ class Handover(msgspec.Struct, frozen=True):
     def plan(self) -> EnginePlan:
         return EnginePlan(self.line, self.engine_args, self.env)
 
-    def seat(self, index: int) -> CoreClient:
+    def core_client(self, index: int) -> CoreClient:
+        """The connection of one front end to the engine's core."""
         return CoreClient(CoreClients(self.inputs, self.outputs), index, self.pids)
 
-    def write(self, post: ProcessContext) -> None:
-        """For all to see at once: it is never half there."""
-        part = post.directory / "handover.part"
+    def write(self, context: ProcessContext) -> None:
+        """Publishes the handover by a rename, so that nobody reads a part of it."""
+        part = context.directory / "handover.part"
         part.write_bytes(msgspec.json.encode(self))
-        part.rename(_file(post))
+        part.rename(_file(context))
 
     @classmethod
-    def read(cls, post: ProcessContext) -> Handover | None:
-        """None as long as there is none."""
+    def read(cls, context: ProcessContext) -> Handover | None:
+        """The handover; None before the leader has written it."""
         try:
-            return msgspec.json.decode(_file(post).read_bytes(), type=cls)
+            return msgspec.json.decode(_file(context).read_bytes(), type=cls)
         except FileNotFoundError:
             return None
 
 
-def _file(post: ProcessContext) -> Path:
-    return post.directory / "handover.json"
+def _file(context: ProcessContext) -> Path:
+    return context.directory / "handover.json"

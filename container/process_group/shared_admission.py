@@ -1,4 +1,4 @@
-"""One limit of requests in flight over all processes: the board has the count."""
+"""Admission over all processes: one limit of requests in flight, counted in the shared state."""
 
 from __future__ import annotations
 
@@ -8,37 +8,40 @@ from handler.startup.admission import Admission
 
 
 class SharedAdmission(Admission):
-    """As `Admission`; `count` is this process's own, for its drain, and `total` that of all."""
+    """An `Admission` whose limit holds for all processes.
 
-    def __init__(self, board: SharedState, seat: int) -> None:
-        self._board, self._seat = board, seat
-        super().__init__(board.places)
+    `count` is the number of this process's own requests, which its drain waits for. `total` is the number of all.
+    """
+
+    def __init__(self, shared_state: SharedState, slot: int) -> None:
+        self._shared_state, self._slot = shared_state, slot
+        super().__init__(shared_state.max_in_flight)
 
     @property
     def limit(self) -> int:
-        return self._board.places
+        return self._shared_state.max_in_flight
 
     @limit.setter
-    def limit(self, places: int) -> None:
-        if self._seat == 0:
-            self._board.places = places
+    def limit(self, requests: int) -> None:
+        if self._slot == 0:
+            self._shared_state.max_in_flight = requests
 
     @property
     def total(self) -> int:
-        return self._board.in_flight()
+        return self._shared_state.in_flight()
 
     @property
     def retry_after(self) -> int:
-        """As often as a place is left here, one is left in each of the others."""
-        return max(1, super().retry_after // max(1, len(self._board.members(Member.SERVING))))
+        """Seconds. Each serving process is assumed to finish requests as fast as this one."""
+        return max(1, super().retry_after // max(1, len(self._shared_state.members(Member.SERVING))))
 
     def enter(self) -> None:
         with self._changed:
-            if not self._board.enter(self._seat):
+            if not self._shared_state.enter(self._slot):
                 raise TooManyRequests(self.limit, self.retry_after)
             self._count += 1
 
     def leave(self) -> None:
         with self._changed:
-            self._board.leave(self._seat)
+            self._shared_state.leave(self._slot)
             super().leave()

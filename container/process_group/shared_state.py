@@ -1,8 +1,8 @@
-"""What the processes of one endpoint know of each other, in memory that they share.
+"""State that the processes of one endpoint share, in shared memory.
 
-Made by gunicorn's master and inherited by each process it starts: nothing to look up, nothing left behind. Every
-number has one writer, except that the master notes down the end of a process; so nothing is locked but the places,
-which are counted by all. That lock is the kernel's (fcntl): it goes with the process that held it.
+gunicorn's master makes it and every process that the master starts inherits it. So it needs no name, and nothing stays
+behind. Each number has one writer, except that the master records the end of a process. Only the requests in flight are
+counted by all processes, under a lock. The lock is the kernel's (fcntl), which releases it when its holder ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REASON_BYTES: Final = 1024
 
 
 class Leader(IntEnum):
-    """How far the leader is. `JOIN`: the engine is up, and the front ends may come."""
+    """The state of the leader. `JOIN`: the engine is up, and the front ends may join it."""
 
     STARTING = 0
     JOIN = 1
@@ -31,7 +31,7 @@ class Leader(IntEnum):
 
 
 class Member(IntEnum):
-    """A front end's life. `GONE`: its process has ended. `RELEASED`: and the engine knows."""
+    """The state of a front end. `GONE`: its process has ended. `RELEASED`: the engine has freed its requests."""
 
     NONE = 0
     STARTING = 1
@@ -41,19 +41,21 @@ class Member(IntEnum):
 
 
 class SharedState:
-    """One for each leader. The leader's seat is 0, the front ends have the others, each used once.
+    """The shared state of one leader and its front ends.
 
-    :param seats: the leader's among them.
+    Each process has a slot. The leader's is 0. A front end's slot is never used again.
+
+    :param slots: number of slots, the leader's included.
     """
 
-    # Cells before the seats', and those of a seat.
-    _LEADER, _PLACES, _TROUBLE, _ADAPTERS, _FULL, _HEAD = range(6)
-    _STATE, _IN_FLIGHT, _UNFINISHED, _CONNECTIONS, _SEAT = range(5)
+    # Indexes of the common cells, then of the cells of each slot.
+    _LEADER, _MAX_IN_FLIGHT, _TROUBLE, _ADAPTERS, _FULL, _HEAD = range(6)
+    _STATE, _IN_FLIGHT, _UNFINISHED, _CONNECTIONS, _SLOT_CELLS = range(5)
 
-    def __init__(self, seats: int) -> None:
-        self.seats = seats
-        cells = self._HEAD + seats * self._SEAT
-        self._file = os.memfd_create("endpoint-board")
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        cells = self._HEAD + slots * self._SLOT_CELLS
+        self._file = os.memfd_create("endpoint-shared-state")
         os.ftruncate(self._file, cells * CELL + REASON_BYTES)
         self._memory = mmap.mmap(self._file, cells * CELL + REASON_BYTES)
         self._cells = memoryview(self._memory)[: cells * CELL].cast("q")
@@ -68,17 +70,17 @@ class SharedState:
         self._cells[self._LEADER] = state
 
     @property
-    def places(self) -> int:
-        """Requests that may be in flight in all processes together."""
-        return self._cells[self._PLACES]
+    def max_in_flight(self) -> int:
+        """The limit of requests in flight, over all processes."""
+        return self._cells[self._MAX_IN_FLIGHT]
 
-    @places.setter
-    def places(self, places: int) -> None:
-        self._cells[self._PLACES] = places
+    @max_in_flight.setter
+    def max_in_flight(self, requests: int) -> None:
+        self._cells[self._MAX_IN_FLIGHT] = requests
 
     @property
     def trouble(self) -> bool:
-        """The leader knows of trouble with the hardware; `reason` says which."""
+        """Whether the hardware has failed; `reason` describes the failure."""
         return bool(self._cells[self._TROUBLE])
 
     @trouble.setter
@@ -87,7 +89,7 @@ class SharedState:
 
     @property
     def adapters(self) -> int:
-        """Counts the changes of what adapters there are."""
+        """Counts the changes to the list of adapters."""
         return self._cells[self._ADAPTERS]
 
     @adapters.setter
@@ -96,7 +98,7 @@ class SharedState:
 
     @property
     def full(self) -> bool:
-        """There was no seat left for another front end."""
+        """Whether a front end was started when no slot was left."""
         return bool(self._cells[self._FULL])
 
     @property
@@ -109,67 +111,67 @@ class SharedState:
         data = text.encode()[: REASON_BYTES - 1]
         self._text[: len(data) + 1] = data + b"\0"
 
-    def take_seat(self) -> int | None:
-        """A seat for another front end; None when all were used. In the master."""
-        for seat in range(1, self.seats):
-            if self.member(seat) is Member.NONE:
-                self.set_member(seat, Member.STARTING)
-                return seat
+    def take_slot(self) -> int | None:
+        """Assigns a slot to a new front end. None: all have been used. Called in the master."""
+        for slot in range(1, self.slots):
+            if self.member(slot) is Member.NONE:
+                self.set_member(slot, Member.STARTING)
+                return slot
         self._cells[self._FULL] = 1
         return None
 
-    def member(self, seat: int) -> Member:
-        return Member(self._cells[self._cell(seat, self._STATE)])
+    def member(self, slot: int) -> Member:
+        return Member(self._cells[self._cell(slot, self._STATE)])
 
-    def set_member(self, seat: int, state: Member) -> None:
-        self._cells[self._cell(seat, self._STATE)] = state
+    def set_member(self, slot: int, state: Member) -> None:
+        self._cells[self._cell(slot, self._STATE)] = state
 
     def members(self, state: Member) -> list[int]:
-        return [seat for seat in range(1, self.seats) if self.member(seat) is state]
+        return [slot for slot in range(1, self.slots) if self.member(slot) is state]
 
-    def enter(self, seat: int) -> bool:
-        """Takes a place for a request of this seat; False where all are taken. One thread of a process at a time."""
+    def enter(self, slot: int) -> bool:
+        """Counts a request of this slot in. False: the limit is reached. Never called by two threads at a time."""
         with self._locked():
-            if self.in_flight() >= self.places:
+            if self.in_flight() >= self.max_in_flight:
                 return False
-            self._cells[self._cell(seat, self._IN_FLIGHT)] += 1
+            self._cells[self._cell(slot, self._IN_FLIGHT)] += 1
             return True
 
-    def leave(self, seat: int) -> None:
-        """Gives the place back. One thread of a process at a time."""
+    def leave(self, slot: int) -> None:
+        """Counts a request of this slot out. Never called by two threads at a time."""
         with self._locked():
-            self._cells[self._cell(seat, self._IN_FLIGHT)] -= 1
+            self._cells[self._cell(slot, self._IN_FLIGHT)] -= 1
 
     def in_flight(self) -> int:
-        return sum(self._cells[self._cell(seat, self._IN_FLIGHT)] for seat in range(self.seats))
+        return sum(self._cells[self._cell(slot, self._IN_FLIGHT)] for slot in range(self.slots))
 
-    def note_unfinished(self, seat: int, requests: int) -> None:
-        """How many of the engine's requests are this seat's."""
-        self._cells[self._cell(seat, self._UNFINISHED)] = requests
+    def set_unfinished(self, slot: int, requests: int) -> None:
+        """Sets how many requests in the engine belong to this slot."""
+        self._cells[self._cell(slot, self._UNFINISHED)] = requests
 
     def unfinished(self) -> int:
-        return sum(self._cells[self._cell(seat, self._UNFINISHED)] for seat in range(self.seats))
+        return sum(self._cells[self._cell(slot, self._UNFINISHED)] for slot in range(self.slots))
 
-    def note_connections(self, seat: int, connections: int) -> None:
-        """How many a front end holds open."""
-        self._cells[self._cell(seat, self._CONNECTIONS)] = connections
+    def set_connections(self, slot: int, connections: int) -> None:
+        """Sets how many connections a front end has open."""
+        self._cells[self._cell(slot, self._CONNECTIONS)] = connections
 
-    def fewest_connections(self, seat: int) -> int | None:
-        """Of the other front ends that serve; None where there is none."""
+    def fewest_connections(self, slot: int) -> int | None:
+        """The lowest number of connections among the other serving front ends; None if there are none."""
         others = [
-            self._cells[self._cell(other, self._CONNECTIONS)] for other in self.members(Member.SERVING) if other != seat
+            self._cells[self._cell(other, self._CONNECTIONS)] for other in self.members(Member.SERVING) if other != slot
         ]
         return min(others, default=None)
 
-    def clear(self, seat: int) -> None:
-        """Gives back what a front end that has ended held."""
+    def clear(self, slot: int) -> None:
+        """Frees what a front end that has ended still held."""
         with self._locked():
-            self._cells[self._cell(seat, self._IN_FLIGHT)] = 0
-        self.note_unfinished(seat, 0)
-        self.set_member(seat, Member.RELEASED)
+            self._cells[self._cell(slot, self._IN_FLIGHT)] = 0
+        self.set_unfinished(slot, 0)
+        self.set_member(slot, Member.RELEASED)
 
-    def _cell(self, seat: int, which: int) -> int:
-        return self._HEAD + seat * self._SEAT + which
+    def _cell(self, slot: int, which: int) -> int:
+        return self._HEAD + slot * self._SLOT_CELLS + which
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""SageMaker's custom attributes: a header of `key=value` pairs between semicolons, from the client to the container."""
+"""SageMaker's custom attributes: a header with `key=value` pairs, separated by semicolons, that clients may send."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import re
 
 HEADER = "X-Amzn-SageMaker-Custom-Attributes"
 ENVIRON = "HTTP_X_AMZN_SAGEMAKER_CUSTOM_ATTRIBUTES"
-# What SageMaker lets through of a reply's.
+# What SageMaker accepts in a reply's header.
 RETURNED = re.compile(r"[\x20-\x7e]{1,1024}", re.ASCII)
 
 
-def returned(given: str | None) -> str | None:
-    """A reply's header, where its view gives none: the request's own."""
-    return given if given and RETURNED.fullmatch(given) else None
+def returned(header: str | None) -> str | None:
+    """The header of a reply whose view sets none: the request's own, if SageMaker accepts it."""
+    return header if header and RETURNED.fullmatch(header) else None
 
 
 def parse(header: str | None) -> dict[str, str]:
-    """The pairs, keys in lower case. What has no `=` is a key with an empty value; of two the last counts.
+    """The pairs, with keys in lower case. An item without `=` has an empty value. Of equal keys the last counts.
 
-    SageMaker passes up to 1,024 ASCII characters on as they are, whatever they are: nothing here is an error.
+    SageMaker passes on any text of up to 1,024 ASCII characters, so nothing here is an error.
     """
     pairs: dict[str, str] = {}
     for item in (header or "").split(";"):

@@ -1,4 +1,4 @@
-"""The error tree mapped to HTTP, here and nowhere else: OpenAI's error object, never a traceback."""
+"""Maps the error tree to HTTP replies with OpenAI's error object. No reply contains a traceback."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, RequestEntityTooLarge
 
 from container.connection.gunicorn_connection import GunicornConnection
-from container.requests.request_body import is_left
+from container.requests.request_body import has_unread_body
 from container.requests.request_record import record_of
 from handler.errors import (
     BodyTooLarge,
@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 def error_response(error: EndpointError, *, last: bool = False) -> Response:
-    """The reply for an error of the tree.
+    """The reply for an error.
 
-    :param last: the connection is closed after it.
+    :param last: close the connection after it.
     """
     kind = ClosingResponse if last or isinstance(error, RequestTimedOut) else Response
     response = kind(encode(error.document()), status=error.status, content_type="application/json")
@@ -42,7 +42,7 @@ def error_response(error: EndpointError, *, last: bool = False) -> Response:
 
 
 class ClosingResponse(Response):
-    """The last response on its connection: what is left of the request will never come."""
+    """A response after which the connection is closed: the rest of the request is not read."""
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         connection = GunicornConnection.of(environ, start_response)
@@ -52,31 +52,31 @@ class ClosingResponse(Response):
 
 
 def unexpected(error: Exception) -> ServerError:
-    """For the client a sentence, for the log all of it."""
-    logger.error("an unexpected error", exc_info=error)
-    return ServerError("An unexpected error happened here; it is in the container's log.")
+    """Logs an unexpected error with its traceback. Returns the error that the client gets, without details."""
+    logger.error("An unexpected error", exc_info=error)
+    return ServerError("An unexpected error occurred. The container's log has the details.")
 
 
 def register(app: Flask, max_body: int) -> None:
-    """Every error that a view can raise ends as an error object."""
+    """Registers handlers, so that every error in a view becomes an error object."""
 
-    def known(error: EndpointError) -> Response:
+    def endpoint_error(error: EndpointError) -> Response:
         record_of(request.environ).failed(error)
-        return error_response(error, last=is_left(request))
+        return error_response(error, last=has_unread_body(request))
 
-    def http(error: HTTPException) -> Response:
+    def http_error(error: HTTPException) -> Response:
         if isinstance(error, NotFound):
-            return known(RouteNotFound(request.method, request.path))
+            return endpoint_error(RouteNotFound(request.method, request.path))
         if isinstance(error, MethodNotAllowed):
             allowed = tuple(sorted(set(error.valid_methods or ()) - {"HEAD", "OPTIONS"}))
-            return known(WrongMethod(request.method, request.path, allowed))
+            return endpoint_error(WrongMethod(request.method, request.path, allowed))
         if isinstance(error, RequestEntityTooLarge):
-            return known(BodyTooLarge(max_body))
-        return known(InvalidBody(error.description or error.name))
+            return endpoint_error(BodyTooLarge(max_body))
+        return endpoint_error(InvalidBody(error.description or error.name))
 
-    def unknown(error: Exception) -> Response:
-        return known(unexpected(error))
+    def unexpected_error(error: Exception) -> Response:
+        return endpoint_error(unexpected(error))
 
-    app.register_error_handler(EndpointError, known)
-    app.register_error_handler(HTTPException, http)
-    app.register_error_handler(Exception, unknown)
+    app.register_error_handler(EndpointError, endpoint_error)
+    app.register_error_handler(HTTPException, http_error)
+    app.register_error_handler(Exception, unexpected_error)

@@ -1,8 +1,9 @@
-"""The limits of a request, from the settings and from what the engine can hold. Pure.
+"""Limits of a request in time and size, from the settings and from the engine's capacity. Pure.
 
-SageMaker gives a reply 60 s, a stream 8 minutes, an asynchronous request and a batch transform's up to an hour
-("Custom inference code with hosting services"; "InvokeEndpointAsync"; "CreateTransformJob", ModelClientConfig). The
-defaults stay a little below, so that the client reads what happened instead of a time-out.
+SageMaker allows 60 s for a reply, 8 minutes for a stream, and up to an hour for an asynchronous request and for a
+request of a batch transform ("Custom inference code with hosting services"; "InvokeEndpointAsync";
+"CreateTransformJob", ModelClientConfig). The defaults are a little lower, so that the client reads an error and not a
+time-out.
 """
 
 from __future__ import annotations
@@ -14,76 +15,80 @@ from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import DeadlineExceeded, InvalidField
 from handler.startup.admission import places
 
-REPLY = 58.0
-HOUR = 3590.0
-# What InvokeEndpointAsync calls the time a request may take; whoever sends it to the container is heard as well.
+REPLY_SECONDS = 58.0
+LONG_REPLY_SECONDS = 3590.0
+# InvokeEndpointAsync's header for the time that a request may take. Clients of the container may send it too.
 TIMEOUT_HEADER = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
-LONGEST = 3600.0
-# Batch transform: largest body times bodies at once may not be more.
+MAX_TIMEOUT = 3600.0
+# Batch transform's limit for the largest body times the number of concurrent bodies.
 TRANSFORM_MB = 100
-# Bytes that a token of JSON-escaped text may take: "\\u4f60\\u597d" is one token to many models.
-LONGEST_TOKEN = 12
+# Bytes that one token may take as JSON-escaped text: "\\u4f60\\u597d" is one token to many models.
+MAX_TOKEN_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a request is ended. `until` in monotonic seconds."""
+    """The time limit of a request.
+
+    :ivar seconds: the limit, from the request's arrival.
+    :ivar expires: monotonic seconds.
+    """
 
     seconds: float
-    until: float
+    expires: float
     stream: bool
 
-    def left(self) -> float:
-        return max(0.0, self.until - time.monotonic())
+    def remaining(self) -> float:
+        return max(0.0, self.expires - time.monotonic())
 
     def error(self) -> DeadlineExceeded:
         return DeadlineExceeded(self.seconds, stream=self.stream)
 
 
-def deadline(config: EndpointConfig, asked: str | None, began: float, *, stream: bool) -> Deadline:
-    """The deadline of a request that came at `began`, in monotonic seconds.
+def deadline(config: EndpointConfig, timeout: str | None, began: float, *, stream: bool) -> Deadline:
+    """The deadline of a request.
 
-    :param asked: the value of `TIMEOUT_HEADER`.
-
-    :raises InvalidField: the header asks for a time that is none.
+    :param timeout: the value of `TIMEOUT_HEADER`.
+    :param began: monotonic seconds at which the request arrived.
+    :raises InvalidField: the header is not a number of seconds that is allowed.
     """
-    seconds = config.stream_deadline if stream and not whole_only(config) else reply_seconds(config)
-    if asked is not None:
-        if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked[:9]) <= LONGEST:
-            raise InvalidField(TIMEOUT_HEADER, f"it must be whole seconds from 1 to {LONGEST:.0f}")
-        seconds = float(asked)
+    seconds = config.stream_deadline if stream and not requires_content_length(config) else reply_seconds(config)
+    if timeout is not None:
+        if not timeout.isascii() or not timeout.isdigit() or not 1 <= int(timeout[:9]) <= MAX_TIMEOUT:
+            raise InvalidField(TIMEOUT_HEADER, f"it must be whole seconds from 1 to {MAX_TIMEOUT:.0f}")
+        seconds = float(timeout)
     return Deadline(seconds, began + seconds, stream)
 
 
 def reply_seconds(config: EndpointConfig) -> float:
     if config.deadline is not None:
         return config.deadline
-    return HOUR if whole_only(config) else REPLY
+    return LONG_REPLY_SECONDS if requires_content_length(config) else REPLY_SECONDS
 
 
-def whole_only(config: EndpointConfig) -> bool:
-    """Replies must have a Content-Length: what would be streamed is collected first."""
+def requires_content_length(config: EndpointConfig) -> bool:
+    """Whether every reply needs a Content-Length, so that the events of a stream are collected into one body."""
     return config.asynchronous or config.batch_transform
 
 
 def max_body(config: EndpointConfig) -> int:
-    """Bytes. Batch transform's own variable raises the limit to what its job was created with."""
+    """The largest body in bytes. Batch transform's own variable raises it to the limit of the job."""
     return max(config.max_body, (config.max_payload_mb or 0) * MIB) if config.batch_transform else config.max_body
 
 
-def transform(config: EndpointConfig, slots: int, max_model_len: int) -> dict[str, int | str]:
-    """What GET /execution-parameters answers.
+def execution_parameters(config: EndpointConfig, slots: int, max_model_len: int) -> dict[str, int | str]:
+    """The reply of GET /execution-parameters.
 
-    A record a body and a body for each slot keeps the engine full, and one bad record costs one record. A body is as
-    large as the longest prompt can be; SageMaker asks for whole megabytes, and for no more than 100 at once in all.
+    One record in each body and one body for each slot keep the engine full, and a bad record affects no other. A body
+    may be as large as the longest prompt. SageMaker wants whole megabytes, and 100 MB at most for concurrent bodies.
 
-    :param slots: sequences that the engine decodes at once.
+    :param slots: sequences that the engine decodes concurrently.
     :param max_model_len: tokens.
     """
-    payload = config.max_payload_mb or min(6, max(1, -(-max_model_len * LONGEST_TOKEN // MIB)))
-    together = config.max_concurrent_transforms or min(slots, places(config, slots))
+    payload = config.max_payload_mb or min(6, max(1, -(-max_model_len * MAX_TOKEN_BYTES // MIB)))
+    concurrent = config.max_concurrent_transforms or min(slots, places(config, slots))
     return {
-        "MaxConcurrentTransforms": max(1, min(together, TRANSFORM_MB // payload)),
+        "MaxConcurrentTransforms": max(1, min(concurrent, TRANSFORM_MB // payload)),
         "BatchStrategy": config.batch_strategy or "SingleRecord",
         "MaxPayloadInMB": payload,
     }

@@ -1,4 +1,4 @@
-"""Lists that are asked for a page at a time: `limit` and `next_page_token`."""
+"""Paging of lists: the query parameters `limit` and `next_page_token`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LIMIT = 100
 
 
 def page(request: Request, items: Sequence[Item]) -> tuple[list[Item], str | None]:
-    """The items asked for, and the token of the next ones, if there are any.
+    """The requested page, and the token of the next page, if there is one.
 
-    :raises InvalidField: a limit or a token that is no number.
+    :raises InvalidField: a limit or a token that is not a number.
     """
     limit = _number(request, "limit", LIMIT, 1)
     start = _number(request, "next_page_token", 0, 0)
@@ -24,10 +24,10 @@ def page(request: Request, items: Sequence[Item]) -> tuple[list[Item], str | Non
     return list(items[start:end]), str(end) if end < len(items) else None
 
 
-def _number(request: Request, name: str, default: int, least: int) -> int:
+def _number(request: Request, name: str, default: int, minimum: int) -> int:
     text = request.args.get(name, "")
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < least:
-        raise InvalidField(name, f"it must be a whole number of {least} or more")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < minimum:
+        raise InvalidField(name, f"it must be a whole number of {minimum} or more")
     return int(text)

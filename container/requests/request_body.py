@@ -1,4 +1,4 @@
-"""Reads a request's body within its limits: kind, size and time, each with an error that says so."""
+"""Reads a request's body within the limits of media type, size and time. Each limit has its own error."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ from container.connection.read_timeouts import ReadTimeouts
 from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
 
 BODY_SECONDS = 60.0
-# gunicorn reads so much of a body that nobody wanted, and keeps the connection; after more it closes it
-# (gunicorn/http/parser.py, finish_body; 27).
-PASSED_OVER = 64 * 1024
-# In a request's WSGI environment: its body was read.
+# gunicorn reads and discards this much of an unread body and keeps the connection. After a longer one it closes the
+# connection (gunicorn/http/parser.py, finish_body; 27).
+GUNICORN_DISCARDS = 64 * 1024
+# Key in the WSGI environment: the body was read.
 READ = "endpoint.body_read"
 
 
-def read_json(request: Request, max_bytes: int, deadlines: ReadTimeouts, *, also: Collection[str] = ()) -> bytes:
-    """The body's bytes, of a request that says it is JSON.
+def read_json(
+    request: Request, max_bytes: int, read_timeouts: ReadTimeouts, *, accepted: Collection[str] = ()
+) -> bytes:
+    """Reads the body of a request that declares JSON.
 
-    A missing Content-Type is refused too: SageMaker always sends one (boto3's `ContentType`).
+    A missing Content-Type is an error as well: SageMaker always sends one (boto3's `ContentType`).
 
-    :param also: content types that are taken besides JSON's.
-    :raises UnsupportedMediaType, BodyTooLarge, InvalidBody, RequestTimedOut: as named.
+    :param accepted: media types that are accepted besides JSON's.
+    :raises UnsupportedMediaType, BodyTooLarge, InvalidBody, RequestTimedOut: the body is beyond a limit, or broken.
     """
-    kind = request.mimetype
-    if kind != "application/json" and not kind.endswith("+json") and kind not in also:
+    media_type = request.mimetype
+    if media_type != "application/json" and not media_type.endswith("+json") and media_type not in accepted:
         raise UnsupportedMediaType(request.headers.get("Content-Type", ""))
     charset = request.mimetype_params.get("charset", "utf-8").lower()
     if charset not in {"utf-8", "utf8", "us-ascii"}:
         raise InvalidBody(f"its charset is '{charset[:40]}'")
-    return read_body(request, max_bytes, deadlines)
+    return read_body(request, max_bytes, read_timeouts)
 
 
-def read_body(request: Request, max_bytes: int, deadlines: ReadTimeouts) -> bytes:
-    """The body's bytes, of whatever kind.
+def read_body(request: Request, max_bytes: int, read_timeouts: ReadTimeouts) -> bytes:
+    """Reads a body of any media type.
 
-    :raises BodyTooLarge, InvalidBody, RequestTimedOut: as named.
+    :raises BodyTooLarge, InvalidBody, RequestTimedOut: the body is beyond a limit, or broken.
     """
     length = request.content_length
     connection: socket.socket | None = request.environ.get("gunicorn.socket")
-    reading = None if connection is None else deadlines.begin(connection, BODY_SECONDS)
+    reading = None if connection is None else read_timeouts.begin(connection, BODY_SECONDS)
     stream = request.environ["wsgi.input"]
     try:
         if length is not None and length > max_bytes:
@@ -54,12 +56,12 @@ def read_body(request: Request, max_bytes: int, deadlines: ReadTimeouts) -> byte
     except Exception as error:
         if reading is not None and reading.late:
             raise RequestTimedOut(BODY_SECONDS) from None
-        if isinstance(error, ParseException | OSError):  # after which gunicorn closes the connection
+        if isinstance(error, ParseException | OSError):  # gunicorn then closes the connection
             raise InvalidBody("its chunks are broken, or it ended within one") from None
         raise
     finally:
         if reading is not None:
-            deadlines.end(reading)
+            read_timeouts.end(reading)
     if reading is not None and reading.late:
         raise RequestTimedOut(BODY_SECONDS)
     if len(body) > max_bytes:
@@ -70,10 +72,12 @@ def read_body(request: Request, max_bytes: int, deadlines: ReadTimeouts) -> byte
     return body
 
 
-def is_left(request: Request) -> bool:
-    """So much of its body is unread that the connection cannot be kept: its reply says so, and what still comes is
-    thrown away after it (`container.connection.lingering_close`)."""
+def has_unread_body(request: Request) -> bool:
+    """Whether so much of the body is unread that the connection cannot be kept.
+
+    The reply then closes the connection, and the rest is discarded (`container.connection.lingering_close`).
+    """
     if READ in request.environ:
         return False
     length = request.content_length
-    return "Transfer-Encoding" in request.headers if length is None else length > PASSED_OVER
+    return "Transfer-Encoding" in request.headers if length is None else length > GUNICORN_DISCARDS

@@ -1,4 +1,4 @@
-"""What is known of one request, from its first byte to its reply's last: what the log and the figures tell of it."""
+"""The record of one request: the ids, times, token counts and the end that log, metrics and traces report."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
-# Where a request's record is in its WSGI environment.
+# The key of a request's record in its WSGI environment.
 KEY = "endpoint.record"
-# What SageMaker gives an invocation, and what clients put into the custom attributes.
+# The header that SageMaker sets, and the keys that clients use in the custom attributes.
 INFERENCE_ID = "HTTP_X_AMZN_SAGEMAKER_INFERENCE_ID"
 TRACE_KEYS = ("trace_id", "traceid", "trace-id", "x-amzn-trace-id")
 INFERENCE_KEYS = ("inference_id", "inferenceid", "inference-id")
-LONGEST_ID = 256
-LONGEST_ATTRIBUTES = 1024
-# Other headers of SageMaker, and their names in the log.
+MAX_ID = 256
+MAX_ATTRIBUTES = 1024
+# More headers of SageMaker, and their field names in the log.
 HEADERS: Mapping[str, str] = {
     "X-Amzn-SageMaker-Target-Variant": "target_variant",
     "X-Amzn-SageMaker-Inference-Component": "inference_component",
@@ -34,18 +34,22 @@ HEADERS: Mapping[str, str] = {
 
 
 class RequestRecord:
-    """One request. Times in monotonic seconds; None where it is not known.
+    """One request. Times are in monotonic seconds. None means unknown.
 
-    :ivar route: the route's rule, never the path: there are only so many.
-    :ivar prompt_tokens, output_tokens: of all its prompts and sequences; on the full path they are known at its end.
-    :ivar first_token, last_token: when a stream's were handed to the connection.
-    :ivar span: OpenTelemetry's, where traces are wanted; `trace` names it to others, `asked` is what the body asks for.
-    :ivar times: when the request was queued, scheduled, had its first and its last token, as the engine's core tells.
-    :ivar end: the engine's finish reason, an error's code, or `client_left`.
+    :ivar route: the route's rule, never the path: the number of rules is limited.
+    :ivar prompt_tokens, output_tokens: sums over all prompts and sequences. With vLLM's serving classes they are known
+        at the end.
+    :ivar first_token, last_token: when a stream's first and last token were written to the connection.
+    :ivar error: the error's code. Its message is not recorded: it may repeat what the client sent.
+    :ivar left: how the client left before the end.
+    :ivar span: OpenTelemetry's span; None without tracing.
+    :ivar trace: the span's trace context, as headers.
+    :ivar span_attributes: attributes for the span that are known from the body.
+    :ivar times: when the request was queued, scheduled, and had its first and its last token, from the engine's core.
+    :ivar end: the engine's finish reason, or the class of the error.
     """
 
     __slots__ = (
-        "asked",
         "attributes",
         "began",
         "end",
@@ -61,6 +65,7 @@ class RequestRecord:
         "request_id",
         "route",
         "span",
+        "span_attributes",
         "status",
         "stream",
         "times",
@@ -84,20 +89,20 @@ class RequestRecord:
         self.left: str | None = None
         self.span: object | None = None
         self.trace: dict[str, str] = {}
-        self.asked: Mapping[str, Any] = {}
+        self.span_attributes: Mapping[str, Any] = {}
         self.times: tuple[float, ...] | None = None
-        given = attributes.parse(environ.get(attributes.ENVIRON, "")[:LONGEST_ATTRIBUTES])
-        self.attributes = dict(given)
+        header_attributes = attributes.parse(environ.get(attributes.ENVIRON, "")[:MAX_ATTRIBUTES])
+        self.attributes = dict(header_attributes)
         self.headers = {
-            name: header[:LONGEST_ID]
+            name: header[:MAX_ID]
             for key, name in HEADERS.items()
             if (header := environ.get(f"HTTP_{key.upper().replace('-', '_')}"))
         }
-        self.trace_id = _first(given, TRACE_KEYS) or _bounded(_trace_of(environ.get("HTTP_TRACEPARENT")))
-        self.inference_id = _bounded(environ.get(INFERENCE_ID)) or _first(given, INFERENCE_KEYS)
+        self.trace_id = _first(header_attributes, TRACE_KEYS) or _truncated(_trace_of(environ.get("HTTP_TRACEPARENT")))
+        self.inference_id = _truncated(environ.get(INFERENCE_ID)) or _first(header_attributes, INFERENCE_KEYS)
 
-    def called(self, call: AnyCall) -> None:
-        """What the body asks for is known."""
+    def parsed(self, call: AnyCall) -> None:
+        """Records the ids and prompt tokens of the call that the body was parsed to."""
         self.stream = call.stream
         call = unframed(call)
         if isinstance(call, Call):
@@ -107,22 +112,23 @@ class RequestRecord:
             self.request_id = call.generations[0].request_id
             self.prompt_tokens = sum(len(one.prompt) for one in call.generations)
         elif isinstance(call, ServedCall):
-            self.named()
+            self.assign_id()
 
-    def timed(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None:
-        """`generation.Times`."""
+    def set_times(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None:
+        """Records the stages of the generation (`generation.Times`)."""
         self.times = (queued, scheduled, first_token, last_token)
 
-    def named(self) -> None:
-        """A request without an id of its own gets one."""
+    def assign_id(self) -> None:
+        """Assigns an id to a request that has none."""
         self.request_id = self.request_id or uuid.uuid4().hex
 
     def failed(self, error: EndpointError) -> None:
-        self.error = error.code  # not its message, which may repeat what the client sent
+        """Records an error as the end."""
+        self.error = error.code
         self.end = type(error).__name__
 
     def seconds(self) -> float:
-        """Since its headers came."""
+        """Seconds since the headers arrived."""
         return time.monotonic() - self.began
 
     @property
@@ -131,26 +137,26 @@ class RequestRecord:
 
     @property
     def between_tokens(self) -> float | None:
-        """Mean seconds between two tokens of a stream."""
+        """Mean seconds between two tokens of a stream; None if there are fewer than two."""
         first, last, tokens = self.first_token, self.last_token, self.output_tokens or 0
         return (last - first) / (tokens - 1) if first is not None and last is not None and tokens > 1 else None
 
 
 def record_of(environ: Mapping[str, Any]) -> RequestRecord:
-    """The request's record; one that nobody reads where there is no `Observed` around the application."""
+    """The request's record. Without an observer around the application: a new one that nobody reads."""
     found = environ.get(KEY)
     return found if isinstance(found, RequestRecord) else RequestRecord(environ)
 
 
-def _first(given: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
-    return next((_bounded(given[key]) for key in keys if given.get(key)), None)
+def _first(pairs: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
+    return next((_truncated(pairs[key]) for key in keys if pairs.get(key)), None)
 
 
 def _trace_of(traceparent: str | None) -> str | None:
-    """The trace id in W3C's `version-trace-parent-flags`."""
+    """The trace id in W3C's `version-trace-parent-flags` format."""
     parts = (traceparent or "").split("-")
     return parts[1] if len(parts) >= 4 else None
 
 
-def _bounded(given: str | None) -> str | None:
-    return given[:LONGEST_ID] if given else None
+def _truncated(text: str | None) -> str | None:
+    return text[:MAX_ID] if text else None

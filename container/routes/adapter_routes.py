@@ -1,6 +1,6 @@
-"""/adapters: LoRA adapters as SageMaker's adapter inference components and LMI load and unload them.
+"""/adapters: loads and unloads LoRA adapters, with the API of SageMaker's adapter inference components and of LMI.
 
-Sources of names and shapes: aws/model-hosting-container-standards (sagemaker/lora), deepjavalibrary/djl-serving
+Sources of the API: aws/model-hosting-container-standards (sagemaker/lora), deepjavalibrary/djl-serving
 (serving/docs/adapters_api.md).
 """
 
@@ -22,11 +22,14 @@ from handler.schemas.json_body import decode
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import encode
 
-OFF = "the engine was started without; set ENDPOINT_ENABLE_LORA=true"
+OFF = "the engine was started without adapters; set ENDPOINT_ENABLE_LORA=true"
 
 
 class AdapterFields(msgspec.Struct, frozen=True, kw_only=True):
-    """:param preload: taken and not needed: an adapter is always loaded at once, so that a bad one is told of here."""
+    """The body of a request that loads an adapter.
+
+    :param preload: accepted and ignored. An adapter is always loaded at once, so that this reply reports a bad one.
+    """
 
     name: str | None = None
     src: str | None = None
@@ -38,7 +41,7 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("adapters", __name__)
 
     def body() -> AdapterFields:
-        return convert(decode(read_json(request, service.config.max_body, service.deadlines)), AdapterFields)
+        return convert(decode(read_json(request, service.config.max_body, service.read_timeouts)), AdapterFields)
 
     @routes.post("/adapters")
     def load() -> Response:
@@ -53,7 +56,7 @@ def blueprint(service: Service) -> Blueprint:
     def update(name: str) -> Response:
         fields = body()
         if fields.name not in (None, name):
-            raise InvalidField("name", "it is not the one in the path")
+            raise InvalidField("name", "it is not the name in the path")
         src = required("src", fields.src)
         adapter = adapters_of(service).load(name, src, pin=bool(fields.pin), replace=True)
         return reply(described(adapter) | {"status": f"Adapter {adapter.name} updated"})
@@ -76,14 +79,20 @@ def blueprint(service: Service) -> Blueprint:
 
 
 def adapters_of(service: Service) -> Adapters:
-    """:raises AdaptersUnsupported: the engine takes none."""
+    """The adapters of the engine that this process owns.
+
+    :raises AdaptersUnsupported: the engine serves no adapters.
+    """
     adapters = table_of(service)
-    assert isinstance(adapters, Adapters), "asked of the process that owns the engine"
+    assert isinstance(adapters, Adapters), "only the engine's owner loads adapters"
     return adapters
 
 
 def table_of(service: Service) -> AdapterTable:
-    """:raises AdaptersUnsupported: the engine takes none."""
+    """The table of adapters of the engine.
+
+    :raises AdaptersUnsupported: the engine serves no adapters.
+    """
     adapters = service.ready_engine().adapters
     if adapters is None:
         raise AdaptersUnsupported(OFF)
@@ -92,7 +101,7 @@ def table_of(service: Service) -> AdapterTable:
 
 def required(field: str, value: str | None) -> str:
     if not value:
-        raise MissingField(field, "send a text")
+        raise MissingField(field, "send a string")
     return value
 
 

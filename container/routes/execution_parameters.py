@@ -1,10 +1,10 @@
-"""GET /execution-parameters: how batch transform is to send its records, from what the engine can hold."""
+"""GET /execution-parameters: how batch transform should send its records, from the engine's capacity."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response
 
-from container.requests.http_limits import transform
+from container.requests import http_limits
 from container.service import Service
 from handler.schemas.reply import encode
 
@@ -15,7 +15,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.get("/execution-parameters")
     def execution_parameters() -> Response:
         engine = service.ready_engine()
-        body = encode(transform(service.config, engine.slots, engine.limits.max_model_len))
+        body = encode(http_limits.execution_parameters(service.config, engine.slots, engine.limits.max_model_len))
         return Response(body, content_type="application/json")
 
     return routes

@@ -1,4 +1,4 @@
-"""POST /invocations and the routes of OpenAI's API: a body in, tokens (or a document) out."""
+"""POST /invocations and the routes of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from flask import Blueprint, Response, request
 
 from container.pipeline.custom_code_reply import custom_response
-from container.pipeline.request_pipeline import answer, by_its_body, of_route
+from container.pipeline.request_pipeline import body_parser, respond, route_parser
 from container.requests import custom_attributes as attributes
 from container.service import Service
 from handler.engine.api_routes import Route
@@ -17,7 +17,7 @@ def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("inference", __name__)
 
     def view(route: Route) -> Callable[[], Response]:
-        return lambda: answer(service, request, of_route(route, request))
+        return lambda: respond(service, request, route_parser(route, request))
 
     @routes.post("/invocations")
     def invocations() -> Response:
@@ -25,7 +25,7 @@ def blueprint(service: Service) -> Blueprint:
             reply = custom_response(service, service.custom_code, request)
             if reply is not None:
                 return reply
-        return answer(service, request, by_its_body(service, request))
+        return respond(service, request, body_parser(service, request))
 
     for route in Route:
         routes.add_url_rule(route, endpoint=route.name.lower(), view_func=view(route), methods=["POST"])

@@ -1,7 +1,7 @@
-"""Figures of several engines as one text: vLLM's are made for one engine in a process.
+"""Merges vLLM's metrics of several engines into one text. vLLM's own are made for one engine in a process.
 
-Each further engine has a registry of its own (`handler.engine.vllm_api.core.engine_metrics`), with the same names and
-other labels (`model_name`). A family may be in a scrape once, so samples of the same name are put together.
+Each additional engine has its own registry (`handler.engine.vllm_api.core.engine_metrics`), with the same names and
+other labels (`model_name`). A scrape may contain a metric family once, so the samples of equal names are merged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from container.service import Service
 
 
 class MergedRegistry:
-    """What several registries have, each family once."""
+    """The metrics of several registries, each family once."""
 
     def __init__(self, registries: Iterable[CollectorRegistry]) -> None:
         self._registries = tuple(registries)
@@ -32,7 +32,7 @@ class MergedRegistry:
 
 
 def vllm_registry(service: Service) -> CollectorRegistry:
-    """vLLM's figures of all engines of this process."""
+    """vLLM's metrics of all engines of this process."""
     further = [] if service.models is None else [engine.figures for engine in service.models.engines()]
     found = [registry for registry in further if registry is not None]
     if not found:

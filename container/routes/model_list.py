@@ -1,4 +1,4 @@
-"""GET /v1/models: the names that models are served by."""
+"""GET /v1/models: the names of the served models and adapters."""
 
 from __future__ import annotations
 

@@ -1,12 +1,15 @@
-"""/models: a multi-model endpoint's contract. Its models are whole ones with an engine each (`container.models`), and
-LoRA adapters over the model of the start; what the URL's directory holds decides."""
+"""/models: SageMaker's contract for multi-model endpoints.
+
+A model is either a whole model with its own engine (`handler.startup.multi_model`), or a LoRA adapter on the model of
+the start. The files in the URL's directory decide which.
+"""
 
 from __future__ import annotations
 
 import msgspec
 from flask import Blueprint, Response, request
 
-from container.pipeline.request_pipeline import answer, by_its_body
+from container.pipeline.request_pipeline import body_parser, respond
 from container.requests.paging import page
 from container.requests.request_body import read_json
 from container.routes.adapter_routes import adapters_of, reply, required
@@ -27,37 +30,37 @@ class ModelFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def blueprint(service: Service) -> Blueprint:
-    """Empty on an endpoint of one model: its paths are then not found."""
+    """The routes of a multi-model endpoint. Other endpoints have none of these paths."""
     routes = Blueprint("multi_model", __name__)
     if not service.config.multi_model:
         return routes
 
     @routes.post("/models")
     def load() -> Response:
-        fields = convert(decode(read_json(request, service.config.max_body, service.deadlines)), ModelFields)
+        fields = convert(decode(read_json(request, service.config.max_body, service.read_timeouts)), ModelFields)
         name, url = required("model_name", fields.model_name), required("url", fields.url)
         service.require_engine()
         path = None if service.models is None else whole_model(service.config, url)
         if service.models is not None and path is not None:
-            return reply(described(service.models.load(name, url, path)))
-        return reply(described(load_adapter(service, name, url)))
+            return reply(description(service.models.load(name, url, path)))
+        return reply(description(load_adapter(service, name, url)))
 
     @routes.get("/models")
     def listing() -> Response:
         service.require_engine()
         models: list[LoadedModel | Adapter] = [*(service.models.all() if service.models is not None else ())]
-        adapters = table(service)
+        adapters = adapter_table(service)
         models += [] if adapters is None else adapters.all()
-        shown, token = page(request, [described(model) for model in models])
-        return reply({"models": shown} | ({"nextPageToken": token} if token else {}))
+        page_items, token = page(request, [description(model) for model in models])
+        return reply({"models": page_items} | ({"nextPageToken": token} if token else {}))
 
     @routes.get("/models/<path:name>")
     def describe(name: str) -> Response:
-        return reply(described(found(service, name)))
+        return reply(description(find(service, name)))
 
     @routes.delete("/models/<path:name>")
     def unload(name: str) -> Response:
-        if service.models is not None and isinstance(found(service, name), LoadedModel):
+        if service.models is not None and isinstance(find(service, name), LoadedModel):
             ended = service.models.unload(name)
             return reply({"modelName": name} | ({"endedRequests": ended} if ended else {}))
         adapters_of(service).unload(name)
@@ -65,15 +68,18 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/models/<path:name>/invoke")
     def invoke(name: str) -> Response:
-        found(service, name)
-        return answer(service, request, by_its_body(service, request), model=name)
+        find(service, name)
+        return respond(service, request, body_parser(service, request), model=name)
 
     return routes
 
 
 def load_adapter(service: Service, name: str, url: str) -> Adapter:
-    """:raises EndpointError: it is none, it cannot be served, or the name is taken."""
-    if table(service) is None and not is_adapter(service, url):
+    """Loads an adapter as a model.
+
+    :raises EndpointError: the URL has no adapter, the engine cannot serve it, or the name is in use.
+    """
+    if adapter_table(service) is None and not is_adapter(service, url):
         raise InvalidModel(name, f"there is no {CONFIG} in '{url[:200]}'", "Name the directory of a whole model.")
     adapters = adapters_of(service)
     if name in adapters.names() or (service.models is not None and service.models.has(name)):
@@ -81,8 +87,8 @@ def load_adapter(service: Service, name: str, url: str) -> Adapter:
     return adapters.load(name, url)
 
 
-def table(service: Service) -> AdapterTable | None:
-    """The adapters of the engine of the start, where it takes any."""
+def adapter_table(service: Service) -> AdapterTable | None:
+    """The adapters of the model of the start; None if its engine serves none."""
     return None if service.engine is None else service.engine.adapters
 
 
@@ -90,10 +96,13 @@ def is_adapter(service: Service, url: str) -> bool:
     return service.engine is not None and (bring(url, service.config) / ADAPTER_CONFIG).is_file()
 
 
-def found(service: Service, name: str) -> LoadedModel | Adapter:
-    """:raises ModelNotLoaded: there is neither a model nor an adapter of that name."""
+def find(service: Service, name: str) -> LoadedModel | Adapter:
+    """The model or adapter of this name.
+
+    :raises ModelNotLoaded: there is neither.
+    """
     service.require_engine()
-    adapters = table(service)
+    adapters = adapter_table(service)
     if adapters is None or name not in adapters.names():
         if service.models is None:
             raise ModelNotLoaded(name)
@@ -101,8 +110,8 @@ def found(service: Service, name: str) -> LoadedModel | Adapter:
     return adapters.get(name)
 
 
-def described(model: LoadedModel | Adapter) -> dict[str, str]:
-    shown = {"modelName": model.name, "modelUrl": model.source}
+def description(model: LoadedModel | Adapter) -> dict[str, str]:
+    fields = {"modelName": model.name, "modelUrl": model.source}
     if isinstance(model, LoadedModel) and model.state is ModelState.FAILED:
-        return {**shown, "state": model.state.value, "reason": model.reason}
-    return shown
+        return {**fields, "state": model.state.value, "reason": model.reason}
+    return fields

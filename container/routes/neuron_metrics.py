@@ -1,4 +1,4 @@
-"""What neuron-monitor reports, as Prometheus metrics. Nothing where there is no monitor, or none that reports."""
+"""The reports of neuron-monitor as Prometheus metrics. Without a recent report there are totals only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from handler.neuron.hardware.runtime_version import runtime_versions
 
 
 def metrics(monitor: NeuronMonitor) -> Iterator[Metric]:
-    """Gauges of the last report, and totals since this process began."""
+    """Gauges from the last report, and totals since this process began."""
     report, health = monitor.latest(), monitor.health
-    starts = CounterMetricFamily("endpoint_neuron_monitor_starts", "Starts of neuron-monitor; more than one: it ended.")
+    starts = CounterMetricFamily(
+        "endpoint_neuron_monitor_starts", "Starts of neuron-monitor. It is restarted when it ends."
+    )
     starts.add_metric([], monitor.starts)
     yield starts
     yield InfoMetricFamily("endpoint_neuron", "Versions of the Neuron software outside Python.", runtime_versions())
     for name, text, labels, counts in (
-        ("execution_errors", "Executions that failed, by the runtime's kinds.", ["kind"], health.errors),
+        ("execution_errors", "Failed executions, by the runtime's kind of error.", ["kind"], health.errors),
         ("executions", "Executions on the devices, by outcome.", ["outcome"], health.executions),
     ):
         family = CounterMetricFamily(f"endpoint_neuron_{name}", text, labels=labels)
@@ -39,11 +41,13 @@ def metrics(monitor: NeuronMonitor) -> Iterator[Metric]:
     ):
         if value is not None:
             yield GaugeMetricFamily(f"endpoint_neuron_{name}", text, value)
-    used = GaugeMetricFamily("endpoint_neuron_memory_used_bytes", "Memory that the model takes.", labels=["place"])
+    used = GaugeMetricFamily("endpoint_neuron_memory_used_bytes", "Memory in use, by place.", labels=["place"])
     for place, size in sorted(report.memory_used.items()):
         used.add_metric([place], size)
     yield used
-    busy = GaugeMetricFamily("endpoint_neuron_core_utilization_ratio", "Share of time in use.", labels=["core"])
+    busy = GaugeMetricFamily(
+        "endpoint_neuron_core_utilization_ratio", "Share of time in which a core is busy.", labels=["core"]
+    )
     for core, percent in report.utilization.items():
         busy.add_metric([core], percent / 100)
     yield busy

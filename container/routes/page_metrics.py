@@ -1,4 +1,4 @@
-"""What the page's charts are drawn from: the state, figures that only grow, and figures that are now."""
+"""The data of the page's charts: the state of the start, counters, and current values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
 from handler.startup.lifecycle import ServingStatus
 
-# vLLM's own gauges and counters (v1/metrics/loggers.py), which count both paths. Older lines name the first otherwise.
+# vLLM's own gauges and counters (v1/metrics/loggers.py). Older Neuron lines have another name for the first.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 OUTPUT_TOKENS = "vllm:generation_tokens_total"
 FIRST_SUM = "vllm:time_to_first_token_seconds_sum"
@@ -20,16 +20,18 @@ FIRST_COUNT = "vllm:time_to_first_token_seconds_count"
 NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
 
 
-def page_figures(service: Service) -> dict[str, object]:
-    """One answer of GET /page/state. Times in seconds, `kv_use` from 0 to 1; None where there is no such figure yet."""
+def page_state(service: Service) -> dict[str, object]:
+    """The reply of GET /page/state. Times are in seconds, `kv_use` is from 0 to 1. None: there is no value yet."""
     status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
-    trouble = engine.trouble() if engine is not None and status.state is ServingStatus.READY else None
-    state = status.state.value if trouble is None else "stalled"
-    seen = vllm_figures(vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.post))
+    problem = engine.trouble() if engine is not None and status.state is ServingStatus.READY else None
+    state = status.state.value if problem is None else "stalled"
+    seen = vllm_metrics(
+        vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.context)
+    )
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
     return {
         "state": state,
-        "reason": status.reason or trouble or "",
+        "reason": status.reason or problem or "",
         "stage": status.stage,
         "stage_seconds": round(now - status.since, 1),
         "seconds": round(now - service.lifecycle.began, 1),
@@ -47,10 +49,10 @@ def page_figures(service: Service) -> dict[str, object]:
     }
 
 
-def vllm_figures(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
-    """vLLM's figures that are shown, each summed over its labels."""
+def vllm_metrics(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
+    """The vLLM metrics that the page shows, each summed over its labels."""
     found: dict[str, float] = {}
-    # What sums several processes cannot say what it has before it has read all of it.
+    # A registry over several processes does not know its names before it has read all values.
     families = registry.restricted_registry(NAMES) if registry is REGISTRY else registry
     for family in families.collect():
         for sample in family.samples:

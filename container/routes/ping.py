@@ -1,6 +1,6 @@
-"""GET /ping: 200 only when the engine answers, 503 with the stage while it starts, 500 when it failed or stalls.
+"""GET /ping: 200 once the engine serves, 503 with the stage while it starts, 500 when it has failed or stalls.
 
-SageMaker asks with a 2 s time-out and reads the status; the body is for people and for the deploy command.
+SageMaker sends it with a 2 s time-out and reads the status. The body is for people and for the deploy command.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def blueprint(service: Service) -> Blueprint:
         code, state, reason = STATUS[status.state], status.state.value, status.reason
         engine = service.engine
         if status.state is ServingStatus.READY and engine is not None:
-            trouble = engine.trouble()
-            if trouble is not None:
-                code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {trouble}"
-            elif service.peers is not None and (known := service.peers.trouble()) is not None:
-                code, state, reason = known
-            elif service.monitor is not None and (broken := service.monitor.trouble()) is not None:
-                code, state, reason = 500, "hardware", broken
+            problem = engine.trouble()
+            if problem is not None:
+                code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {problem}"
+            elif service.peers is not None and (peer_status := service.peers.trouble()) is not None:
+                code, state, reason = peer_status
+            elif service.monitor is not None and (device_problem := service.monitor.trouble()) is not None:
+                code, state, reason = 500, "hardware", device_problem
         if code == 200:
             return Response(status=200)
         now = time.monotonic()
@@ -61,9 +61,9 @@ def blueprint(service: Service) -> Blueprint:
 
 
 def _neuron(report: MonitorReport) -> dict[str, object]:
-    """The devices at a glance; every figure is in /metrics."""
+    """A summary of the devices. /metrics has all values."""
     shares = report.utilization.values()
-    seen: dict[str, object | None] = {
+    summary: dict[str, object | None] = {
         "devices": report.devices,
         "device_type": report.device_type,
         "cores": report.cores,
@@ -74,4 +74,4 @@ def _neuron(report: MonitorReport) -> dict[str, object]:
         "runtime": runtime_versions().get("runtime"),
         "problems": list(report.problems) or None,
     }
-    return {name: value for name, value in seen.items() if value is not None}
+    return {name: value for name, value in summary.items() if value is not None}

@@ -1,4 +1,7 @@
-"""GET /metrics: Prometheus text, as SageMaker's detailed observability scrapes it. vLLM's own metrics, and ours."""
+"""GET /metrics: vLLM's metrics and the container's own, as Prometheus text.
+
+SageMaker's detailed observability scrapes it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from handler.startup.multi_model.loaded_model import ModelState
 
 
 class ServiceCollector:
-    """Reads the service at each scrape, so that there is no second copy of a figure to keep right."""
+    """Reads the values from the service at each scrape, so that there is no second copy to keep up to date."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -26,39 +29,45 @@ class ServiceCollector:
     def collect(self) -> Iterator[Metric]:
         service = self._service
         yield GaugeMetricFamily(
-            "endpoint_requests_in_flight", "Requests accepted and not yet answered.", service.admission.total
+            "endpoint_requests_in_flight",
+            "Requests that were admitted and are not answered yet.",
+            service.admission.total,
         )
         unfinished = service.unfinished()
-        yield GaugeMetricFamily("endpoint_requests_in_engine", "Requests that hold or await a slot.", unfinished)
+        yield GaugeMetricFamily(
+            "endpoint_requests_in_engine", "Requests that hold a slot of the engine or wait for one.", unfinished
+        )
         yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", service.queued())
         tasks = sum(engine.loop.tasks() for engine in service.engines())
-        yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks of the engines' event loops.", tasks)
+        yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks in the engines' event loops.", tasks)
         stages = GaugeMetricFamily(
             "endpoint_start_stage_seconds", "Seconds that each finished stage of the start took.", labels=["stage"]
         )
-        spent: dict[str, float] = {}
+        stage_seconds: dict[str, float] = {}
         for stage, seconds in service.lifecycle.stages:
-            spent[stage] = spent.get(stage, 0.0) + seconds
-        for stage, seconds in spent.items():
+            stage_seconds[stage] = stage_seconds.get(stage, 0.0) + seconds
+        for stage, seconds in stage_seconds.items():
             stages.add_metric([stage], seconds)
         yield stages
         ready = service.lifecycle.status.state is ServingStatus.READY
-        yield GaugeMetricFamily("endpoint_ready", "1 when requests are taken.", int(ready))
+        yield GaugeMetricFamily("endpoint_ready", "1 while requests are accepted.", int(ready))
         if service.models is not None:
             models = GaugeMetricFamily(
                 "endpoint_model_up",
-                "1 for a further model that serves, 0 for one that failed.",
+                "1 for an additional model that serves, 0 for one that failed.",
                 labels=["model"],
             )
             for model in service.models.all():
                 models.add_metric([model.name], int(model.state is ModelState.SERVING))
             yield models
         if service.peers is not None:
-            board = service.peers.board
-            serving = len(board.members(Member.SERVING))
-            yield GaugeMetricFamily("endpoint_front_ends", "Processes that answer requests.", serving)
-            ended = CounterMetricFamily("endpoint_front_ends_ended", "Of these, those that ended and were replaced.")
-            ended.add_metric([], len(board.members(Member.RELEASED)))
+            shared_state = service.peers.shared_state
+            serving = len(shared_state.members(Member.SERVING))
+            yield GaugeMetricFamily("endpoint_front_ends", "Front-end processes that serve.", serving)
+            ended = CounterMetricFamily(
+                "endpoint_front_ends_ended", "Front-end processes that ended and were replaced."
+            )
+            ended.add_metric([], len(shared_state.members(Member.RELEASED)))
             yield ended
         if service.config.artifact_store:
             yield from service.artifacts.families()
@@ -68,15 +77,17 @@ class ServiceCollector:
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("metrics", __name__)
-    ours = CollectorRegistry()
-    ours.register(ServiceCollector(service))
+    registry = CollectorRegistry()
+    registry.register(ServiceCollector(service))
 
     @routes.get("/metrics")
     def metrics() -> Response:
         if service.peers is not None:
-            all_processes = shared_metrics.summed(service.peers.post)
-            return Response(generate_latest(ours) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST)
-        own = generate_latest(ours) + generate_latest(service.observer.registry)
-        return Response(own + generate_latest(vllm_registry(service)), content_type=CONTENT_TYPE_LATEST)
+            all_processes = shared_metrics.summed(service.peers.context)
+            return Response(
+                generate_latest(registry) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST
+            )
+        own_metrics = generate_latest(registry) + generate_latest(service.observer.registry)
+        return Response(own_metrics + generate_latest(vllm_registry(service)), content_type=CONTENT_TYPE_LATEST)
 
     return routes

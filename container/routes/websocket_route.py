@@ -1,13 +1,13 @@
-"""GET /invocations-bidirectional-stream: InvokeEndpointWithBidirectionalStream, as a WebSocket.
+"""GET /invocations-bidirectional-stream: a WebSocket, for SageMaker's InvokeEndpointWithBidirectionalStream.
 
-Each message of the client is one body of /invocations; each document of the reply is one frame, as is an error.
+Each message of the client is a body of /invocations. Each JSON document of the reply, or the error, is one frame.
 """
 
 from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from container.pipeline.request_pipeline import by_its_body
+from container.pipeline.request_pipeline import body_parser
 from container.pipeline.websocket_session import WebSocketSession
 from container.service import Service
 from handler.errors import UpgradeRequired
@@ -24,7 +24,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get(PATH, websocket=True)
     def converse() -> Response:
-        parse = by_its_body(service, request)
+        parse = body_parser(service, request)
         engine = service.ready_engine()
         service.admission.enter()
         return WebSocketSession(service, engine, parse)

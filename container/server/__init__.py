@@ -1,1 +1,1 @@
-"""TODO"""
+"""gunicorn and its worker, the port, the watchdog, memory and file descriptors of the serving process."""

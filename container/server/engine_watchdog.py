@@ -1,4 +1,4 @@
-"""Watches the engine once it serves: ends every request of one that died, and gives up on one that stays stalled."""
+"""Watches the engine once it serves. A dead engine, or one that stays stalled, ends the process and its requests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from handler.errors import EngineFailed
 from handler.startup.lifecycle import ServingStatus
 
 INTERVAL = 0.25
-# A stalled engine that comes back within this many stall times goes on; after them it is replaced.
-PATIENCE = 5.0
-# /ping says 500 for this long before the process ends: SageMaker must be able to see it.
+# A stalled engine may recover within this many stall times (the setting). Then it is replaced.
+STALL_TIMES = 5.0
+# Seconds for which /ping answers 500 before the process ends, so that SageMaker sees it.
 LINGER = 5.0
 START_LINGER = 2.0
 
 
 def watch_engine(service: Service, end: Callable[[], None]) -> None:
-    """Returns after a failure, when `end` has been called. Runs in a thread of its own.
+    """Watches until the engine fails, then ends the process. Runs in its own thread.
 
-    :param end: ends this process; its parent decides whether another takes its place.
+    :param end: ends this process. Its parent decides whether to start another.
     """
     while True:
         time.sleep(INTERVAL)
@@ -34,7 +34,7 @@ def watch_engine(service: Service, end: Callable[[], None]) -> None:
             continue
         if engine.dead():
             service.lifecycle.fail("the engine's process ended")
-        elif engine.stalled_for() > service.config.stall * PATIENCE:
+        elif engine.stalled_for() > service.config.stall * STALL_TIMES:
             service.lifecycle.fail(f"the engine made no progress for {engine.stalled_for():.0f} s")
     if service.engine is not None:
         service.engine.fail_requests(EngineFailed(service.lifecycle.status.reason))

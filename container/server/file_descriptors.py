@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 logger = logging.getLogger(__name__)
-# Errors of accept(2) that end once something else is closed or freed, each with the fix.
+# Errors of accept(2) that end when something else is closed or freed, each with its fix.
 FIXES = {
     errno.EMFILE: "Raise it: `ulimit -n 65536`, or `docker run --ulimit nofile=65536:65536`.",
     errno.ENFILE: "The limit of the whole machine is reached: raise `sysctl fs.file-max`.",
@@ -26,21 +26,21 @@ FIXES = {
 }
 PAUSE = 0.1
 LOG_INTERVAL = 60.0
-# Descriptors that new connections leave free: requests open files and sockets, too. At most an eighth of the limit.
+# Descriptors that new connections leave free for files and sockets of requests. No more than an eighth of the limit.
 RESERVE = 32
 
 
 class AcceptPause:
-    """The listeners that are paused. Used by the main thread only.
+    """Pauses listeners. Used by the main thread only.
 
-    :param poller: the main loop's, which has the listeners.
-    :param accept: what it calls when a listener is readable.
+    :param poller: the main loop's poller, in which the listeners are registered.
+    :param accept: called by the main loop when a listener is readable.
     """
 
     def __init__(self, poller: selectors.BaseSelector, accept: Callable[[socket.socket], None]) -> None:
         self._poller, self._accept = poller, accept
         self._paused: set[socket.socket] = set()
-        self._until = 0.0
+        self._paused_until = 0.0
         self._logged = float("-inf")
         self._error: int | None = None
 
@@ -49,22 +49,25 @@ class AcceptPause:
 
         :param error: the errno of `accept`.
         """
-        with suppress(KeyError):  # it was unregistered since the loop found it readable
+        with suppress(KeyError):  # unregistered after the loop had found it readable
             self._poller.modify(listener, selectors.EVENT_WRITE, self._accept)  # a listener is never writable
         self._paused.add(listener)
-        self._until = time.monotonic() + PAUSE
+        self._paused_until = time.monotonic() + PAUSE
         self._error = error
 
     def end(self) -> None:
         """Resumes the listeners if their time is up."""
-        if self._paused and time.monotonic() >= self._until:
+        if self._paused and time.monotonic() >= self._paused_until:
             for listener in self._paused:
                 with suppress(KeyError):
                     self._poller.modify(listener, selectors.EVENT_READ, self._accept)
             self._paused.clear()
 
     def timeout(self, seconds: float) -> float:
-        """How long the main loop may wait for events, if it would wait `seconds` otherwise."""
+        """How long the main loop may wait for events.
+
+        :param seconds: how long it would wait without a pause.
+        """
         return min(seconds, PAUSE) if self._paused else seconds
 
     def take_error(self) -> int | None:
@@ -73,7 +76,7 @@ class AcceptPause:
         return error
 
     def log(self, error: int, connections: int) -> None:
-        """One line in `LOG_INTERVAL` seconds."""
+        """Logs the pause, at most once in `LOG_INTERVAL` seconds."""
         now = time.monotonic()
         if now - self._logged >= LOG_INTERVAL:
             self._logged = now
@@ -88,14 +91,14 @@ class AcceptPause:
 
 
 def limit() -> int:
-    """How many descriptors this process may have: `ulimit -n`."""
+    """The limit of file descriptors of this process (`ulimit -n`)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def reserve_is_reached(descriptor: int) -> bool:
     """Whether only the reserve is left.
 
-    :param descriptor: one just opened. The kernel gives the lowest free number, so all below it are in use.
+    :param descriptor: a new descriptor. The kernel assigns the lowest free number, so all below it are in use.
     """
-    most = limit()
-    return most != resource.RLIM_INFINITY and descriptor >= most - min(RESERVE, most // 8)
+    maximum = limit()
+    return maximum != resource.RLIM_INFINITY and descriptor >= maximum - min(RESERVE, maximum // 8)

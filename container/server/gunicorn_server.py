@@ -1,4 +1,4 @@
-"""gunicorn, configured: takes the bound port over, and supervises the serving process, which imports what is heavy."""
+"""gunicorn's configuration. The master takes over the bound port and supervises the serving process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from container.server.listener import BACKLOG
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
-# Threads beyond the requests that are let in: /ping, 429s and slow senders never wait for a place.
+# Threads beyond the admitted requests, so that /ping, 429 replies and slow senders never wait for one.
 SPARE_THREADS = 32
-# A worker whose main loop is silent this long is replaced; importing torch holds the interpreter for seconds.
+# A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
 HEARTBEAT = 120
 BUDGET_SECONDS = 3600.0
 
@@ -29,8 +29,8 @@ BUDGET_SECONDS = 3600.0
 class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """One endpoint under gunicorn.
 
-    :param make_service: makes what the routes share, in the serving process.
-    :param listener: the endpoint's port; gunicorn has it from now on.
+    :param make_service: makes the service that the routes share. Called in the serving process.
+    :param listener: listens on the endpoint's port. gunicorn owns it from now on.
     """
 
     def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], listener: socket.socket) -> None:
@@ -68,14 +68,14 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         return create_app(self.service)
 
     def new_service(self) -> Service:
-        """In the serving process, before its routes are made."""
+        """Makes the service. Called in the serving process, before its routes are made."""
         self.service = self._make_service()
         return self.service
 
     def _pre_fork(self, arbiter: Any, worker: Any) -> None:
-        """In the master, before a serving process is started: the first, or the next after a failure.
+        """Counts the starts of serving processes. Called in the master before each start.
 
-        :raises HaltServer: there were more failures within the hour than the budget allows.
+        :raises HaltServer: the engine failed more often within the hour than the budget allows.
         """
         now = time.monotonic()
         self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
@@ -83,9 +83,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
-        """In the master, after a serving process has ended: its engine's core must not outlive it.
+        """Ends the core of the engine after its serving process. Called in the master.
 
-        A core that did would keep its memory and its Neuron cores, and the next start would find them taken.
+        A core that lived on would keep its memory and its Neuron cores, and the next start would fail on them.
         """
         try:
             os.killpg(worker.pid, signal.SIGKILL)

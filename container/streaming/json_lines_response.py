@@ -1,18 +1,20 @@
-"""JSON Lines in, JSON Lines out: what batch transform splits by line and joins by line."""
+"""Answers a JSON Lines body with JSON Lines, in the same order. Batch transform splits and joins by line."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
-from container.connection.socket_writer import SocketWriter
+from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
+from container.streaming.call_lifecycle import begin_call
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
 from handler.schemas.batch import Batch
@@ -20,12 +22,15 @@ from handler.schemas.dispatch import Parse
 from handler.startup.admission import Admission
 
 CONTENT_TYPE = "application/jsonlines"
-# Names in use for the same thing; the first is SageMaker's.
-KINDS = frozenset((CONTENT_TYPE, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
+# Media types in use for JSON Lines. The first is SageMaker's.
+LINES_TYPES = frozenset((CONTENT_TYPE, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
 
 
 class LinesResponse(Response):
-    """A WSGI response of many replies. It holds one admission, and as many of the engine's slots as there are lines."""
+    """A WSGI response with one reply on each line.
+
+    It holds one admission, and up to all of the engine's slots.
+    """
 
     def __init__(
         self, engine: Engine, parse: Parse, lines: list[bytes], admission: Admission, deadline: Deadline
@@ -34,7 +39,8 @@ class LinesResponse(Response):
         self._engine = engine
         self._lines = lines
         self._admission = admission
-        self._batch = Batch(engine, parse, engine.slots, deadline.left, deadline.error())
+        begin = partial(begin_call, deadline=deadline)
+        self._batch = Batch(engine, parse, engine.slots, deadline.remaining, deadline.error(), begin)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         connection = GunicornConnection.of(environ, start_response)
@@ -43,20 +49,20 @@ class LinesResponse(Response):
         except EndpointError as error:
             record_of(environ).failed(error)
             return error_response(error)(environ, start_response)
-        except Exception as error:  # Flask's handlers are behind us here
+        except Exception as error:  # Flask's error handlers do not run any more
             return error_response(unexpected(error))(environ, start_response)
         finally:
             self._admission.leave()
         if replies is None:
-            assert connection is not None, "only a watched client leaves"
-            record_of(environ).left = "the client closed the connection"
+            assert connection is not None, "without a connection nobody notices that the client left"
+            record_of(environ).left = CLIENT_CLOSED
             connection.finished("200 OK", [], 0, whole=False)
             return ()
         self.set_data(b"\n".join(replies) + b"\n")
         return super().__call__(environ, start_response)
 
     def _run(self, connection: GunicornConnection | None) -> list[bytes] | None:
-        """The replies; None when the client has closed its end meanwhile."""
+        """The replies; None if the client left before the end."""
         if connection is None:
             return self._batch.run(self._lines)
         loop, released = self._engine.loop, threading.Event()

@@ -1,12 +1,16 @@
-"""Where the engine's tokens go on the HTTP side. Every method here but the constructors runs on the engine's loop."""
+"""The sinks of the HTTP side: each turns the engine's tokens into one kind of reply.
+
+All methods except the constructors run on the engine's loop.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
+from typing import ClassVar
 
-from container.connection.socket_writer import SocketWriter
+from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 
@@ -14,20 +18,31 @@ Output = tuple[str, Sequence[int], str | None, int | str | None]
 
 
 class BufferedSink:
-    """Takes the whole text.
+    """Collects the whole text of a reply.
 
-    :ivar release: called once, when it is there or has failed; set before the request begins.
+    :ivar release: called once, when the text is complete or the call has failed. Set before the call begins.
+    :ivar left_reason: how the client left before the end.
     """
 
-    __slots__ = ("error", "gone", "output", "release", "reply", "ticket")
+    first_token: ClassVar[float | None] = None
+    last_token: ClassVar[float | None] = None
+    __slots__ = ("error", "left_reason", "output", "release", "reply", "running")
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
         self.output: Output | None = None
         self.error: EndpointError | None = None
-        self.gone = False
-        self.ticket: RunningCall | None = None
+        self.left_reason: str | None = None
+        self.running: RunningCall | None = None
         self.release: Callable[[], None]
+
+    @property
+    def finish(self) -> str | None:
+        return None if self.output is None else self.output[2]
+
+    @property
+    def tokens(self) -> int | None:
+        return None if self.output is None else len(self.output[1])
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -39,22 +54,22 @@ class BufferedSink:
         self.error = error
         self.release()
 
-    def left(self, reason: str) -> None:
-        self.gone = True
-        if self.ticket is not None:
-            self.ticket.cancel()
+    def client_left(self, reason: str) -> None:
+        self.left_reason = CLIENT_CLOSED
+        if self.running is not None:
+            self.running.cancel()
 
     def body(self) -> bytes:
         """The reply's bytes."""
-        assert self.output is not None, "an answer ends with output or with an error"
+        assert self.output is not None, "a call ends with output or with an error"
         return self.reply.whole(*self.output)
 
 
 class _Stream:
-    """What both kinds of stream share: a reply's bytes, its opening in front of the first of them.
+    """The part that all streams share: each step's bytes, with the reply's opening in front of the first ones.
 
-    :ivar tokens: made so far.
-    :ivar first_token, last_token: monotonic seconds; the last one's is set at the end.
+    :ivar tokens: output tokens so far.
+    :ivar first_token, last_token: monotonic seconds; `last_token` is set at the end.
     """
 
     __slots__ = ("_opened", "finish", "first_token", "last_token", "reply", "tokens")
@@ -83,21 +98,22 @@ class _Stream:
 
 
 class StreamingSink(_Stream):
-    """Turns each step into bytes on the connection, there and then.
+    """Writes each step to the connection at once.
 
-    :ivar writer: set before the request begins; it tells when the connection is done with.
-    :ivar whole: the reply ended as it should and the client took all of it.
+    :ivar writer: writes to the connection, and releases it at the end. Set before the call begins.
+    :ivar whole: the reply is complete, and the client was still connected at its end.
+    :ivar left_reason: how the client left before the end.
     """
 
-    __slots__ = ("error", "gone", "ticket", "whole", "writer")
+    __slots__ = ("error", "left_reason", "running", "whole", "writer")
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
         self.writer: SocketWriter
-        self.ticket: RunningCall | None = None
+        self.running: RunningCall | None = None
         self.error: EndpointError | None = None
         self.whole = False
-        self.gone: str | None = None
+        self.left_reason: str | None = None
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -119,18 +135,18 @@ class StreamingSink(_Stream):
             self.writer.write(self.reply.broken(error))
         self.writer.abandon()
 
-    def left(self, reason: str) -> None:
+    def client_left(self, reason: str) -> None:
         self.whole = False
-        self.gone = reason
-        if self.ticket is not None:
-            self.ticket.cancel()
+        self.left_reason = reason
+        if self.running is not None:
+            self.running.cancel()
 
 
 def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
-    """Each event by itself, so that it becomes a chunk, and a payload part, of its own.
+    """Splits bytes into single events, so that each event becomes a chunk, and a payload part, of its own.
 
-    litellm takes a part for an event (llms/sagemaker/common_utils.py, 1.83) and loses the rest of a stream after a part
-    that has two. What belongs together at a stream's beginning and end is therefore framed apart.
+    litellm expects one event in each payload part (llms/sagemaker/common_utils.py, 1.83). After a part with two events
+    it loses the rest of the stream. The first step and the last step of a stream have several events.
     """
     mark = b"\n\n" if reply.stream_content_type.startswith("text/event-stream") else b"\n"
     *events, rest = data.split(mark)
@@ -138,7 +154,7 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
 
 
 class CollectingSink(BufferedSink):
-    """A stream's events as one body: what is sent with its length, and with an error's own status if it fails."""
+    """Collects a stream's events into one body, which is sent with its length. An error has its own status."""
 
     __slots__ = ("_events", "stream")
 
@@ -146,6 +162,14 @@ class CollectingSink(BufferedSink):
         super().__init__(reply)
         self.stream = _Stream(reply)
         self._events: list[bytes] = []
+
+    @property
+    def finish(self) -> str | None:
+        return self.stream.finish
+
+    @property
+    def tokens(self) -> int | None:
+        return self.stream.tokens if self.error is None else None
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
@@ -160,13 +184,18 @@ class CollectingSink(BufferedSink):
 
 
 class QueueSink(_Stream):
-    """Hands the bytes to a waiting thread: the way under servers that give no socket. None marks the end."""
+    """Queues the bytes for a waiting thread, for servers that give no access to the socket. None marks the end.
 
-    __slots__ = ("events",)
+    :ivar error, left_reason: set by the thread, when it has read the error or was closed early.
+    """
+
+    __slots__ = ("error", "events", "left_reason")
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
         self.events: SimpleQueue[bytes | EndpointError | None] = SimpleQueue()
+        self.error: EndpointError | None = None
+        self.left_reason: str | None = None
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None

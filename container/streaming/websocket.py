@@ -1,7 +1,7 @@
-"""A WebSocket over gunicorn's socket: frames in and out on the engine's loop, messages answered in the thread.
+"""A WebSocket over gunicorn's socket. The engine's loop reads and writes frames; a thread answers the messages.
 
-The protocol itself is wsproto's. Bounded throughout: a message by the largest body, messages that wait by `WAITING`,
-what a slow reader has not taken by the writer's own limits.
+wsproto implements the protocol. Everything is bounded: a message by the largest body, the queue of messages by
+`MAX_QUEUED`, the bytes for a slow reader by the writer's own limits.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from container.connection.socket_io import receive
 from container.connection.socket_writer import SocketWriter
 from container.streaming.websocket_sink import WebSocketSink
 
-WAITING = 8
+MAX_QUEUED = 8
 READ = 65536
 PING_SECONDS = 60.0
 MISSED_PONGS = 5
 
 
 class WebSocket:
-    """One connection. All but its making, `messages` and `released` belongs to the loop.
+    """One connection. Only the constructor, `messages` and `released` may be used outside the loop.
 
-    :ivar messages: what the client has sent; None when there will be no more.
-    :ivar released: the loop has let go of the socket.
+    :ivar messages: the client's messages; None after the last one.
+    :ivar released: set when the loop no longer uses the socket.
+    :ivar answer: the sink of the message that is being answered.
     """
 
     def __init__(self, connection: socket.socket, loop: asyncio.AbstractEventLoop, max_message: int) -> None:
@@ -52,7 +53,7 @@ class WebSocket:
         self._loop = loop
         self._max_message = max_message
         self._protocol = WSConnection(ConnectionType.SERVER)
-        self._writer = SocketWriter(connection, loop, b"", False, self._gone, self.released.set)
+        self._writer = SocketWriter(connection, loop, b"", False, self._client_left, self.released.set)
         self._partial = bytearray()
         self._missed = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -60,7 +61,7 @@ class WebSocket:
         self._ended = False
 
     def open(self, environ: Mapping[str, Any]) -> None:
-        """Answers the handshake and begins to read."""
+        """Answers the handshake and starts reading."""
         try:
             self._protocol.receive_data(request_bytes(environ))
             for event in self._protocol.events():
@@ -75,17 +76,18 @@ class WebSocket:
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
     def resume(self) -> None:
-        """There is room for another message."""
-        if self._writer.open and not self._reading and not self._ended and self.messages.qsize() < WAITING:
+        """Reads on, if there is room for another message."""
+        if self._writer.open and not self._reading and not self._ended and self.messages.qsize() < MAX_QUEUED:
             self._reading = True
             self._loop.add_reader(self._socket.fileno(), self._readable)
 
     def send(self, document: str) -> None:
-        """One frame of text."""
+        """Sends one text frame."""
         if not self._ended:
             self._writer.write(self._protocol.send(Message(data=document)))
 
     def close(self, code: int = CloseReason.NORMAL_CLOSURE, reason: str = "") -> None:
+        """Sends a close frame and ends the connection."""
         if not self._ended:
             self._writer.write(self._protocol.send(CloseConnection(code=code, reason=reason[:100])))
         self._end()
@@ -100,12 +102,12 @@ class WebSocket:
         try:
             self._protocol.receive_data(data)
             for event in self._protocol.events():
-                self._heard(event)
+                self._handle_event(event)
         except RemoteProtocolError as error:
             reason = getattr(error.event_hint, "code", CloseReason.PROTOCOL_ERROR)
-            self.close(reason, "not a WebSocket frame that may come here")
+            self.close(reason, "not a valid WebSocket frame at this point")
 
-    def _heard(self, event: object) -> None:
+    def _handle_event(self, event: object) -> None:
         if self._ended:
             return
         if isinstance(event, Ping):
@@ -118,11 +120,11 @@ class WebSocket:
         elif isinstance(event, TextMessage | BytesMessage):
             self._partial += event.data.encode() if isinstance(event, TextMessage) else event.data
             if len(self._partial) > self._max_message:
-                self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have {self._max_message:,} bytes")
+                self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have at most {self._max_message:,} bytes")
             elif event.message_finished:
                 self.messages.put(bytes(self._partial))
                 self._partial.clear()
-                if self.messages.qsize() >= WAITING and self._reading:
+                if self.messages.qsize() >= MAX_QUEUED and self._reading:
                     self._reading = False
                     self._loop.remove_reader(self._socket.fileno())
 
@@ -136,31 +138,31 @@ class WebSocket:
         self._writer.write(self._protocol.send(Ping(payload=b"")))
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
-    def _gone(self, reason: str) -> None:
-        """The client has left: what runs for it is ended."""
-        if self._reading:  # the writer lets go of the socket now
+    def _client_left(self, reason: str) -> None:
+        """Ends the running call: the client has left."""
+        if self._reading:  # the writer releases the socket next
             self._reading = False
             self._loop.remove_reader(self._socket.fileno())
         answer = self.answer
         if answer is not None:
-            if answer.ticket is not None:
-                answer.ticket.cancel()
+            if answer.running is not None:
+                answer.running.cancel()
             answer.done.set()
         self.messages.put(None)
 
     def _end(self) -> None:
-        """Nothing more is read; what was written is still taken by the client."""
+        """Stops reading. Bytes that were written are still delivered."""
         if self._ended:
             return
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
-        self._gone("the end")
+        self._client_left("the end")
         self._writer.abandon()
 
 
 def request_bytes(environ: Mapping[str, Any]) -> bytes:
-    """The handshake as it came; gunicorn has read it already, and wsproto wants to."""
+    """The bytes of the handshake for wsproto, rebuilt: gunicorn has read them already."""
     lines = [f"GET {environ.get('RAW_URI') or '/'} HTTP/1.1"]
     for key, value in environ.items():
         if key.startswith("HTTP_"):

@@ -1,4 +1,4 @@
-"""The WebSocket's side of a reply: one JSON document a frame, where HTTP has one server-sent event or one line."""
+"""The sink of a WebSocket message: each JSON document of the reply becomes one frame."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from container.connection.socket_writer import CLIENT_CLOSED
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall, encode
 
 
 def documents(data: bytes) -> list[str]:
-    """The documents in a reply's bytes, whichever way they are framed: events, lines, or one body."""
+    """The JSON documents in a reply's bytes, which are server-sent events, lines or one body."""
     parts = data.split(b"\n\n") if data.startswith(b"data:") else data.split(b"\n")
     return [part.removeprefix(b"data:").strip().decode() for part in parts if part.strip()]
 
 
 class WebSocketSink:
-    """The sink of one message: sends what is made, and wakes the thread once. On the engine's loop.
+    """Sends the reply to one message as frames, then wakes the thread that waits. Runs on the engine's loop.
 
-    :ivar first_token, last_token: monotonic seconds, of a stream.
+    :ivar first_token, last_token: monotonic seconds; only for a stream.
     """
 
     __slots__ = (
@@ -32,7 +33,7 @@ class WebSocketSink:
         "finish",
         "first_token",
         "last_token",
-        "ticket",
+        "running",
         "tokens",
     )
 
@@ -41,7 +42,7 @@ class WebSocketSink:
         self._stream = stream
         self._send = send
         self._opened = False
-        self.ticket: RunningCall | None = None
+        self.running: RunningCall | None = None
         self.done = threading.Event()
         self.error: EndpointError | None = None
         self.finish: str | None = None
@@ -49,13 +50,17 @@ class WebSocketSink:
         self.first_token: float | None = None
         self.last_token: float | None = None
 
+    @property
+    def left_reason(self) -> str | None:
+        return CLIENT_CLOSED if self.error is None and self.finish is None else None
+
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
         self.tokens += len(token_ids)
         self.finish = finish_reason
         if not self._stream:
-            self._frames(self._reply.whole(text, token_ids, finish_reason, stop_reason))
+            self._send_documents(self._reply.whole(text, token_ids, finish_reason, stop_reason))
             self.done.set()
             return
         self.last_token = time.monotonic()
@@ -63,10 +68,10 @@ class WebSocketSink:
         event = self._reply.event(text, token_ids, finish_reason, stop_reason)
         if not self._opened and (event or finish_reason is not None):
             self._opened = True
-            self._frames(self._reply.opening())
-        self._frames(event)
+            self._send_documents(self._reply.opening())
+        self._send_documents(event)
         if finish_reason is not None:
-            self._frames(self._reply.closing())
+            self._send_documents(self._reply.closing())
             self.done.set()
 
     def fail(self, error: EndpointError) -> None:
@@ -74,6 +79,6 @@ class WebSocketSink:
         self._send(encode(error.document()).decode())
         self.done.set()
 
-    def _frames(self, data: bytes) -> None:
+    def _send_documents(self, data: bytes) -> None:
         for document in documents(data):
             self._send(document)

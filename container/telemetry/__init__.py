@@ -1,1 +1,1 @@
-"""TODO"""
+"""Log, metrics, CloudWatch lines and traces of requests, and the Neuron monitor."""

@@ -1,4 +1,4 @@
-"""CloudWatch metrics without an agent: lines of Embedded Metric Format on stdout, for those who ask (ENDPOINT_EMF).
+"""CloudWatch metrics without an agent: lines in Embedded Metric Format on stdout, if ENDPOINT_EMF is set.
 
 Format: "Specification: Embedded metric format", Amazon CloudWatch User Guide: a root object with `_aws` (`Timestamp` in
 milliseconds, `CloudWatchMetrics` with `Namespace`, `Dimensions`, `Metrics`) and the values as members, each a number or
@@ -18,8 +18,8 @@ from container.telemetry.request_metrics import end_of
 
 NAMESPACE = "NeuronEndpoint"
 SECONDS = 60.0
-# Values that one metric may have in one document.
-MOST = 100
+# The most values that one metric may have in one document.
+MAX_VALUES = 100
 UNITS = {
     "Requests": "Count",
     "ClientErrors": "Count",
@@ -35,10 +35,10 @@ UNITS = {
 
 
 class EmbeddedMetrics:
-    """Gathers a minute's requests, or a hundred of them, into one document. Thread-safe.
+    """Collects the requests of a minute, or a hundred requests, into one document. Thread-safe.
 
-    :param model: the dimension `Model`; every figure is also there without a dimension.
-    :param in_flight: how many requests there are now.
+    :param model: the dimension `Model`. Every metric also exists without a dimension.
+    :param in_flight: reads the number of requests in flight.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class EmbeddedMetrics:
         self._ended: list[tuple[RequestRecord, float]] = []
 
     def begin(self) -> None:
-        """Starts the thread that writes once a minute, also when nothing was asked: silence and zero differ."""
+        """Starts the thread that writes once a minute, also without requests: zero differs from no data."""
         threading.Thread(target=self._run, name="emf", daemon=True).start()
 
     def _run(self) -> None:
@@ -60,21 +60,21 @@ class EmbeddedMetrics:
     def observe(self, record: RequestRecord, seconds: float) -> None:
         with self._lock:
             self._ended.append((record, seconds))
-            full = len(self._ended) >= MOST
+            full = len(self._ended) >= MAX_VALUES
         if full:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what there is."""
+        """Writes the collected requests."""
         with self._lock:
-            ended, self._ended = self._ended[:MOST], self._ended[MOST:]
+            ended, self._ended = self._ended[:MAX_VALUES], self._ended[MAX_VALUES:]
         self._write(document(ended, self._model, self._in_flight(), time.time()))
 
 
 def document(ended: Sequence[tuple[RequestRecord, float]], model: str, in_flight: int, now: float) -> str:
-    """One document of up to a hundred requests.
+    """One document with up to a hundred requests.
 
-    :param ended: each with its seconds.
+    :param ended: each request with its duration in seconds.
     :param now: seconds since the epoch.
     """
     records = [record for record, _ in ended]

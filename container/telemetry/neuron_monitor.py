@@ -1,4 +1,4 @@
-"""neuron-monitor as a child process: started where it is installed, restarted when it ends, ended with us."""
+"""Runs neuron-monitor as a child process: starts it if it is installed, and restarts it when it ends."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from handler.neuron.hardware.monitor_report import MonitorReport, parse
 logger = logging.getLogger(__name__)
 
 NAME: Final = "neuron-monitor"
-# Where the package aws-neuronx-tools puts it; not always on the PATH.
+# The path in the package aws-neuronx-tools, which is not always on the PATH.
 INSTALLED: Final = Path("/opt/aws/neuron/bin", NAME)
-# Seconds: between two starts, twice as long each time; a report at most this old is the present.
+# Seconds. The pause between two starts doubles each time. An older report than MAX_AGE is not used.
 FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 60.0
-FRESH: Final = 30.0
-LONGEST_LINE: Final = 4 * 1024 * 1024
+MAX_PAUSE: Final = 60.0
+MAX_AGE: Final = 30.0
+MAX_LINE: Final = 4 * 1024 * 1024
 
 
 def find() -> str | None:
-    """The binary, if there is one."""
+    """The path of the binary; None if it is not installed."""
     return shutil.which(NAME) or (str(INSTALLED) if os.access(INSTALLED, os.X_OK) else None)
 
 
-def watched_devices(wanted: bool) -> NeuronMonitor | None:
-    """A monitor that has been started; None where it is not wanted or not installed."""
+def start_monitor(wanted: bool) -> NeuronMonitor | None:
+    """Starts a monitor. None: it is not wanted, or not installed."""
     binary = find() if wanted else None
     if binary is None:
         return None
@@ -44,24 +44,24 @@ def watched_devices(wanted: bool) -> NeuronMonitor | None:
 
 @dataclass(frozen=True, slots=True)
 class MonitorState:
-    """A report, and when it came (`time.monotonic`)."""
+    """A report and the time of its arrival (`time.monotonic`)."""
 
     report: MonitorReport
     at: float
 
 
 class NeuronMonitor:
-    """Reads one report after another, each 5 s by the monitor's default.
+    """Reads the monitor's reports, by default one each 5 s.
 
-    The child is in this process's group, which the master ends after this process: it cannot outlive us.
+    The child belongs to this process's group, which the master ends after this process. So it cannot outlive it.
 
     :param first_pause: seconds before the first restart.
-    :ivar starts: how often it was started.
+    :ivar starts: number of starts.
     """
 
     def __init__(self, binary: str, first_pause: float = FIRST_PAUSE) -> None:
         self._binary, self._first_pause = binary, first_pause
-        self._seen: MonitorState | None = None
+        self._state: MonitorState | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class NeuronMonitor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the child. Returns when it is gone."""
+        """Ends the child, and waits for its end."""
         with self._lock:
             self._stopped.set()
             process = self._process
@@ -82,26 +82,26 @@ class NeuronMonitor:
         self._thread.join(5)
 
     def latest(self) -> MonitorReport | None:
-        """The last report, unless it is too old to be true."""
-        seen = self._seen
-        return seen.report if seen is not None and time.monotonic() - seen.at < FRESH else None
+        """The last report; None if it is too old."""
+        state = self._state
+        return state.report if state is not None and time.monotonic() - state.at < MAX_AGE else None
 
     def trouble(self) -> str | None:
-        """Why the devices cannot be trusted; None as long as they can, or nothing is known."""
+        """Why the devices are not healthy; None while they are, or while there is no report."""
         return self.health.trouble()
 
     def _run(self) -> None:
         pause = self._first_pause
         while not self._stopped.is_set():
             reports = self._follow()
-            pause = self._first_pause if reports else min(pause * 2, LONGEST_PAUSE)
+            pause = self._first_pause if reports else min(pause * 2, MAX_PAUSE)
             if self._stopped.is_set():
                 return
-            logger.warning("%s ended after %d reports; it is started again in %.0f s", NAME, reports, pause)
+            logger.warning("%s ended after %d reports; it is restarted in %.0f s", NAME, reports, pause)
             self._stopped.wait(pause)
 
     def _follow(self) -> int:
-        """One life of the child; the number of reports it gave."""
+        """Runs the child once. Returns the number of its reports."""
         with self._lock:
             if self._stopped.is_set():
                 return 0
@@ -117,7 +117,7 @@ class NeuronMonitor:
         assert process.stdout is not None
         reports = 0
         try:
-            while line := process.stdout.readline(LONGEST_LINE):
+            while line := process.stdout.readline(MAX_LINE):
                 reports += self._take(line)
         finally:
             process.kill()
@@ -130,12 +130,12 @@ class NeuronMonitor:
             report = parse(line)
         except ValueError:
             if line.strip():
-                logger.warning("%s printed a line that is no report", NAME)
+                logger.warning("%s printed a line that is not a report", NAME)
             return 0
         before = self.health.trouble()
         self.health.add(report)
-        self._seen = MonitorState(report, time.monotonic())
+        self._state = MonitorState(report, time.monotonic())
         trouble = self.health.trouble()
         if trouble and not before:
-            logger.error("%s: /ping says 500 from now on, so that the instance is replaced", trouble)
+            logger.error("%s: /ping answers 500 from now on, so that the instance is replaced", trouble)
         return 1

@@ -1,4 +1,4 @@
-"""Figures of requests for /metrics, each observed once, at the request's end and in the thread that answered it."""
+"""Request metrics for /metrics. Each request is observed once, at its end, in the thread that answered it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class RequestMetrics:
         self._children: dict[tuple[object, ...], Any] = {}
         route = ["route"]
         self._requests = Counter(
-            "endpoint_requests", "Requests answered, by route and status.", ["route", "status"], registry=registry
+            "endpoint_requests", "Answered requests, by route and status.", ["route", "status"], registry=registry
         )
-        self._ends = Counter(
+        self._end_reasons = Counter(
             "endpoint_request_ends", "How requests for tokens ended.", ["route", "end"], registry=registry
         )
         self._durations = Histogram(
@@ -55,12 +55,15 @@ class RequestMetrics:
         self._output = Counter("endpoint_output_tokens", "Tokens made for answered requests.", route, registry=registry)
 
     def observe(self, record: RequestRecord, seconds: float) -> None:
-        """A request has ended, after so many seconds."""
+        """Counts a request that has ended.
+
+        :param seconds: its duration.
+        """
         route = record.route
         self._child(self._requests, route, str(record.status)).inc()
         if not record.request_id:
             return
-        self._child(self._ends, route, end_of(record)).inc()
+        self._child(self._end_reasons, route, end_of(record)).inc()
         self._child(self._durations, route).observe(seconds)
         if record.first_token_seconds is not None:
             self._child(self._first, route).observe(record.first_token_seconds)
@@ -71,17 +74,20 @@ class RequestMetrics:
         if record.output_tokens:
             self._child(self._output, route).inc(record.output_tokens)
 
-    def _child(self, figure: Metric, *labels: str) -> Metric:
-        """`figure.labels(...)`, which locks and makes strings of the labels each time, remembered."""
-        key = (figure, *labels)
+    def _child(self, metric: Metric, *labels: str) -> Metric:
+        """`metric.labels(...)`, cached: each call of it takes a lock and converts the labels to strings."""
+        key = (metric, *labels)
         found = self._children.get(key)
         if found is None:
-            found = self._children[key] = figure.labels(*labels)
+            found = self._children[key] = metric.labels(*labels)
         return found
 
 
 def end_of(record: RequestRecord) -> str:
-    """`stop`, `length` ..., the class of an error, `client_left`; `answered` where no more is known."""
+    """How a request ended: a finish reason (`stop`, `length` ...), an error's class or `client_left`.
+
+    Without any of these: `answered` or `refused`, by the status.
+    """
     if record.left is not None:
         return "client_left"
     return record.end or ("answered" if record.status < 400 else "refused")

@@ -1,4 +1,4 @@
-"""Hears of each request: when it is taken, and when its reply's last byte is out. Log, /metrics and EMF are told."""
+"""Reports the begin and the end of each request to the log, to /metrics, to EMF and to traces."""
 
 from __future__ import annotations
 
@@ -22,57 +22,61 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
     from container.telemetry.tracing.tracer import RequestTracer
 
 logger = logging.getLogger(__name__)
-LONGEST_BODY = 16 * 1024
-# Asked for every few seconds by others than clients.
+MAX_LOGGED_BODY = 16 * 1024
+# Polled every few seconds by SageMaker, scrapers and the page.
 QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
 class RequestObserver:
-    """One for each serving process. Thread-safe. Only what writes a log may wait; the engine's loop calls the rest.
+    """Observes the requests of one serving process. Thread-safe. Blocks only while it writes a log line.
 
-    :ivar registry: our own figures of requests.
-    :ivar direct, handed_on: count requests that the engine's loop answers by itself, and those it leaves to a thread.
-    :ivar logs: each request's begin and end are logged.
+    :ivar registry: the request metrics of this container, without vLLM's.
+    :ivar fast_path: counts the requests that the engine's loop answers.
+    :ivar handed_over: counts the requests that the loop hands over to a thread.
+    :ivar logs: the begin and the end of each request are logged.
     """
 
     def __init__(
         self, config: EndpointConfig, in_flight: Callable[[], int], tracer: RequestTracer | None = None
     ) -> None:
         self.registry = CollectorRegistry()
-        ways = Counter(
+        paths = Counter(
             "endpoint_request_ways",
-            "Requests that came to the engine's loop, by who answered.",
+            "Requests that came to the engine's loop, by what answered them: the loop or a thread.",
             ["way"],
             registry=self.registry,
         )
-        self.direct, self.handed_on = ways.labels("loop"), ways.labels("thread")
-        self._figures = RequestMetrics(self.registry)
+        self.fast_path, self.handed_over = paths.labels("loop"), paths.labels("thread")
+        self._metrics = RequestMetrics(self.registry)
         self.logs = logs_requests(config)
         self._prompts = config.log_prompts
         self.tracer = tracer
         self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
 
     def began(self, record: RequestRecord, environ: Mapping[str, Any]) -> None:
-        """A request's headers are here."""
+        """The request's headers have arrived."""
         if self.tracer is not None:
             self.tracer.began(record, environ)
 
     def started(self, record: RequestRecord, body: bytes) -> None:
-        """A request was taken. Its body is logged only where the settings ask for that."""
-        record.named()
+        """The request is valid and about to run. Its body is logged only if the settings say so."""
+        record.assign_id()
         if not self.logs:
             return
         fields: dict[str, Json] = {**_ids(record), "stream": record.stream, "prompt_tokens": record.prompt_tokens}
         if self._prompts:
-            fields["body"] = body[:LONGEST_BODY].decode("utf-8", "replace")
+            fields["body"] = body[:MAX_LOGGED_BODY].decode("utf-8", "replace")
         event(logger, "request_start", f"{record.request_id} {record.route}", fields)
 
     def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
-        """:param seconds: that it took, where it has ended before now."""
+        """The reply's last byte was sent.
+
+        :param seconds: the request's duration, if it ended before this call.
+        """
         seconds = record.seconds() if seconds is None else seconds
         if self.tracer is not None:
             self.tracer.ended(record)
-        self._figures.observe(record, seconds)
+        self._metrics.observe(record, seconds)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
         if not self.logs or record.route in QUIET:
@@ -97,7 +101,7 @@ class RequestObserver:
 
 
 class ObservedResponse:
-    """The WSGI application, with a record for each request that is told of when the server closes the reply."""
+    """Wraps the WSGI application: gives each request a record, and observes it when the server closes the reply."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]], observer: RequestObserver) -> None:
         self.application = application
@@ -108,7 +112,7 @@ class ObservedResponse:
         self._observer.began(record, environ)
         gunicorn = GunicornConnection.of(environ, start_response)
 
-        def noted(status: str, headers: Any, exc_info: Any = None) -> Any:
+        def record_status(status: str, headers: Any, exc_info: Any = None) -> Any:
             record.status = int(status[:3])
             return start_response(status, headers, exc_info)
 
@@ -117,13 +121,13 @@ class ObservedResponse:
                 record.status = gunicorn.status
             self._observer.ended(record)
 
-        # gunicorn's is handed on as it is: the connection is found by it.
-        body = self.application(environ, noted if gunicorn is None else start_response)
+        # gunicorn's start_response is passed on unchanged: GunicornConnection finds the connection by it.
+        body = self.application(environ, record_status if gunicorn is None else start_response)
         return ClosingIterator(body, ended)
 
 
 def observe(app: Flask, observer: RequestObserver) -> None:
-    """Puts the observer around an application."""
+    """Wraps an application with the observer."""
 
     def route() -> None:
         rule = request.url_rule

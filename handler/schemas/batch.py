@@ -40,17 +40,25 @@ class Batch:
 
     :param window: lines in the engine at once.
     :param left: seconds until the batch's deadline.
-    :param late: what a line that has no reply by then is answered with.
+    :param late: the error of a line that has no reply by then.
+    :param begin: begins a line's call; called on the engine's loop.
     """
 
     def __init__(
-        self, engine: Engine, parse: Parse, window: int, left: Callable[[], float], late: EndpointError
+        self,
+        engine: Engine,
+        parse: Parse,
+        window: int,
+        left: Callable[[], float],
+        late: EndpointError,
+        begin: Callable[[RunningCall], object],
     ) -> None:
         self._engine = engine
         self._parse = parse
         self._window = window
         self._left = left
         self._late = late
+        self._begin_call = begin
         self._ended: SimpleQueue[_Line | None] = SimpleQueue()
         self._running: dict[int, RunningCall] = {}
 
@@ -77,8 +85,8 @@ class Batch:
                 if not self._take(replies):
                     return None
         finally:
-            for ticket in self._running.values():
-                self._engine.loop.call(ticket.cancel)
+            for running in self._running.values():
+                self._engine.loop.call(running.cancel)
         return replies
 
     def _begin(self, index: int, line: bytes) -> None:
@@ -87,9 +95,9 @@ class Batch:
         call = self._parse(decode(line), self._engine)
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot stream")
-        ticket = call.ticket(self._engine, _Line(index, call.reply, self._ended))
-        self._running[index] = ticket
-        self._engine.loop.call(ticket.begin, self._left(), self._late)
+        running = call.ticket(self._engine, _Line(index, call.reply, self._ended))
+        self._running[index] = running
+        self._engine.loop.call(self._begin_call, running)
 
     def _take(self, replies: list[bytes]) -> bool:
         line = self._ended.get()

@@ -6,12 +6,14 @@ A script is pieces between `|`. A piece is text, made as one token, or a command
 - `<gate:NAME>` waits until `open(NAME)`;
 - `<big:N>` makes a text of N letters;
 - `<fail>` fails this request; `<abort>` ends it as vLLM ends an aborted one; `<refuse>` is refused by vLLM;
+- `<bug>` raises on the engine's loop, before anything has begun; in any other thread it is text;
 - `<length>` ends with that reason. Otherwise the end is "stop".
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -66,6 +68,8 @@ class ScriptedEngine:
 
     def ticket(self, generation: Generation, sink: Sink) -> EngineRequest:
         self.limits.check(generation)
+        if text_of(generation.prompt) == "<bug>" and threading.current_thread() is self.loop.thread:
+            raise RuntimeError("a scripted bug")
         return EngineRequest(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
 
     async def add(self, generation: Generation, params: object, ticket: EngineRequest) -> None:
@@ -104,7 +108,7 @@ class ScriptedEngine:
     async def _pieces(self, script: str) -> AsyncIterator[str]:
         for piece in script.split("|"):
             name, _, value = piece.strip("<>").partition(":")
-            if not piece.startswith("<") or name == "length":
+            if not piece.startswith("<") or name in ("length", "bug"):
                 yield piece
             elif name == "hold":
                 await asyncio.Event().wait()

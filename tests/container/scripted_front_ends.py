@@ -14,7 +14,7 @@ from scripted_engine import ScriptedEngine
 
 from container.server import worker
 from container.server.listener import listen
-from container.server.multiprocess import follower as following
+from container.server.multiprocess import follower
 from container.server.multiprocess.multiprocess_server import SharedServer
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -28,7 +28,7 @@ FRONT_ENDS, PLACES = 2, 40
 
 
 class OwnedEngine(ScriptedEngine):
-    """The leader's, as far as it is asked about its front ends."""
+    """The leader's engine, as far as the front ends need it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,8 +36,8 @@ class OwnedEngine(ScriptedEngine):
         self.seats = CoreClients(addresses, addresses)
         self.pids = (os.getpid(),)
 
-    def release(self, seat: int) -> int:
-        print(f"released {seat}", file=sys.stderr, flush=True)
+    def release(self, slot: int) -> int:
+        print(f"released {slot}", file=sys.stderr, flush=True)
         return 0
 
 
@@ -66,7 +66,7 @@ if __name__ == "__main__":
     for name in ("core", "front_ends"):  # they import vLLM
         sys.modules[f"handler.engine.vllm_api.{name}"] = ModuleType(name)
     worker.start = start  # type: ignore[attr-defined]
-    following.launch.join = join  # type: ignore[attr-defined]
+    follower.launch.join = join  # type: ignore[attr-defined]
     config = EndpointConfig(
         model="scripted",
         port=0,

@@ -16,7 +16,7 @@ from waiting import WITHIN, eventually
 
 PING = request("/ping")
 # Arguments: small requests answered by the loop, or every request by a thread. What a client sees is the same.
-WAYS: tuple[tuple[str, ...], ...] = ((), ("--threads",))
+MODES: tuple[tuple[str, ...], ...] = ((), ("--threads",))
 
 
 class Server:

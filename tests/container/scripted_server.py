@@ -17,9 +17,9 @@ from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
 from container.application import create_app
 from container.connection import lingering_close as lingering
 from container.connection import socket_writer as writer
-from container.pipeline import websocket_session as conversation
+from container.pipeline import websocket_session
 from container.requests import request_body as body
-from container.server import worker
+from container.server import connection_worker, worker
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
@@ -72,8 +72,8 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
                 "cancelled": engine.cancelled,
                 "in_engine": engine.unfinished(),
                 "in_flight": self.service.admission.count,
-                "direct": int(self.service.observer.direct._value.get()),
-                "handed_on": int(self.service.observer.handed_on._value.get()),
+                "fast_path": int(self.service.observer.fast_path._value.get()),
+                "handed_over": int(self.service.observer.handed_over._value.get()),
             }
 
         @app.post("/scripted/<gate>")
@@ -96,8 +96,8 @@ if __name__ == "__main__":
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
-    worker.SEND_SECONDS = SEND_SECONDS
+    connection_worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
-    conversation.LOOK_SECONDS = 0.05
+    websocket_session.CHECK_SECONDS = 0.05
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()

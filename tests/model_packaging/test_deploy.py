@@ -220,7 +220,7 @@ def test_what_somebody_else_made_is_not_touched(fake: FakeAws, aws: Aws) -> None
 
 
 TEXT_LOG = (
-    "[   0.4 s] listening on port 8080; GET /ping tells the stage",
+    "[   0.4 s] listening on port 8080; GET /ping shows the stage",
     "INFO something",
     "[  61.0 s] failed: The model needs 40 GiB of each core and 16 are there. Raise tensor_parallel_size.",
 )

@@ -206,7 +206,7 @@ def test_each_symptom_has_its_cause(line: str, cause: str) -> None:
 
 def test_an_ordinary_start_has_no_symptom() -> None:
     log = [
-        "[   0.4 s] listening on port 8080; GET /ping tells the stage",
+        "[   0.4 s] listening on port 8080; GET /ping shows the stage",
         "[   2.0 s] check configuration: 1.5 s",
         "INFO container: loading repositories of tokens, timeout 60",
         "[  90.0 s] ready. Try:",

@@ -1,4 +1,4 @@
-"""A front end's life: waits for the engine, joins it, serves, and goes when its leader does."""
+"""The life of a front end: it waits for the engine, joins it, serves, and ends when its leader ends."""
 
 from __future__ import annotations
 
@@ -22,69 +22,69 @@ from handler.startup.lifecycle import ServingStatus
 logger = logging.getLogger(__name__)
 INTERVAL = 0.1
 ENDED = (Leader.FAILED, Leader.GONE)
-# How long a front end goes on to say that the engine failed, where its leader does not end.
+# How long a front end reports that the engine failed, if its leader does not end.
 LINGER = 30.0
 
 
 def join(service: Service, peers: Peers, changed: Callable[[], None], give_up: Callable[[], None]) -> None:
-    """From nothing to READY. In a thread of its own.
+    """Joins the leader's engine, up to READY. Runs in its own thread.
 
-    :param changed: called when connections are to be accepted here.
-    :param give_up: ends this process; another takes its place.
+    :param changed: called when this process begins to accept connections.
+    :param give_up: ends this process; the master replaces it.
     """
-    board = peers.board
+    shared_state = peers.shared_state
     try:
-        while (planned := Handover.read(peers.post)) is None and board.leader not in ENDED:
+        while (early := Handover.read(peers.context)) is None and shared_state.leader not in ENDED:
             time.sleep(POLL)
-        if planned is not None:
-            use_environment(planned.plan)
+        if early is not None:
+            use_environment(early.plan)
 
-        while board.leader in (Leader.STARTING,):
+        while shared_state.leader is Leader.STARTING:
             time.sleep(POLL)
-        if board.leader in ENDED:
+        if shared_state.leader in ENDED:
             return
-        handover = Handover.read(peers.post)
-        assert handover is not None, "written before the leader asks to join"
+        handover = Handover.read(peers.context)
+        assert handover is not None, "the leader writes it before JOIN"
         use_environment(handover.plan)
-        engine = service.engine = launch.join(handover.plan, service.config, handover.seat(peers.post.seat))
+        engine = service.engine = launch.join(handover.plan, service.config, handover.core_client(peers.context.slot))
         if handover.adapters:
             engine.follow_adapters(peers.adapter_notes)
         load_custom_code(service, find_code(service.config, handover.model) if handover.local else None)
         gc.collect()
         gc.freeze()
-        board.set_member(peers.post.seat, Member.SERVING)
-        while board.leader is Leader.JOIN:
+        shared_state.set_member(peers.context.slot, Member.SERVING)
+        while shared_state.leader is Leader.JOIN:
             time.sleep(POLL)
         service.lifecycle.ready()
         changed()
-        board.note_unfinished(peers.post.seat, engine.unfinished())
+        shared_state.set_unfinished(peers.context.slot, engine.unfinished())
     except BaseException as error:
-        if board.leader in ENDED:
+        if shared_state.leader in ENDED:
             return
         logger.exception("a front end did not start: %s", in_one_line(error))
         give_up()
 
 
 def follow(service: Service, peers: Peers, changed: Callable[[], None], end: Callable[[], None]) -> None:
-    """Until the leader is gone: counts what is in the engine, and fails with the leader. In a thread of its own.
+    """Reports this process's requests to the leader, and ends with the leader. Runs in its own thread.
 
     :param end: ends this process.
     """
-    board = peers.board
-    while board.leader not in ENDED:
+    shared_state = peers.shared_state
+    while shared_state.leader not in ENDED:
         engine = service.engine
         if engine is not None:
-            board.note_unfinished(peers.post.seat, engine.unfinished())
+            shared_state.set_unfinished(peers.context.slot, engine.unfinished())
             if engine.dead() and service.lifecycle.status.state is ServingStatus.READY:
                 break
         time.sleep(INTERVAL)
-    reason = board.reason or "the engine's process ended"
+    reason = shared_state.reason or "the engine's process ended"
     service.lifecycle.fail(reason)
     changed()
     if service.engine is not None:
         service.engine.fail_requests(EngineFailed(reason))
-    until = time.monotonic() + LINGER
-    while board.leader is not Leader.GONE and time.monotonic() < until:
+    deadline = time.monotonic() + LINGER
+    while shared_state.leader is not Leader.GONE and time.monotonic() < deadline:
         time.sleep(POLL)
     service.admission.wait_empty(1.0)
     end()

@@ -1,4 +1,4 @@
-"""What the leader does while it serves: tells the others how it is, and frees what those that ended have held."""
+"""The leader's thread: publishes its state, and frees the requests of front ends that have ended."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ STATES = {
 
 
 def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
-    """Runs until the process ends, in a thread of its own.
+    """Publishes the leader's state until the process ends. Runs in its own thread.
 
-    :param changed: called when connections are to be accepted here, or no more.
+    :param changed: called when this process begins or stops to accept connections.
     """
-    board, accepted = peers.board, True
+    shared_state, accepted = peers.shared_state, True
     while True:
         state = service.lifecycle.status.state
         if state is ServingStatus.FAILED:
-            board.reason = service.lifecycle.status.reason
+            shared_state.reason = service.lifecycle.status.reason
         elif service.monitor is not None:
             trouble = service.monitor.trouble()
-            board.reason = trouble or ""
-            board.trouble = trouble is not None
-        board.leader = STATES.get(state, board.leader)
-        for seat in board.members(Member.GONE):
-            release(service, peers, seat)
-        if board.full and state is ServingStatus.READY:
+            shared_state.reason = trouble or ""
+            shared_state.trouble = trouble is not None
+        shared_state.leader = STATES.get(state, shared_state.leader)
+        for slot in shared_state.members(Member.GONE):
+            release(service, peers, slot)
+        if shared_state.full and state is ServingStatus.READY:
             service.lifecycle.fail("the front ends ended again and again")
         if accepts(service, peers) != accepted:
             accepted = not accepted
@@ -46,20 +46,20 @@ def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
 
 
 def accepts(service: Service, peers: Peers) -> bool:
-    """The leader answers new connections itself until it is ready, and whenever nobody else does."""
-    return service.lifecycle.status.state is not ServingStatus.READY or not peers.board.members(Member.SERVING)
+    """Whether the leader accepts connections: until it is ready, and while no front end serves."""
+    return service.lifecycle.status.state is not ServingStatus.READY or not peers.shared_state.members(Member.SERVING)
 
 
-def release(service: Service, peers: Peers, seat: int) -> None:
-    """A front end has ended: its requests leave the engine, and its places are free."""
+def release(service: Service, peers: Peers, slot: int) -> None:
+    """Frees the requests of a front end that has ended, in the engine and in the shared state."""
     engine = service.engine
     freed = 0
-    if engine is not None and not engine.dead() and peers.board.leader in (Leader.JOIN, Leader.READY):
+    if engine is not None and not engine.dead() and peers.shared_state.leader in (Leader.JOIN, Leader.READY):
         try:
-            freed = engine.release(seat)
+            freed = engine.release(slot)
         except Exception as error:
             logger.warning("the requests of a front end that ended are not freed (%s)", type(error).__name__)
             return
-    peers.board.clear(seat)
+    peers.shared_state.clear(slot)
     if service.lifecycle.status.state is ServingStatus.READY:
         logger.warning("a front end ended; %d of its requests were freed, and another takes its place", freed)

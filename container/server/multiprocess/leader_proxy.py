@@ -1,6 +1,7 @@
-"""What a front end asks of its leader: adapters are loaded there, figures are summed there. Over a Unix socket.
+"""Passes requests that only the leader can answer from a front end to its leader, over a Unix socket.
 
-A request is passed on as it is and its reply comes back as it is, so that an error is the same whoever was asked.
+The leader loads adapters and models, and sums up metrics. Request and reply are passed on unchanged, so that an error
+is the same in every process.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from container.requests.request_body import read_body
 from container.service import Service
 from handler.errors import EngineFailed, NotReady
 
-# Which of the processes has answered, for those who look into it.
+# The slot of the process that answered, for diagnosis.
 HEADER = "X-Endpoint-Front-End"
-# Blueprints and endpoints that are the leader's.
+# Blueprints and endpoints that the leader answers.
 BLUEPRINTS = frozenset(("adapters", "metrics", "page"))
 ENDPOINTS = frozenset(("multi_model.load", "multi_model.listing", "multi_model.describe", "multi_model.unload"))
-# Longer than the loading of an adapter may take.
+# Longer than loading an adapter takes.
 SECONDS = 600.0
-PASSED_ON = ("Content-Type", "Accept", "X-Amzn-SageMaker-Custom-Attributes")
-BROUGHT_BACK = (
+REQUEST_HEADERS = ("Content-Type", "Accept", "X-Amzn-SageMaker-Custom-Attributes")
+REPLY_HEADERS = (
     "Content-Type",
     "Content-Security-Policy",
     "X-Content-Type-Options",
@@ -36,51 +37,51 @@ BROUGHT_BACK = (
 )
 
 
-def install(app: Flask, service: Service, post: ProcessContext) -> None:
-    """Makes an application that of one process among several."""
+def install(app: Flask, service: Service, context: ProcessContext) -> None:
+    """Adapts an application to one process among several: front ends pass some requests on to the leader."""
 
     @app.after_request
-    def named(response: Response) -> Response:
-        response.headers[HEADER] = str(post.seat)
+    def with_slot(response: Response) -> Response:
+        response.headers[HEADER] = str(context.slot)
         return response
 
-    if post.seat == 0:
+    if context.slot == 0:
         app.wsgi_app = _without_peers(app.wsgi_app)  # type: ignore[method-assign]
         return
 
     @app.before_request
-    def relayed() -> Response | None:
+    def pass_on() -> Response | None:
         if request.blueprint in BLUEPRINTS or request.endpoint in ENDPOINTS:
-            return ask(service, post)
+            return leader_reply(service, context)
         return None
 
 
-def ask(service: Service, post: ProcessContext) -> Response:
-    """The leader's reply to the request at hand.
+def leader_reply(service: Service, context: ProcessContext) -> Response:
+    """The leader's reply to the current request.
 
-    :raises NotReady, EngineFailed: there is no leader to ask.
+    :raises NotReady, EngineFailed: the leader does not answer, or has ended.
     """
-    body = read_body(request, service.config.max_body, service.deadlines)
-    headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
-    connection = _Connection(post)
+    body = read_body(request, service.config.max_body, service.read_timeouts)
+    headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
+    connection = _Connection(context)
     try:
         connection.request(request.method, request.environ.get("RAW_URI", request.path), body, headers)
         reply = connection.getresponse()
         data = reply.read()
     except (OSError, HTTPException):
-        if service.peers is not None and service.peers.board.leader in (Leader.FAILED, Leader.GONE):
+        if service.peers is not None and service.peers.shared_state.leader in (Leader.FAILED, Leader.GONE):
             raise EngineFailed("its process ended") from None
-        raise NotReady("the leading process does not answer") from None
+        raise NotReady("the leader process does not answer") from None
     finally:
         connection.close()
-    kept = {name: value for name in BROUGHT_BACK if (value := reply.getheader(name)) is not None}
+    kept = {name: value for name in REPLY_HEADERS if (value := reply.getheader(name)) is not None}
     return Response(data, reply.status, kept)
 
 
 class _Connection(HTTPConnection):
-    def __init__(self, post: ProcessContext) -> None:
+    def __init__(self, context: ProcessContext) -> None:
         super().__init__("leader", timeout=SECONDS)
-        self._address = str(post.socket)
+        self._address = str(context.socket)
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
@@ -89,7 +90,7 @@ class _Connection(HTTPConnection):
 
 
 def _without_peers(application: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
-    """The observer counts what clients ask: what a front end passes on it has counted already."""
+    """Keeps the front ends' requests from the leader's observer: the front end has observed them already."""
     unobserved = getattr(application, "application", application)
 
     def choose(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

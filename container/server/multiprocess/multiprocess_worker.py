@@ -1,4 +1,4 @@
-"""gunicorn's worker where there are several: the leader, which owns the engine, or a front end."""
+"""gunicorn's worker with several processes: the leader, which owns the engine, or a front end."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from container.server.worker import EXIT_ENGINE_FAILED, EngineWorker, leave
 from handler.startup.lifecycle import ServingStatus
 
 BACKLOG = 128
-# How long a front end leaves a connection to those that have fewer, and how often: 10 ms at the most, should they not
-# be able to take it.
+# How long a front end leaves a new connection to those that have fewer, and how often. At most 10 ms in all, in case
+# they cannot accept it.
 YIELD_SECONDS, YIELDS = 0.001, 10
 
 
 class SharedWorker(EngineWorker):
-    """Every worker has the listener; which of them accept is told by the board.
+    """One of several workers. All have the listener. The shared state decides which of them accept connections.
 
-    :ivar post: set by the master before this process is started.
+    :ivar context: set by the master before this process starts.
     """
 
-    post: ProcessContext
+    context: ProcessContext
     _yielded = 0
 
     def init_process(self) -> None:
-        self.app.post = self.post
-        role = "leader" if self.post.seat == 0 else f"front end {self.post.seat}"
+        self.app.context = self.context
+        role = "leader" if self.context.slot == 0 else f"front end {self.context.slot}"
         util._setproctitle(f"{role} [{self.cfg.proc_name}]")
         super().init_process()
 
@@ -54,7 +54,7 @@ class SharedWorker(EngineWorker):
         else:
             if self.service.observer.emf is not None:
                 self.service.observer.emf.begin()
-            if self.post.seat > 0:  # else there is none left: the leader is about to begin anew
+            if self.context.slot > 0:  # else no slot was left: the leader fails, and a new one starts
                 self._run(join, self._changed, lambda: leave(EXIT_ENGINE_FAILED))
             self._run(follow, self._changed, lambda: leave(0))
 
@@ -62,15 +62,15 @@ class SharedWorker(EngineWorker):
         threading.Thread(target=target, args=(self.service, self.peers, *rest), daemon=True).start()  # type: ignore[arg-type]
 
     def _answer_peers(self) -> None:
-        """What only the leader knows is asked of it on a socket that no client reaches."""
+        """Listens for requests of the front ends, on a socket that no client can reach."""
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(os.fspath(self.post.socket))
+        listener.bind(os.fspath(self.context.socket))
         listener.listen(BACKLOG)
         listener.setblocking(False)
         self.poller.register(listener, selectors.EVENT_READ, self.accept)
 
     def _changed(self) -> None:
-        """From any thread: the main one looks whether it is to accept."""
+        """Has the main thread decide anew whether to accept connections. Callable from any thread."""
         self.method_queue.defer(self.set_accept_enabled, True)
 
     def set_accept_enabled(self, enabled: bool) -> None:
@@ -82,36 +82,37 @@ class SharedWorker(EngineWorker):
         return self.service.lifecycle.status.state is not ServingStatus.STARTING
 
     def notify(self) -> None:
-        """In each turn of the main loop."""
+        """Publishes the number of connections. gunicorn calls it in each iteration of the main loop."""
         super().notify()
-        if self.post.seat > 0:
-            self.peers.board.note_connections(self.post.seat, self.nr_conns)
+        if self.context.slot > 0:
+            self.peers.shared_state.set_connections(self.context.slot, self.nr_conns)
 
     def reply_headers(self) -> tuple[tuple[str, str], ...]:
-        return ((HEADER, str(self.post.seat)),)
+        return ((HEADER, str(self.context.slot)),)
 
     def accept(self, listener: socket.socket) -> None:
-        """A new connection wakes every process, and the first takes it; of a burst, the first would take nearly all.
+        """Accepts a connection, unless another front end has fewer.
 
-        So who has more connections than another gives that one a moment, and takes what it has left there.
+        A new connection wakes every process, and the first one accepts it. Of a burst the first would accept nearly
+        all. So a process with more connections than another waits a moment, and accepts what is left.
         """
-        board, seat = self.peers.board, self.post.seat
-        fewest = board.fewest_connections(seat) if seat > 0 else None
+        shared_state, slot = self.peers.shared_state, self.context.slot
+        fewest = shared_state.fewest_connections(slot) if slot > 0 else None
         if fewest is not None and self.nr_conns > fewest and self._yielded < YIELDS:
             self._yielded += 1
             time.sleep(YIELD_SECONDS)
             return
         self._yielded = 0
         super().accept(listener)
-        if seat > 0:
-            board.note_connections(seat, self.nr_conns)
+        if slot > 0:
+            shared_state.set_connections(slot, self.nr_conns)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         self._changed()
 
     def _finish(self, seconds: float) -> None:
-        """The leader goes last: the others still need its engine."""
+        """Waits for the requests. The leader ends last: the others still need its engine."""
         if self.peers.leads:
             began = time.monotonic()
             self.peers.wait_alone(seconds + 1.5)

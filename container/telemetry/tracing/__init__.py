@@ -1,1 +1,1 @@
-"""TODO"""
+"""OpenTelemetry traces: a span for each request, with its stages in the engine."""

@@ -1,11 +1,14 @@
-"""What OpenTelemetry says of a collector that does not answer: once a minute, not once for each batch and try."""
+"""Limits OpenTelemetry's log lines about an unreachable collector to one a minute.
+
+OpenTelemetry logs one for each batch and attempt.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 
-# Those that complain (opentelemetry-sdk and its exporters, 1.45).
+# The loggers that report it (opentelemetry-sdk and its exporters, 1.45).
 LOGGERS = (
     "opentelemetry.sdk._shared_internal",
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
@@ -15,7 +18,7 @@ SECONDS = 60.0
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets one line of a logger and level through in so many seconds."""
+    """Passes one line per logger and level in `seconds`."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         super().__init__()
@@ -31,8 +34,8 @@ class RateLimitFilter(logging.Filter):
         return True
 
 
-def seldom() -> None:
-    """Once a process."""
+def limit_exporter_logs() -> None:
+    """Installs the filter. Further calls in the same process do nothing."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(found, RateLimitFilter) for found in logger.filters):

@@ -1,7 +1,7 @@
-"""What a request's span says, in the names of OpenTelemetry's conventions for HTTP servers and generative AI.
+"""The attributes of a request's span, named by OpenTelemetry's conventions for HTTP servers and generative AI.
 
-No text of prompt or answer, and no message of an error. Source: OpenTelemetry semantic conventions, "HTTP spans" and
-"Generative client AI spans".
+They contain no text of a prompt or a reply, and no error message.
+Source: OpenTelemetry semantic conventions, "HTTP spans" and "Generative client AI spans".
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ OPERATIONS: Mapping[str, str] = {
 }
 
 
-def asked(call: AnyCall, model: str) -> dict[str, Value]:
-    """What the body asks for.
+def request_attributes(call: AnyCall, model: str) -> dict[str, Value]:
+    """Attributes that are known from the request's body.
 
-    :param model: that answers where the body names none.
+    :param model: the model that answers if the body names none.
     """
     if isinstance(call, ServedCall):
         found: dict[str, Value | None] = {
@@ -64,8 +64,8 @@ def _of_generation(generation: Generation, operation: str) -> dict[str, Value | 
     }
 
 
-def answered(document: object) -> dict[str, Value]:
-    """What a whole reply of vLLM's serving classes says of itself."""
+def reply_attributes(document: object) -> dict[str, Value]:
+    """Attributes from a whole reply of vLLM's serving classes."""
     usage = getattr(document, "usage", None)
     reasons = [getattr(choice, "finish_reason", None) for choice in getattr(document, "choices", None) or ()]
     found: dict[str, Value | None] = {
@@ -81,7 +81,7 @@ def _first(usage: object, *names: str) -> int | None:
 
 
 def attributes_of(record: RequestRecord) -> dict[str, Value]:
-    """All that is known of a request at its end."""
+    """All attributes of a request at its end."""
     first = record.first_token_seconds
     found: dict[str, Value | None] = {
         "http.request.method": record.method,
@@ -96,11 +96,12 @@ def attributes_of(record: RequestRecord) -> dict[str, Value]:
     }
     if record.error is not None:
         found["error.type"] = record.error
-    elif record.end is not None and "-" in record.request_id:  # the short path's; else `answered` knows, or nobody
+    # Ids of plain replies have a hyphen. For vLLM's serving classes `reply_attributes` has the finish reasons.
+    elif record.end is not None and "-" in record.request_id:
         found["gen_ai.response.finish_reasons"] = [record.end]
-    return {**record.asked, **{name: value for name, value in found.items() if value is not None}}
+    return {**record.span_attributes, **{name: value for name, value in found.items() if value is not None}}
 
 
 def failed(record: RequestRecord) -> bool:
-    """The endpoint's own failure; what a client did wrong is none."""
+    """Whether the request failed by the endpoint's fault. A client's error is no failure."""
     return record.status >= 500 or (record.error is not None and record.status == 200)

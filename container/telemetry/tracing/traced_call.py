@@ -1,11 +1,11 @@
-"""A call whose stages are told to its request's record, and whose trace context vLLM knows."""
+"""Connects a call with its request's span: its stages go into the record, and vLLM gets the trace context."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from container.requests.request_record import RequestRecord
-from container.telemetry.tracing.span_attributes import answered, asked
+from container.telemetry.tracing.span_attributes import reply_attributes, request_attributes
 from handler.engine.generation.generation import Generation
 from handler.schemas.framing import LinesCall, unframed
 from handler.schemas.multiple_generations import MultipleCall
@@ -13,26 +13,26 @@ from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
 
 
-def followed(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
-    """The call for a request that has a span.
+def traced_call(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
+    """The call, with callbacks and trace context, for a request that has a span.
 
-    :param model: that answers where the body names none.
+    :param model: the model that answers if the body names none.
     """
-    record.asked = asked(unframed(call), model)
+    record.span_attributes = request_attributes(unframed(call), model)
     if isinstance(call, LinesCall):
-        return replace(call, call=_followed(call.call, record))
-    return _followed(call, record)
+        return replace(call, call=_traced(call.call, record))
+    return _traced(call, record)
 
 
-def heard(call: AnyCall, record: RequestRecord) -> None:
-    """The whole reply of a request that has a span is there."""
+def record_reply(call: AnyCall, record: RequestRecord) -> None:
+    """Adds the attributes of the reply to the span."""
     if isinstance(call, ServedCall):
-        record.asked = {**record.asked, **answered(call.reply.document)}
+        record.span_attributes = {**record.span_attributes, **reply_attributes(call.reply.document)}
 
 
-def _followed(call: AnyCall, record: RequestRecord) -> AnyCall:
+def _traced(call: AnyCall, record: RequestRecord) -> AnyCall:
     def with_trace(generation: Generation) -> Generation:
-        return replace(generation, times=record.timed, trace=record.trace)
+        return replace(generation, times=record.set_times, trace=record.trace)
 
     if isinstance(call, Call):
         return replace(call, generation=with_trace(call.generation))

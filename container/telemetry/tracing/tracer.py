@@ -1,7 +1,7 @@
-"""A span for each request, with its stages in the engine beneath it, sent by OpenTelemetry's own exporter.
+"""Makes a span for each request, with child spans for its stages in the engine. OpenTelemetry's exporter sends them.
 
-Spans wait in a bounded queue (OTEL_BSP_MAX_QUEUE_SIZE, 2,048) for a thread that sends them. A collector that is slow or
-dead loses spans and delays nothing. Imports OpenTelemetry: only where traces are wanted.
+Spans wait in a bounded queue (OTEL_BSP_MAX_QUEUE_SIZE, 2,048) for a thread that sends them. A slow or dead collector
+loses spans and delays no request. This module imports OpenTelemetry: import it only where traces are wanted.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from container.requests.request_record import RequestRecord
-from container.telemetry.tracing.log_filter import seldom
+from container.telemetry.tracing.log_filter import limit_exporter_logs
 from container.telemetry.tracing.span_attributes import attributes_of, failed
 from container.telemetry.tracing.trace_context import carrier
 from container.telemetry.tracing.tracing_settings import GRPC, protocol
 
 NAME = "neuron-endpoint"
 STAGES = ("queue", "prefill", "decode")
-# The last spans are given so long when the container ends.
+# Time for the last spans when the container ends.
 LAST_SECONDS = 2.0
-# Asked for every few seconds by others than clients.
+# Polled every few seconds by SageMaker, scrapers and the page.
 QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
 class RequestTracer:
-    """One for each serving process. Thread-safe; nothing of it runs on the engine's loop."""
+    """Traces the requests of one serving process. Thread-safe."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        seldom()
-        named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-        resource = Resource.create({} if named else {SERVICE_NAME: NAME})
+        limit_exporter_logs()
+        has_service_name = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get(
+            "OTEL_RESOURCE_ATTRIBUTES", ""
+        )
+        resource = Resource.create({} if has_service_name else {SERVICE_NAME: NAME})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(_exporter(environ)))
         self._tracer = self._provider.get_tracer(NAME)
         self._propagator = TraceContextTextMapPropagator()
 
     def began(self, record: RequestRecord, environ: Mapping[str, Any]) -> None:
-        """A request's headers are here."""
+        """Starts the span: the request's headers have arrived."""
         if environ.get("PATH_INFO") in QUIET:
             return
         parent = self._propagator.extract(carrier(environ, record.attributes))
@@ -54,7 +56,7 @@ class RequestTracer:
         record.trace_id = record.trace_id or f"{span.get_span_context().trace_id:032x}"
 
     def ended(self, record: RequestRecord) -> None:
-        """Its reply's last byte is out."""
+        """Ends the span: the reply's last byte was sent."""
         span = record.span
         if not isinstance(span, Span):
             return
@@ -67,7 +69,7 @@ class RequestTracer:
         span.end()
 
     def _stages(self, record: RequestRecord, span: Span) -> None:
-        """The engine's core tells monotonic seconds, which on one machine are everybody's."""
+        """Adds the stages. The core's times are monotonic seconds, which all processes of a machine share."""
         if record.times is None:
             return
         offset = time.time_ns() - time.monotonic_ns()
@@ -77,14 +79,14 @@ class RequestTracer:
             self._tracer.start_span(stage, context, start_time=begin).end(max(begin, end))
 
     def stop(self) -> None:
-        """Sends what is left, for as long as an ending container can wait."""
-        last = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
-        last.start()
-        last.join(LAST_SECONDS)
+        """Sends the spans that are left, for at most `LAST_SECONDS`."""
+        shutdown = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        shutdown.start()
+        shutdown.join(LAST_SECONDS)
 
 
 def _exporter(environ: Mapping[str, str]) -> SpanExporter:
-    """It reads address, headers, time-out and compression from the environment by itself."""
+    """The exporter. It reads address, headers, time-out and compression from the environment itself."""
     if protocol(environ) == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 

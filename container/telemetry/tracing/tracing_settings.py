@@ -1,4 +1,4 @@
-"""Whether traces are wanted, by OpenTelemetry's own variables, and whether they can be had.
+"""Reads OpenTelemetry's variables: whether traces are wanted, and whether they can be sent.
 
 Source: OpenTelemetry's specification, "OpenTelemetry Protocol Exporter" and "Environment Variable Specification".
 """
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from handler.errors import SettingError
 
-# The first that is set decides; the second is the address of every signal, below which traces have a path of their own.
+# The first that is set decides. The second is for all signals; traces have a path of their own below it.
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 HTTP, GRPC = "http/protobuf", "grpc"
@@ -20,11 +20,11 @@ EXPORTERS: Final[Mapping[str, str]] = {
     HTTP: "opentelemetry.exporter.otlp.proto.http",
     GRPC: "opentelemetry.exporter.otlp.proto.grpc",
 }
-HERE: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+LOOPBACK: Final = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 def wanted(environ: Mapping[str, str]) -> str | None:
-    """The name of the variable that asks for traces; None: they are off."""
+    """The name of the variable that switches traces on; None: they are off."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
@@ -37,7 +37,7 @@ def protocol(environ: Mapping[str, str]) -> str:
 
 
 def check(environ: MutableMapping[str, str], *, isolated: bool) -> None:
-    """Sees that what is asked for can be had; vLLM's own exporter, which has another default, is told the protocol.
+    """Checks that traces can be sent. Sets the protocol for vLLM's own exporter, which has another default.
 
     :param isolated: the container has no network.
     :raises SettingError: naming the variable.
@@ -45,16 +45,16 @@ def check(environ: MutableMapping[str, str], *, isolated: bool) -> None:
     name = wanted(environ)
     if name is None:
         return
-    asked = protocol(environ)
-    if asked not in EXPORTERS:
-        problem = f"there is no exporter for '{asked[:40]}'"
+    exporter_protocol = protocol(environ)
+    if exporter_protocol not in EXPORTERS:
+        problem = f"there is no exporter for '{exporter_protocol[:40]}'"
         raise SettingError(PROTOCOLS[0], problem, f"Give {HTTP} or {GRPC}.")
-    if not _installed(EXPORTERS[asked]):
-        package = EXPORTERS[asked].replace(".", "-")
+    if not _installed(EXPORTERS[exporter_protocol]):
+        package = EXPORTERS[exporter_protocol].replace(".", "-")
         raise SettingError(name, f"{package} is not installed", f"Install opentelemetry-sdk and {package}.")
-    if isolated and urlsplit(environ[name]).hostname not in HERE:
-        raise SettingError(name, "the endpoint has no network", "Send traces to this machine, or leave it out.")
-    environ.setdefault(PROTOCOLS[0], asked)
+    if isolated and urlsplit(environ[name]).hostname not in LOOPBACK:
+        raise SettingError(name, "the endpoint has no network", "Send traces to this machine, or unset the variable.")
+    environ.setdefault(PROTOCOLS[0], exporter_protocol)
 
 
 def _installed(module: str) -> bool:

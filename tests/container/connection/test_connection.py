@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from raw_http import Connection, request
 from scripted_engine import MAX_BODY, PLACES, SLOTS
-from scripted_process import PING, WAYS, Server
+from scripted_process import MODES, PING, Server
 from waiting import eventually
 
 HOLD = {"prompt": "a|<hold>", "stream": True}
 HOLD_WHOLE = {"prompt": "<hold>"}
 
 
-@pytest.fixture(scope="module", params=WAYS, ids=["loop", "threads"])
+@pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
 def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("scripted") / "errors.log", *request.param)
     yield server

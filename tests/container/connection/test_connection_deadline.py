@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from raw_http import request
 from scripted_engine import PLACES
-from scripted_process import WAYS, Server
+from scripted_process import MODES, Server
 from waiting import eventually
 
 
-@pytest.fixture(scope="module", params=WAYS, ids=["loop", "threads"])
+@pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = Server(tmp_path_factory.mktemp("deadlines") / "errors.log", "--deadlines", *request.param)
     yield server

@@ -171,7 +171,7 @@ def test_a_reader_that_takes_nothing_is_cut_off_in_time(wire: Wire, monkeypatch:
     wire.fill()
     wire.do(wire.writer.finish)
     eventually(wire.released)
-    assert wire.told == ["gone: the client took nothing for 0.05 s", "released"]
+    assert wire.told == ["gone: the client accepted no data for 0.05 s", "released"]
 
 
 def test_a_reader_that_is_slow_but_takes_something_is_not(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:

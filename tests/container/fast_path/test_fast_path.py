@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from scripted_engine import MAX_BODY, PLACES
 from scripted_process import PING, Server
 from waiting import WITHIN, eventually
 
-GIVEN = "X-Amzn-SageMaker-Custom-Attributes: trace_id=t-1\r\nX-Amzn-SageMaker-Inference-Id: i-1\r\n"
+HEADERS = "X-Amzn-SageMaker-Custom-Attributes: trace_id=t-1\r\nX-Amzn-SageMaker-Inference-Id: i-1\r\n"
 BODIES: list[tuple[str, dict[str, Any]]] = [
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a|b"}]}),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a|b"}], "stream": True}),
@@ -46,7 +47,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("direct") / "errors.log")
+    server = Server(tmp_path_factory.mktemp("fast_path") / "errors.log")
     yield server
     if server.process.poll() is None:
         server.stop()
@@ -55,7 +56,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(process: Server) -> Iterator[Server]:
-    with process.clean("cancelled", "direct", "handed_on") as server:
+    with process.clean("cancelled", "fast_path", "handed_over") as server:
         yield server
 
 
@@ -82,11 +83,26 @@ def reply(connection: Connection, sent: bytes) -> tuple[int, dict[str, str], byt
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda value: json.dumps(value)[:80])
 def test_both_ways_give_the_same_reply(server: Server, path: str, body: dict[str, Any]) -> None:
     with server.connect() as connection:
-        direct = reply(connection, request(path, body, headers=GIVEN))
+        by_loop = reply(connection, request(path, body, headers=HEADERS))
     with server.connect() as connection:
-        by_thread = reply(connection, chunked(path, body, GIVEN))
-    assert direct == by_thread
-    assert direct[1]["x-amzn-sagemaker-custom-attributes"] == "trace_id=t-1"
+        by_thread = reply(connection, chunked(path, body, HEADERS))
+    assert by_loop == by_thread
+    assert by_loop[1]["x-amzn-sagemaker-custom-attributes"] == "trace_id=t-1"
+
+
+def test_a_bug_of_the_fast_path_is_logged_and_a_thread_answers(tmp_path: Path) -> None:
+    server = Server(tmp_path / "errors.log")
+    with server.connect() as connection:
+        assert connection.exchange(request("/invocations", {"prompt": 1}))[0].status == 400
+        assert connection.exchange(chunked("/invocations", {"prompt": "a"}))[0].status == 200
+        assert "Traceback" not in server.log.read_text(), "a client's error or a request for a thread is no bug"
+        head, body = connection.exchange(request("/invocations", {"prompt": "<bug>"}))
+    server.stop()
+    assert head.status == 200
+    assert json.loads(body)["choices"][0]["text"] == "<bug>"
+    log = server.log.read_text()
+    assert log.count("Traceback") == 1
+    assert "RuntimeError: a scripted bug" in log
 
 
 def test_a_limit_of_bodies_below_the_loops_own_holds(server: Server) -> None:
@@ -101,7 +117,7 @@ def test_the_loop_answers_by_itself(server: Server) -> None:
     with server.connect() as connection:
         connection.exchange(request("/invocations", {"prompt": "a"}))
         connection.exchange(chunked("/invocations", {"prompt": "a"}))
-    assert server.seen()["direct"] == 1
+    assert server.seen()["fast_path"] == 1
 
 
 def test_a_connection_goes_back_and_forth(server: Server) -> None:
@@ -111,7 +127,7 @@ def test_a_connection_goes_back_and_forth(server: Server) -> None:
             assert connection.exchange(PING)[0].status == 200
             assert connection.exchange(chunked("/invocations", {"prompt": "a"}))[0].status == 200
             assert connection.exchange(request("/invocations", {"prompt": 1}))[0].status == 400
-    assert server.seen()["direct"] == 3
+    assert server.seen()["fast_path"] == 3
 
 
 @pytest.mark.parametrize(
@@ -159,13 +175,13 @@ def test_a_slow_request_becomes_a_threads(server: Server) -> None:
     with server.connect() as connection:
         looks = 2  # the fixture's and the one below are handed on themselves
         connection.send(sent[:-5])
-        eventually(lambda: server.seen()["handed_on"] > looks)
+        eventually(lambda: server.seen()["handed_over"] > looks)
         connection.send(sent[-5:])
         head = connection.head()
         assert b"slow" in connection.content(head)
 
 
-def test_more_than_may_come_are_refused_by_name(server: Server) -> None:
+def test_more_than_may_come_are_rejected_with_an_error(server: Server) -> None:
     held = [server.connect() for _ in range(PLACES)]
     for connection in held:
         connection.send(request("/invocations", {"prompt": "a|<hold>", "stream": True}))
@@ -189,21 +205,21 @@ def test_a_reply_that_ends_the_connection(server: Server) -> None:
         assert connection.socket.recv(1) == b""
 
 
-def test_each_request_is_in_the_figures_and_in_the_log(server: Server) -> None:
-    def asked() -> float:
+def test_each_request_is_in_the_metrics_and_in_the_log(server: Server) -> None:
+    def answered() -> float:
         with server.connect() as connection:
             text = connection.exchange(request("/metrics"))[1].decode()
         found = re.findall(r'endpoint_requests_total\{route="/v1/completions",status="200"\} (\S+)', text)
         return float(found[0]) if found else 0.0
 
-    before = asked()
+    before = answered()
     with server.connect() as connection:
         connection.exchange(request("/v1/completions", {"prompt": "a"}))
         connection.exchange(request("/v1/completions", {"prompt": "a", "stream": True}))
-    eventually(lambda: asked() == before + 2)
+    eventually(lambda: answered() == before + 2)
 
 
-def test_a_drain_lets_streams_end_and_refuses_by_name(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_drain_lets_streams_end_and_rejects_with_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
     server = Server(tmp_path_factory.mktemp("drain") / "errors.log")
     with server.connect() as running, server.connect() as idle:
         idle.exchange(request("/invocations", {"prompt": "a"}))

@@ -53,16 +53,16 @@ def test_its_reply_and_headers(code: Callable[..., FlaskClient]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "told"),
+    ("error", "status", "message"),
     [
         (CustomCodeFailed("predict_fn", ValueError("bad label")), 500, "predict_fn raised ValueError: bad label"),
         (CustomCodeRefused(422, "too many"), 422, "too many"),
         (CustomCodeRefused(200, "an error with a status of success"), 500, "an error with a status of success"),
-        (ZeroDivisionError("ours"), 500, "An unexpected error happened here; it is in the container's log."),
+        (ZeroDivisionError("ours"), 500, "An unexpected error occurred. The container's log has the details."),
     ],
 )
 @pytest.mark.parametrize("when", ["before", "first piece"])
-def test_its_errors(code: Callable[..., FlaskClient], error: Exception, status: int, told: str, when: str) -> None:
+def test_its_errors(code: Callable[..., FlaskClient], error: Exception, status: int, message: str, when: str) -> None:
     def fail() -> Iterator[bytes]:
         raise error
         yield b""
@@ -74,7 +74,7 @@ def test_its_errors(code: Callable[..., FlaskClient], error: Exception, status: 
 
     reply = code(answer).post("/invocations", json={}, buffered=True)
     assert reply.status_code == status
-    assert reply.get_json()["error"]["message"] == told
+    assert reply.get_json()["error"]["message"] == message
 
 
 def test_a_stream_holds_its_place_and_ends_with_its_client(code: Callable[..., FlaskClient], service: Service) -> None:

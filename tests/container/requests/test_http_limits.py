@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.requests.http_limits import deadline, max_body, transform
+from container.requests.http_limits import deadline, execution_parameters, max_body
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import InvalidField
 from handler.startup.admission import places
@@ -27,7 +27,7 @@ from handler.startup.admission import places
 def test_a_deadline_is_sagemaker_s_unless_it_is_set(settings: dict[str, object], stream: bool, seconds: float) -> None:
     config = EndpointConfig(**settings)  # type: ignore[arg-type]
     found = deadline(config, None, 100.0, stream=stream)
-    assert (found.seconds, found.until) == (seconds, 100 + seconds)
+    assert (found.seconds, found.expires) == (seconds, 100 + seconds)
 
 
 def test_the_header_decides_for_one_request() -> None:
@@ -62,7 +62,7 @@ def test_places_are_slots_and_queue() -> None:
 def test_execution_parameters_are_what_the_engine_can_hold(
     settings: dict[str, object], slots: int, context: int, expected: tuple[int, str, int]
 ) -> None:
-    found = transform(EndpointConfig(**settings), slots, context)  # type: ignore[arg-type]
+    found = execution_parameters(EndpointConfig(**settings), slots, context)  # type: ignore[arg-type]
     assert tuple(found.values()) == expected
     assert int(found["MaxConcurrentTransforms"]) * int(found["MaxPayloadInMB"]) <= 100
 

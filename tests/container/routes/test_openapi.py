@@ -10,9 +10,9 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from container.application import create_app
 from container.openapi.bodies import TABLES
-from container.openapi.document import ARGUMENT, BY_ITSELF, document
+from container.openapi.document import ARGUMENT, AUTOMATIC_METHODS, document
 from container.openapi.operations import OPERATIONS
-from container.requests.http_limits import transform
+from container.requests.http_limits import execution_parameters
 from container.service import Service
 from handler import errors
 from handler.config.endpoint_config import EndpointConfig
@@ -51,7 +51,7 @@ def test_it_has_every_route_and_no_other(whole: dict[str, Any]) -> None:
         (method, ARGUMENT.sub(r"{\1}", rule.rule))
         for rule in rules
         if not rule.websocket
-        for method in (rule.methods or set()) - BY_ITSELF
+        for method in (rule.methods or set()) - AUTOMATIC_METHODS
     }
     shown = {(method.upper(), path) for path, methods in whole["paths"].items() for method in methods}
     assert shown == served == set(OPERATIONS)
@@ -121,7 +121,7 @@ def test_replies_are_as_it_says(whole: dict[str, Any]) -> None:
 
     check("Error", AdaptersFull(3).document())
     check("ModelList", model_list(("a",), 1024, ("b",)))
-    check("ExecutionParameters", transform(EndpointConfig(model="m"), 4, 1024))
+    check("ExecutionParameters", execution_parameters(EndpointConfig(model="m"), 4, 1024))
     app = create_app(service()).test_client()
     check("Progress", app.get("/ping").json)
 

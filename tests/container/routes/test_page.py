@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from scripted_engine import SLOTS, ScriptedEngine
 
 from container.application import create_app
-from container.routes.page_metrics import vllm_figures
+from container.routes.page_metrics import vllm_metrics
 from container.service import Service
 from handler.config.loading.config_loader import load
 
@@ -106,4 +106,4 @@ def test_vllms_figures_are_summed_over_their_labels() -> None:
     tokens.labels("1").inc(4)
     Gauge("vllm:kv_cache_usage_perc", "", ["engine"], registry=registry).labels("0").set(0.25)
     Gauge("vllm:other", "", registry=registry)
-    assert vllm_figures(registry) == {"vllm:generation_tokens_total": 7, "vllm:kv_cache_usage_perc": 0.25}
+    assert vllm_metrics(registry) == {"vllm:generation_tokens_total": 7, "vllm:kv_cache_usage_perc": 0.25}

@@ -76,7 +76,7 @@ def test_a_stall_that_is_short_is_let_pass_and_one_that_stays_is_not(
     engine.silent = service.config.stall * 2
     turns(watched)
     assert service.lifecycle.status.state is ServingStatus.READY
-    engine.silent = service.config.stall * module.PATIENCE + 1
+    engine.silent = service.config.stall * module.STALL_TIMES + 1
     assert watched.ended.wait(WITHIN)
     assert "no progress" in service.lifecycle.status.reason
     assert engine.stopped

@@ -14,17 +14,17 @@ from pathlib import Path
 import psutil
 import pytest
 from raw_http import request
-from scripted_process import PING, WAYS, Server
+from scripted_process import MODES, PING, Server
 from waiting import WITHIN, eventually
 
 from container.connection.lingering_close import LingeringClose
 
 LIMIT = 256
 CONNECTIONS = 300
-SAID = f"ulimit -n is {LIMIT}"
+LIMIT_MESSAGE = f"ulimit -n is {LIMIT}"
 
 
-@pytest.fixture(params=WAYS, ids=["loop", "threads"])
+@pytest.fixture(params=MODES, ids=["loop", "threads"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path / "errors.log", f"--nofile={LIMIT}", *request.param)
     yield server
@@ -49,18 +49,18 @@ def test_clients_that_keep_their_connections(server: Server) -> None:
     assert server.ready()
     assert workers(server) == before
     log = server.log.read_text()
-    assert log.count(SAID) == 1
+    assert log.count(LIMIT_MESSAGE) == 1
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("server", WAYS[:1], ids=["loop"], indirect=True)
+@pytest.mark.parametrize("server", MODES[:1], ids=["loop"], indirect=True)
 def test_clients_that_connect_and_send_nothing(server: Server) -> None:
     before = workers(server)
     with ExitStack() as held:
         for _ in range(CONNECTIONS):
             held.enter_context(server.connect())
         assert server.ready()
-        eventually(lambda: SAID in server.log.read_text())
+        eventually(lambda: LIMIT_MESSAGE in server.log.read_text())
     assert server.ready()
     assert workers(server) == before
     assert "Traceback" not in server.log.read_text()

@@ -52,7 +52,7 @@ def test_serve_ends_at_once_where_the_port_is_taken(taken: int) -> None:
     assert ended.returncode == 2
     assert ended.stderr == (
         f"serve: SAGEMAKER_BIND_TO_PORT: port {taken} cannot be bound: Address already in use. "
-        "Set it to a free port, or end what listens there.\n"
+        "Set it to a free port, or end the process that uses this one.\n"
     )
 
 

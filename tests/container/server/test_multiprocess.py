@@ -21,7 +21,7 @@ import pytest
 from raw_http import Connection, request
 from scripted_front_ends import PLACES
 
-SEAT = "x-endpoint-front-end"
+SLOT = "x-endpoint-front-end"
 HOLD = request("/invocations", {"prompt": "a|<hold>", "stream": True})
 WITHIN = 20.0
 
@@ -43,7 +43,7 @@ class Endpoint:
     def ping(self) -> tuple[int, str]:
         with Connection(self.port) as connection:
             head, _ = connection.exchange(request("/ping"))
-            return head.status, head.headers[SEAT]
+            return head.status, head.headers[SLOT]
 
     def until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + WITHIN
@@ -55,7 +55,7 @@ class Endpoint:
         """Two front ends answer, not the leader."""
         with Connection(self.port) as one, Connection(self.port) as other:
             heads = [connection.exchange(request("/ping"))[0] for connection in (one, other)]
-        return {head.status for head in heads} == {200} and len({head.headers[SEAT] for head in heads} - {"0"}) == 2
+        return {head.status for head in heads} == {200} and len({head.headers[SLOT] for head in heads} - {"0"}) == 2
 
     def pid(self, role: str) -> int:
         children = psutil.Process(self.process.pid).children()
@@ -82,17 +82,17 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
 
 
 def held(endpoint: Endpoint, stack: ExitStack, count: int) -> list[tuple[str, Connection]]:
-    """So many streams at once that make one token and then wait, each with the seat that answers it."""
+    """So many streams at once that make one token and then wait, each with the slot that answers it."""
     connections = [stack.enter_context(Connection(endpoint.port)) for _ in range(count)]
     for connection in connections:
         connection.send(HOLD)
-    return [(connection.head().headers[SEAT], connection) for connection in connections]
+    return [(connection.head().headers[SLOT], connection) for connection in connections]
 
 
 def test_a_burst_is_shared_out_and_the_limit_is_one_for_all(endpoint: Endpoint) -> None:
     with ExitStack() as stack:
         streams = held(endpoint, stack, PLACES)
-        shared = Counter(seat for seat, _ in streams)
+        shared = Counter(slot for slot, _ in streams)
         assert min(shared["1"], shared["2"]) >= PLACES // 8, shared  # the leader may have taken some at first
         assert endpoint.metric("endpoint_requests_in_flight") == PLACES
         for _ in range(6):
@@ -107,18 +107,18 @@ def test_a_session_is_known_to_all(endpoint: Endpoint) -> None:
     with Connection(endpoint.port) as connection:
         _, body = connection.exchange(request("/invocations", {"requestType": "NEW_SESSION"}))
     header = f"X-Amzn-SageMaker-Session-Id: {json.loads(body)['session_id']}\r\n"
-    asked = request("/invocations", {"prompt": "a"}, headers=header)
+    invocation = request("/invocations", {"prompt": "a"}, headers=header)
     with ExitStack() as stack:
         connections = [stack.enter_context(Connection(endpoint.port)) for _ in range(12)]
-        heads = [connection.exchange(asked)[0] for connection in connections]
+        heads = [connection.exchange(invocation)[0] for connection in connections]
     assert {head.status for head in heads} == {200}
-    assert {"1", "2"} <= {head.headers[SEAT] for head in heads}
+    assert {"1", "2"} <= {head.headers[SLOT] for head in heads}
 
 
 def test_a_front_end_that_ends_is_replaced_and_its_places_are_free(endpoint: Endpoint) -> None:
     with ExitStack() as stack:
         streams = held(endpoint, stack, 10)
-        mine = sum(seat == "1" for seat, _ in streams)
+        mine = sum(slot == "1" for slot, _ in streams)
         assert 0 < mine < 10
         os.kill(endpoint.pid("front end 1"), signal.SIGKILL)
         endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 10 - mine)
@@ -126,14 +126,14 @@ def test_a_front_end_that_ends_is_replaced_and_its_places_are_free(endpoint: End
         assert endpoint.metric("endpoint_front_ends_ended_total") == 1
         assert "released 1" in endpoint.log.read_text()
         endpoint.until(endpoint.ready)
-        assert "3" in {seat for seat, _ in held(endpoint, stack, 4)}
+        assert "3" in {slot for slot, _ in held(endpoint, stack, 4)}
         endpoint.pid("front end 2")
         assert endpoint.metric("endpoint_requests_in_flight") == 14 - mine
 
 
 def test_without_its_leader_no_front_end_says_200(endpoint: Endpoint) -> None:
     endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 0)
-    before = {endpoint.pid(f"front end {seat}") for seat in (2, 3)}
+    before = {endpoint.pid(f"front end {slot}") for slot in (2, 3)}
     with ExitStack() as stack:
         streams = held(endpoint, stack, 6)
         os.kill(endpoint.pid("leader"), signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_sigterm_waits_for_all_and_leaves_nothing(endpoint: Endpoint) -> None:
     with ExitStack() as stack:
         streams = held(endpoint, stack, 6)
         leader = psutil.Process(endpoint.pid("leader"))
-        members = [psutil.Process(endpoint.pid(f"front end {seat}")) for seat in (1, 2)]
+        members = [psutil.Process(endpoint.pid(f"front end {slot}")) for slot in (1, 2)]
         endpoint.process.send_signal(signal.SIGTERM)
         endpoint.until(lambda: endpoint.ping()[0] == 503)
         with Connection(endpoint.port) as connection:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 from scripted_engine import SLOTS, ScriptedEngine
+from scripted_tokenizer import text_of
 from waiting import WITHIN, eventually
 from werkzeug.test import TestResponse
 
 from container.application import create_app
 from container.service import Service
+from handler.engine.engine_request import EngineRequest
 from handler.errors import EngineFailed
 
 
@@ -70,6 +72,26 @@ def test_one_bad_line_gives_one_error_line(client: FlaskClient) -> None:
     lines = [line("a"), '{"prompt": ', line("b", temperature="hot"), "", line("<refuse>"), line("c|<fail>"), line("d")]
     expected = ["a", "invalid_body", "invalid_value", "invalid_body", "invalid_value", "generation_failed", "d"]
     assert replies(post(client, lines)) == expected
+
+
+def test_a_line_that_cannot_begin_gives_one_error_line(
+    client: FlaskClient, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = EngineRequest.begin
+
+    def begin_or_raise(self: EngineRequest, *limits: Any) -> None:
+        if text_of(self._generation.prompt) == "b":
+            raise RuntimeError("a bug")
+        begin(self, *limits)
+
+    monkeypatch.setattr(EngineRequest, "begin", begin_or_raise)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(post, client, [line("a"), line("b"), line("c")])
+        try:
+            assert replies(running.result(WITHIN)) == ["a", "internal_error", "c"]
+        finally:
+            if not running.done():
+                engine.fail_requests(EngineFailed("the test is over"))
 
 
 def test_a_line_cannot_stream(client: FlaskClient) -> None:

@@ -122,8 +122,8 @@ def test_an_error_midway_is_a_last_event_and_no_end_mark(
     client: FlaskClient, body: dict[str, str], command: str, accept: str
 ) -> None:
     (key, script), *_ = body.items()
-    asked = {key: script + command, "stream": True}
-    reply = client.post("/invocations", json=asked, headers={"Accept": accept}, buffered=True)
+    body_with_stream = {key: script + command, "stream": True}
+    reply = client.post("/invocations", json=body_with_stream, headers={"Accept": accept}, buffered=True)
     assert reply.status_code == 200
     assert reply.mimetype == accept
     in_lines = accept == "application/jsonlines"

@@ -74,13 +74,13 @@ def test_an_event_is_a_frame_and_one_connection_has_many_answers(client: ClientC
     assert frame(client)["choices"][0]["text"] == "ab"
 
 
-def test_each_message_is_a_request_in_the_figures(server: Server) -> None:
-    def figures() -> dict[str, float]:
+def test_each_message_is_a_request_in_the_metrics(server: Server) -> None:
+    def metrics() -> dict[str, float]:
         metrics = httpx.get(f"http://127.0.0.1:{server.port}/metrics", trust_env=False).text
         lines = [line for line in metrics.splitlines() if f'route="{PATH}"' in line]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
-    before = figures()
+    before = metrics()
     with opened(server) as client:
         for _ in range(2):
             send(client, "a|b|c")
@@ -89,7 +89,7 @@ def test_each_message_is_a_request_in_the_figures(server: Server) -> None:
         frame(client)
 
         def grown(name: str) -> float:
-            return figures().get(name, 0) - before.get(name, 0)
+            return metrics().get(name, 0) - before.get(name, 0)
 
         eventually(lambda: grown(f'endpoint_requests_total{{route="{PATH}",status="500"}}') == 1)
         assert grown(f'endpoint_requests_total{{route="{PATH}",status="200"}}') == 2

@@ -1,4 +1,4 @@
-"""neuron-monitor beside the server: its figures, its death, hardware errors, its end. Over a fake that prints."""
+"""neuron-monitor beside the server: its metrics, its death, hardware errors, its end. Over a fake that prints."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[..., Watched]]:
         watched.end()
 
 
-def test_its_figures_are_in_metrics_and_it_ends_with_us(watch: Callable[..., Watched]) -> None:
+def test_its_reports_are_in_metrics_and_it_ends_with_us(watch: Callable[..., Watched]) -> None:
     watched = watch("healthy")
     until(lambda: 'kind="numerical"} 2.0' in watched.metrics())
     lines = watched.metrics().splitlines()

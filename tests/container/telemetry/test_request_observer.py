@@ -17,7 +17,7 @@ from container.requests.request_record import RequestRecord
 from container.serve import Timeline
 from container.service import Service
 from container.telemetry import event_log
-from container.telemetry.embedded_metrics import MOST, EmbeddedMetrics, document
+from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
 from handler.config.endpoint_config import EndpointConfig
 
 CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
@@ -71,7 +71,7 @@ def post(client: FlaskClient, path: str, body: dict[str, Any]) -> Any:
     return client.post(path, json=body, headers=HEADERS, buffered=True)
 
 
-def figures(client: FlaskClient) -> dict[tuple[str, ...], float]:
+def metrics(client: FlaskClient) -> dict[tuple[str, ...], float]:
     text = client.get("/metrics").get_data(as_text=True)
     return {
         (sample.name, *(value for key, value in sorted(sample.labels.items()) if key != "le")): sample.value
@@ -103,7 +103,7 @@ def test_a_stream_tells_its_first_token_and_those_after_it(client: FlaskClient, 
     assert end["output_tokens"] == 4  # three pieces and the end
     assert 0 <= end["first_token_seconds"] <= end["seconds"]
     assert end["between_tokens_seconds"] >= 0
-    seen = figures(client)
+    seen = metrics(client)
     assert seen["endpoint_requests_total", "/invocations", "200"] == 1
     assert seen["endpoint_first_token_seconds_count", "/invocations"] == 1
     assert seen["endpoint_between_tokens_seconds_count", "/invocations"] == 1
@@ -128,7 +128,7 @@ def test_how_it_ended(
     assert post(client, path, body).status_code == status
     (line,) = log.events("request_end")
     assert (line["route"], line["status"], line["end"]) == (route, status, end)
-    assert figures(client)["endpoint_requests_total", route, str(status)] == 1
+    assert metrics(client)["endpoint_requests_total", route, str(status)] == 1
 
 
 def test_a_reply_that_is_closed_early_says_so(client: FlaskClient, log: Lines, engine: ScriptedEngine) -> None:
@@ -162,7 +162,7 @@ def test_an_id_from_a_client_stays_on_one_line_and_short(client: FlaskClient, lo
 
 
 @pytest.mark.parametrize(
-    ("asked", "environ", "terminal", "as_json"),
+    ("setting", "environ", "terminal", "as_json"),
     [
         (None, {}, False, True),
         (None, {}, True, False),
@@ -171,8 +171,8 @@ def test_an_id_from_a_client_stays_on_one_line_and_short(client: FlaskClient, lo
         ("text", {}, False, False),
     ],
 )
-def test_the_format(asked: str | None, environ: dict[str, str], terminal: bool, as_json: bool) -> None:
-    assert event_log.json_wanted(EndpointConfig(log_format=asked), environ, terminal) == as_json
+def test_the_format(setting: str | None, environ: dict[str, str], terminal: bool, as_json: bool) -> None:
+    assert event_log.json_wanted(EndpointConfig(log_format=setting), environ, terminal) == as_json
 
 
 def test_the_start_is_events_too(log: Lines) -> None:
@@ -222,10 +222,10 @@ def test_emf_is_what_cloudwatch_reads(engine: ScriptedEngine) -> None:
 def test_emf_never_has_more_values_than_a_document_may() -> None:
     written: list[str] = []
     emf = EmbeddedMetrics("m", lambda: 0, written.append)
-    for _ in range(2 * MOST + 1):
+    for _ in range(2 * MAX_VALUES + 1):
         emf.observe(RequestRecord({"REQUEST_METHOD": "POST"}), 0.1)
     emf.flush()
-    assert [json.loads(line)["Requests"] for line in written] == [MOST, MOST, 1]
+    assert [json.loads(line)["Requests"] for line in written] == [MAX_VALUES, MAX_VALUES, 1]
 
 
 def test_a_minute_without_requests_is_zeros() -> None:

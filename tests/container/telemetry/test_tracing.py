@@ -76,18 +76,18 @@ def test_a_request_is_a_span_of_its_clients_trace(
     spans = receiver.spans(TRACE, 4)
     span = one(spans, "POST /invocations")
     assert (span.parent, span.service, span.status) == (PARENT, "neuron-endpoint", 0)
-    told = span.attributes
-    assert told["http.route"] == "/invocations"
-    assert told["http.response.status_code"] == 200
-    assert told["gen_ai.operation.name"] == "chat"
-    assert told["gen_ai.response.model"] == "scripted"
-    assert told["gen_ai.request.max_tokens"] == 9
-    assert told["gen_ai.request.temperature"] == 0.5
-    assert told["gen_ai.usage.output_tokens"] == 4
-    assert told["gen_ai.usage.input_tokens"] > 0
-    assert told["gen_ai.response.finish_reasons"] == ["stop"]
-    assert told["gen_ai.response.id"] in reply.text
-    assert told.get("gen_ai.request.stream", False) is stream
+    attributes = span.attributes
+    assert attributes["http.route"] == "/invocations"
+    assert attributes["http.response.status_code"] == 200
+    assert attributes["gen_ai.operation.name"] == "chat"
+    assert attributes["gen_ai.response.model"] == "scripted"
+    assert attributes["gen_ai.request.max_tokens"] == 9
+    assert attributes["gen_ai.request.temperature"] == 0.5
+    assert attributes["gen_ai.usage.output_tokens"] == 4
+    assert attributes["gen_ai.usage.input_tokens"] > 0
+    assert attributes["gen_ai.response.finish_reasons"] == ["stop"]
+    assert attributes["gen_ai.response.id"] in reply.text
+    assert attributes.get("gen_ai.request.stream", False) is stream
     assert "secret" not in str(spans)
     stages = [one(spans, name) for name in ("queue", "prefill", "decode")]
     assert {stage.parent for stage in stages} == {span.span}

@@ -1,0 +1,162 @@
+"""gunicorn's threaded worker, changed in how it accepts, reads, answers and closes connections.
+
+It hands connections to the fast path, limits the time for headers, pauses `accept` without file descriptors, and closes
+connections with a linger. Read in gunicorn 27 (workers/gthread.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+import time
+from concurrent.futures import Future
+from functools import partial
+from itertools import islice
+
+from gunicorn.workers.gthread import TConn, ThreadWorker
+
+from container.connection.lingering_close import LingeringClose
+from container.fast_path.deferred_observer import DeferredObserver
+from container.fast_path.dispatcher import Dispatcher, ThreadPath, fast_path_available
+from container.fast_path.reply_head import ReplyHeads
+from container.fast_path.request_handler import FastPathContext
+from container.requests import request_body
+from container.requests.unparsed_requests import error_reply
+from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
+from container.service import Service
+from handler.startup.lifecycle import ServingStatus
+
+# A client that accepts no data of a whole reply for this long is disconnected. Streams have a limit of their own.
+SEND_SECONDS = 60.0
+# When file descriptors run out: connections that are closed at a time, and how long each must have been idle.
+CLOSE_BATCH = 32
+IDLE_SECONDS = 1.0
+
+
+class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
+    """The connections of one serving process. `EngineWorker` sets the attributes below."""
+
+    service: Service
+    lingering: LingeringClose
+    accept_pause: AcceptPause
+    _dispatcher: Dispatcher | None = None
+
+    def handle(self, conn: TConn) -> object:
+        """Reads and answers requests in a pool thread. Slow headers have the same time limit as a body."""
+        whole, part = divmod(SEND_SECONDS, 1)
+        timeout = struct.pack("ll", int(whole), int(part * 1e6))
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        conn.reading = self.service.read_timeouts.begin(conn.sock, request_body.BODY_SECONDS)
+        try:
+            return super().handle(conn)
+        finally:
+            self.service.read_timeouts.end(conn.reading)
+
+    def handle_request(self, req: object, conn: TConn) -> object:
+        self.service.read_timeouts.end(conn.reading)  # the headers have arrived; the body has its own time limit
+        try:
+            return super().handle_request(req, conn)
+        except BlockingIOError:
+            raise StopIteration(f"the client accepted no data for {SEND_SECONDS:g} s") from None
+
+    def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
+        """Answers bytes that are not HTTP, and errors that no view has caught, with an error object instead of HTML."""
+        reply = error_reply(exc)
+        try:
+            client.settimeout(SEND_SECONDS)
+            client.sendall(reply)
+        except OSError:
+            return
+
+    @property
+    def dispatcher(self) -> Dispatcher | None:
+        """The fast path's dispatcher, once the engine is ready. Used by the main thread."""
+        if (
+            self._dispatcher is None
+            and self.service.lifecycle.status.state is ServingStatus.READY
+            and fast_path_available(self.service)
+        ):
+            engine = self.service.engine
+            assert engine is not None, "fast_path_available checks it"
+            context = FastPathContext(
+                self.service,
+                engine.loop.loop,
+                ReplyHeads(self.reply_headers()),
+                DeferredObserver(self.service.observer),
+            )
+            self._dispatcher = Dispatcher(context, ThreadPath(self.enqueue_req, self._closed), self.cfg.keepalive)
+        return self._dispatcher if self.alive else None
+
+    def reply_headers(self) -> tuple[tuple[str, str], ...]:
+        """Headers that every reply has."""
+        return ()
+
+    def accept(self, listener: socket.socket) -> None:
+        try:
+            client, address = listener.accept()
+        except OSError as error:
+            if error.errno in FIXES:
+                self.accept_pause.begin(listener, error.errno)
+            elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+                raise
+            return
+        if reserve_is_reached(client.fileno()):
+            self.accept_pause.begin(listener, errno.EMFILE)
+        self.nr_conns += 1
+        conn = TConn(self.cfg, client, address, listener.getsockname())
+        dispatcher = self.dispatcher
+        if dispatcher is None:
+            self.enqueue_req(conn)
+        else:
+            dispatcher.take(conn)
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """One iteration of the main loop."""
+        super().wait_for_and_dispatch_events(self.accept_pause.timeout(timeout))
+        error = self.accept_pause.take_error()
+        if error is not None:  # only now: this iteration's events may belong to connections that are closed here
+            self.accept_pause.log(error, self.nr_conns)
+            self._close_idle()
+        self.accept_pause.end()
+
+    def _close_idle(self) -> None:
+        """Closes the connections that have been idle longest, gunicorn's and the dispatcher's."""
+        latest = time.monotonic() - IDLE_SECONDS + self.cfg.keepalive
+        for waiting in (self.keepalived_conns, self.pending_conns):
+            for conn in islice(waiting, CLOSE_BATCH):  # in the order in which they began to wait
+                if conn.timeout <= latest:
+                    conn.timeout = 0.0
+        self.murder_keepalived()
+        self.murder_pending()
+        if self._dispatcher is not None:
+            self._dispatcher.close_idle(CLOSE_BATCH, IDLE_SECONDS)
+
+    def _closed(self, conn: TConn, graceful: bool) -> None:
+        """Closes a connection that the engine's loop had. Called on the loop."""
+        if graceful:
+            self._close(conn)
+        else:
+            conn.close()
+            self.method_queue.defer(self._left)
+
+    def _left(self) -> None:
+        self.nr_conns -= 1
+
+    def finish_request(self, conn: TConn, fs: Future[object]) -> None:
+        """Keeps or closes a connection after its reply. Runs in the main thread, which also accepts connections.
+
+        gunicorn's own method waits up to 2 s for each client that does not close its end, and resets one that sends
+        more than 64 KiB after its reply. This one does neither.
+        """
+        if fs.cancelled() or fs.exception() is not None:
+            super().finish_request(conn, fs)
+        elif fs.result() is True and self.dispatcher is not None:
+            self.dispatcher.take(conn, conn.parser.unreader.take_buffered())
+        elif fs.result():
+            super().finish_request(conn, fs)
+        else:
+            self._close(conn)
+
+    def _close(self, conn: TConn) -> None:
+        self.lingering.close(conn.sock, partial(self.method_queue.defer, self._left))
