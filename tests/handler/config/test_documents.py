@@ -1,4 +1,4 @@
-"""Documents: three formats, three places, and what a document may not do."""
+"""Documents of settings: their formats, their locations, and what is rejected."""
 
 from __future__ import annotations
 

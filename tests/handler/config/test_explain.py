@@ -1,4 +1,4 @@
-"""What `config explain` says, and that its document is the configuration."""
+"""The rows of `config explain`, and that its document gives the same configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network isolation: what would need the network is named before anything is tried."""
+"""Network isolation: settings that need the network are rejected before anything is read."""
 
 from __future__ import annotations
 

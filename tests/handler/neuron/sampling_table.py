@@ -1,4 +1,4 @@
-"""The README's table of sampling parameters, from what the code refuses. Prints it when it is run."""
+"""The README's table of sampling parameters, made from what the code rejects. Running this file prints it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODES: Mapping[str, dict[str, Any]] = {
 
 
 def table() -> str:
-    """A row for all lines that answer alike, by default and where sampling was chosen."""
+    """A row for all lines with the same limits, by default and with sampling set."""
     rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for line in NAMES:
         default: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ def table() -> str:
             plan = outcome(line, **settings).plan
             if plan is None:
                 continue
-            cells = tuple(cell(sampling_limits(plan), asked) for asked in COLUMNS.values())
+            cells = tuple(cell(sampling_limits(plan), parameters) for parameters in COLUMNS.values())
             if not mode or cells != default:
                 rows[mode, *cells].append(f"`{line}`")
             if not mode:
@@ -50,9 +50,9 @@ def table() -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
-def cell(limits: SamplingLimits, asked: tuple[dict[str, Any], ...]) -> str:
-    refused = {served(limits, Sampling(**one)) for one in asked}
-    return "yes" if refused == {True} else "400" if refused == {False} else "some"
+def cell(limits: SamplingLimits, parameters: tuple[dict[str, Any], ...]) -> str:
+    accepted = {served(limits, Sampling(**one)) for one in parameters}
+    return "yes" if accepted == {True} else "400" if accepted == {False} else "some"
 
 
 def served(limits: SamplingLimits, sampling: Sampling) -> bool:

@@ -1,4 +1,4 @@
-"""Which vLLM runs, which were seen, and what each takes."""
+"""The installed vLLM, the tested versions, and the arguments of each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every name that people already use, and what it means here."""
+"""The names of other tools and images, and the fields that they set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fetched from S3 to know a model: counted against a real server."""
+"""What is read from S3 to know a model, counted on a real server."""
 
 from __future__ import annotations
 

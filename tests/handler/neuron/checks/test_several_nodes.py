@@ -1,4 +1,4 @@
-"""Several nodes or engines under one model are rejected where no line of this container can run them."""
+"""Several nodes or engines for one model are rejected if no line of this container can run them."""
 
 from __future__ import annotations
 

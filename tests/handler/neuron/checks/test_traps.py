@@ -1,4 +1,4 @@
-"""Each trap of vLLM on Neuron is found, by its code, with the setting at fault, and fixed or refused."""
+"""Each known trap of vLLM on Neuron gives a finding with its code, the setting and a fix that works."""
 
 from __future__ import annotations
 

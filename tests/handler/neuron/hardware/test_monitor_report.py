@@ -1,4 +1,4 @@
-"""neuron-monitor's reports: what is read of them, and when the devices cannot be trusted any more."""
+"""Reports of neuron-monitor: what is read from them, and when the devices are unhealthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each example of the five guides, as settings, gives the engine arguments that its own line spells."""
+"""Each example of the five guides, given as settings, gives the engine arguments of its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of settings, each line's spelling of it."""
+"""How each line spells the same settings."""
 
 from __future__ import annotations
 
