@@ -263,6 +263,6 @@ def test_what_optimum_compiled_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"tp_degree": "many"}', '{"torch_dtype": "int4"}'])
-def test_a_broken_neuron_config_is_named(text: str) -> None:
+def test_a_broken_neuron_config_is_an_error_with_its_path(text: str) -> None:
     error = one_refusal({"NEURON_COMPILED_ARTIFACTS": "/neff"}, {"/neff/neuron_config.json": text})
     assert "/neff/neuron_config.json" in error.setting
