@@ -224,7 +224,7 @@ def test_lmis_properties_that_cannot_be(line: str, words: str) -> None:
 NXDI = {
     "neuron_config": {
         "tp_degree": 32,
-        "batch_size": 4,
+        "batch_size": 1,
         "max_batch_size": 4,
         "seq_len": 2048,
         "max_context_length": 1024,
