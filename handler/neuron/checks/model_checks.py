@@ -85,7 +85,7 @@ def adapters(context: CheckContext) -> Iterator[Finding]:
         return
     for name, where in context.config.lora_modules.items():
         if _from_hub(where):
-            why = f"adapter '{name[:60]}' is a hub id ('{where[:100]}'), and adapters must be local before the compile"
+            why = f"adapter '{name[:60]}' is at '{where[:100]}', but the compile needs adapters as local files"
             fix = "Give the full path of a directory, or an s3:// URI."
             yield error("lora-not-local", context.setting("lora_modules"), why, fix)
 

@@ -34,7 +34,7 @@ def positive(context: CheckContext) -> Iterator[Finding]:
             yield error("not-positive", context.setting(name), f"{value} is below 1", "Give 1 or more, or remove it.")
     sequences = context.config.max_num_seqs
     if sequences is not None and sequences < 1:
-        replaced = f"the plugin silently replaces it by {DEFAULT_SEQUENCES}" if sequences == 0 else "it is below 1"
+        replaced = f"the plugin silently replaces it with {DEFAULT_SEQUENCES}" if sequences == 0 else "it is below 1"
         why = f"max_num_seqs is {sequences}: {replaced}"
         yield error("max-num-seqs", context.setting("max_num_seqs"), why, "Give 1 or more, or remove it.")
     for name in BUCKETS:
@@ -119,7 +119,7 @@ def scheduler(context: CheckContext) -> Iterator[Finding]:
     """The plugin's scheduler replaces the token budget."""
     tokens = context.draft.request.extra.get("max_num_batched_tokens")
     if context.plugin and tokens is not None and SCHEDULER not in context.draft.env:
-        why = "the plugin's own scheduler replaces max_num_batched_tokens by 131072"
+        why = "the plugin's own scheduler replaces max_num_batched_tokens with 131072"
         yield warning("token-budget-replaced", context.setting("max_num_batched_tokens"), why, "Remove it.")
 
 

@@ -80,7 +80,7 @@ def cores(context: CheckContext) -> Iterator[Finding]:
         lnc = _lnc(context)
         count = _cores(context.instance, lnc)
         if count is not None and degree > count:
-            why = f"{context.instance.name} has {count} logical cores, not {degree}, and only the compile would fail"
+            why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
         elif count is not None and catalogue.unusual_degree(context.instance, degree, lnc):
             usual = ", ".join(str(one) for one in catalogue.degrees(context.instance, lnc))

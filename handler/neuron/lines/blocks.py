@@ -62,7 +62,7 @@ def _contiguous(draft: PlanDraft) -> None:
     config = draft.config
     if config.block_size is not None and config.block_size != draft.number("max_model_len"):
         setting = draft.request.setting("block_size")
-        why = f"without prefix caching the plugin replaces block_size {config.block_size} by max_model_len"
+        why = f"without prefix caching the plugin replaces block_size {config.block_size} with max_model_len"
         draft.warn("block-size-unused", setting, why, "Remove it, or set enable_prefix_caching to true.")
     if config.num_gpu_blocks_override is None:
         return

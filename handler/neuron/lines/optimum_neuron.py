@@ -43,7 +43,7 @@ def spell(draft: PlanDraft) -> None:
         draft.args["enable_chunked_prefill"] = draft.config.enable_chunked_prefill
     block = draft.config.block_size
     if block is not None and block != draft.number("max_model_len"):
-        why = f"optimum-neuron replaces block_size {block} by max_model_len"
+        why = f"optimum-neuron replaces block_size {block} with max_model_len"
         draft.warn("block-size-unused", draft.request.setting("block_size"), why, "Remove it.")
     if draft.config.num_gpu_blocks_override is not None:
         draft.args["num_gpu_blocks_override"] = draft.config.num_gpu_blocks_override

@@ -30,7 +30,7 @@ def attention_dtype(values: ConfigValues) -> BrokenRule | None:
     attention, dtype = values.text("attention_dtype"), values.text("torch_dtype")
     if attention is None or attention == dtype or values.text("cast_type") == "as-declared":
         return None
-    why = f"attention is in {attention} and the rest in {dtype}, but cast_type makes all one type"
+    why = f"attention is in {attention} and the rest in {dtype}, but cast_type casts both to one type"
     return BrokenRule("attention_dtype", why, "Set cast_type to 'as-declared', or remove attention_dtype.")
 
 
@@ -113,7 +113,7 @@ def chunked_attention_prefix_caching(values: ConfigValues) -> BrokenRule | None:
     }
     for key, on in clash.items():
         if on:
-            why = f"the model has chunked attention (chunks of {chunk} tokens), which does not work with it"
+            why = f"the model has chunked attention (chunks of {chunk} tokens), which does not work with {key}"
             return BrokenRule(key, why, f"Remove it, or keep max_model_len at {chunk} or below.")
     return None
 

@@ -1,4 +1,4 @@
-"""Reading settings in tests: nothing but what a test gives is read."""
+"""Reads settings in tests: only those that a test gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No environment and no document, however broken, gives anything but a configuration or named errors."""
+"""Any environment and any document gives a configuration, or errors that name the setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents: three formats, three places, and what a document may not do."""
+"""Documents of settings: their formats, their locations, and what is rejected."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_lmis_properties_that_cannot_be(line: str, words: str) -> None:
 NXDI = {
     "neuron_config": {
         "tp_degree": 32,
-        "batch_size": 4,
+        "batch_size": 1,
         "max_batch_size": 4,
         "seq_len": 2048,
         "max_context_length": 1024,
@@ -263,6 +263,6 @@ def test_what_optimum_compiled_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"tp_degree": "many"}', '{"torch_dtype": "int4"}'])
-def test_a_broken_neuron_config_is_named(text: str) -> None:
+def test_a_broken_neuron_config_is_an_error_with_its_path(text: str) -> None:
     error = one_refusal({"NEURON_COMPILED_ARTIFACTS": "/neff"}, {"/neff/neuron_config.json": text})
     assert "/neff/neuron_config.json" in error.setting

@@ -1,4 +1,4 @@
-"""What `config explain` says, and that its document is the configuration."""
+"""The rows of `config explain`, and that its document gives the same configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_setting_has_a_row_with_its_meaning() -> None:
     assert all(row.doc and row.source == "default" and not row.given for row in found)
 
 
-def test_a_row_says_what_decided_and_what_was_put_aside() -> None:
+def test_a_row_has_the_source_and_the_overridden_values() -> None:
     document = '{"max_num_seqs": 8, "engine_args": {"seed": 3}}'
     config = read({"SM_VLLM_MAX_NUM_SEQS": "4", "ENDPOINT_CONFIG": document})
     by_field = {row.field: row for row in rows(config)}
@@ -40,7 +40,7 @@ def test_a_row_says_what_decided_and_what_was_put_aside() -> None:
     assert by_field["engine_args.seed"].source == "engine_args.seed in ENDPOINT_CONFIG"
 
 
-def test_a_token_is_masked_wherever_it_ended_up() -> None:
+def test_a_token_is_masked_everywhere() -> None:
     document = json.dumps(
         {
             "hf_token": "hf_other5678",
@@ -182,5 +182,5 @@ def test_a_value_that_was_set_to_its_default_stays_set(name: str) -> None:
         ("hf_AbC and others", "hf_AbC and others"),
     ],
 )
-def test_a_token_is_masked_whole_and_cut_off(text: str, left: str) -> None:
+def test_a_token_is_masked_in_full_and_cut_off(text: str, left: str) -> None:
     assert mask(text, [TOKEN]) == left

@@ -1,4 +1,4 @@
-"""Network isolation: what would need the network is named before anything is tried."""
+"""Network isolation: settings that need the network are rejected before anything is read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_here_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["8100", "8200-8100", "0-9", "8100-65536", "a-b", "8100-8199-8200", "٨-٩", ""])
-def test_a_range_of_ports_that_is_none_is_named(text: str) -> None:
+def test_an_invalid_range_of_ports_is_an_error_with_the_setting(text: str) -> None:
     environ = {"SAGEMAKER_SAFE_PORT_RANGE": text}
     if not text:
         assert load(environ, fetch=nothing).safe_port_range is None

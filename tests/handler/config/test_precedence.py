@@ -1,4 +1,4 @@
-"""Which of several sources wins, and what is said when none may."""
+"""Which of several sources wins, and the error if two equally strong ones differ."""
 
 from __future__ import annotations
 

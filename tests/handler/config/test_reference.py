@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the code does."""
+"""docs/configuration.md agrees with the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in for S3 that does what a real server does only on a bad day, or only with a thousand objects."""
+"""A stand-in for S3 with the failures, and the page sizes, that a real server has only rarely."""
 
 from __future__ import annotations
 

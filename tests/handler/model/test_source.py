@@ -58,7 +58,7 @@ def test_a_file_is_no_directory(directory: Path) -> None:
     assert "no directory" in refused(str(directory / "config.json")).message
 
 
-def test_a_directory_without_a_config_says_what_it_found(directory: Path) -> None:
+def test_a_directory_without_a_config_is_an_error_with_what_is_in_it(directory: Path) -> None:
     (directory / "config.json").unlink()
     message = refused(str(directory)).message
     assert "config.json" in message

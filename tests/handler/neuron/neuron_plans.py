@@ -1,4 +1,4 @@
-"""Short ways to a plan and to its findings."""
+"""Helpers that make a plan and return its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No configuration, however odd, gives anything but an outcome."""
+"""Any configuration gives a plan or errors; planning never raises."""
 
 from __future__ import annotations
 

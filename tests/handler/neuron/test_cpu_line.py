@@ -1,4 +1,4 @@
-"""What the CPU's line adds to vLLM's own arguments."""
+"""What the CPU line adds to vLLM's own arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long prompts and sequences may get, by plan."""
+"""The longest prompt and sequence of a plan."""
 
 from __future__ import annotations
 

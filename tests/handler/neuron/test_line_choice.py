@@ -1,4 +1,4 @@
-"""Which line a plan is for: what was set, what is installed, where it runs."""
+"""Which line a plan is for: the configured one, the installed one, or that of the instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a request's sampling parameters counts, by plan."""
+"""The sampling parameters that a plan's engine supports."""
 
 from __future__ import annotations
 

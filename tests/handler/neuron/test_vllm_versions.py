@@ -1,4 +1,4 @@
-"""Which vLLM runs, which were seen, and what each takes."""
+"""The installed vLLM, the tested versions, and the arguments of each version."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_plan_for_another_line_is_not_warned_of_this_machines_vllm(monkeypatch
 
 
 @pytest.mark.parametrize("version", SEEN)
-def test_a_seen_vllm_says_what_was_run(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_a_tested_vllm_reports_what_was_run(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(installed_module, "installed_versions", lambda: {"vllm": version})
     examination = examine_config(EndpointConfig(model=str(sample_model.path())))
     assert str(examination.vllm) == f"vLLM {version} is installed: {SEEN[version]}"

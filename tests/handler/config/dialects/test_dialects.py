@@ -1,4 +1,4 @@
-"""Every name that people already use, and what it means here."""
+"""The names of other tools and images, and the fields that they set."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_variable_and_its_meaning(name: str, text: str, target: str, value: ob
 
 
 @pytest.mark.parametrize("name", sorted({row[0] for row in VARIABLES if not row[0].startswith("SM_ON_ENFORCE")}))
-def test_an_empty_variable_says_nothing(name: str) -> None:
+def test_an_empty_variable_counts_as_not_set(name: str) -> None:
     assert read({name: ""}) == read({})
 
 
@@ -229,7 +229,7 @@ def test_an_unknown_name_that_is_near_none(prefix: str) -> None:
     "argument", ["HOST", "PORT", "SSL_KEYFILE", "API_SERVER_COUNT", "API_KEY", "UVICORN_LOG_LEVEL"]
 )
 @pytest.mark.parametrize("prefix", ["SM_VLLM_", "SM_ON_", "OPTION_"])
-def test_what_would_open_a_second_server_is_refused(prefix: str, argument: str) -> None:
+def test_arguments_of_vllms_http_server_are_rejected(prefix: str, argument: str) -> None:
     error = one_refusal({prefix + argument: "8000"})
     assert error.setting == prefix + argument
     assert "server" in error.problem
@@ -254,7 +254,7 @@ def test_what_would_open_a_second_server_is_refused(prefix: str, argument: str) 
         ("VLLM_NEURON_FRAMEWORK", "nxdi", "framework"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str, text: str, reason: str) -> None:
+def test_an_unsupported_option_is_rejected_with_the_reason(name: str, text: str, reason: str) -> None:
     error = one_refusal({name: text})
     assert error.setting == name
     assert reason in error.problem
@@ -298,14 +298,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD for text in texts])
-def test_a_value_that_cannot_be_is_refused_by_name(name: str, text: str) -> None:
+def test_an_invalid_value_is_an_error_with_the_setting(name: str, text: str) -> None:
     error = one_refusal({name: text})
     assert error.setting.startswith(name)
     assert error.fix
     assert len(error.message) < 1000
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     errors = refused({"ENDPOINT_PORT": "x", "ENDPOINT_MODL": "x", "SM_VLLM_PORT": "1", "OPTION_UNROLL": "1"})
     assert {error.setting for error in errors} == {"ENDPOINT_PORT", "ENDPOINT_MODL", "SM_VLLM_PORT", "OPTION_UNROLL"}
 

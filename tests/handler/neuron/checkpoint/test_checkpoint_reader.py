@@ -64,7 +64,7 @@ def test_a_checkpoint_without_safetensors_has_a_shape_but_no_size(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "sub/model.safetensors", ".hidden"])
-def test_an_index_that_leads_outside_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_index_with_a_file_outside_is_rejected(tmp_path: Path, name: str) -> None:
     index = json.dumps({"weight_map": {"x": name}}).encode()
     with pytest.raises(SettingError, match=r"index\.json names the file"):
         read_facts(write(tmp_path, {"config.json": CONFIG, "model.safetensors.index.json": index}))
@@ -84,7 +84,7 @@ def test_json_of_an_absurd_size_is_not_read(tmp_path: Path) -> None:
         read_facts(model)
 
 
-def test_a_cut_off_shard_is_named(tmp_path: Path) -> None:
+def test_a_truncated_shard_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"/model\.safetensors: is not a safetensors file: its header ends after"):
         read_facts(write(tmp_path, {"config.json": CONFIG, "model.safetensors": SHARD[:30]}))
 

@@ -1,4 +1,4 @@
-"""What is fetched from S3 to know a model: counted against a real server."""
+"""What is read from S3 to know a model, counted on a real server."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_empty_file_is_broken_and_not_a_traceback(s3_url: str, counter: Count
         read_facts(model, client=counter.client)
 
 
-def test_nothing_there_is_named(s3_url: str, counter: Counter) -> None:
+def test_a_missing_model_is_an_error_with_its_location(s3_url: str, counter: Counter) -> None:
     model = put(s3_url, "empty", {})
     with pytest.raises(SettingError, match=r"ENDPOINT_MODEL: s3://empty/models/v1 has no config\.json"):
         read_facts(model, client=counter.client)

@@ -49,7 +49,7 @@ def test_other_names_for_the_same_numbers() -> None:
     assert (facts.hidden_size, facts.layers, facts.kv_heads, facts.torch_dtype) == (768, 12, 12, "float16")
 
 
-def test_gemma_ties_its_embeddings_unless_it_says_otherwise() -> None:
+def test_gemma_ties_its_embeddings_by_default() -> None:
     assert facts_from({"model_type": "gemma3"}, "m", True).tied_embeddings
     assert not facts_from({"model_type": "gemma3", "tie_word_embeddings": False}, "m", True).tied_embeddings
 

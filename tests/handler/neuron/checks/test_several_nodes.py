@@ -1,4 +1,4 @@
-"""Several nodes or engines under one model are rejected where no line of this container can run them."""
+"""Several nodes or engines for one model are rejected if no line of this container can run them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_node_is_nothing_to_speak_of(line: str, args: dict[str, Any]) -> Non
     assert result.plan is not None
 
 
-def test_what_was_not_seen_is_said() -> None:
+def test_an_untested_vllm_is_a_warning() -> None:
     native = outcome("native-0.24", facts=llama(), engine_args={"nnodes": 2, "pipeline_parallel_size": 2})
     assert {one.severity for one in native.findings if one.code == "several-nodes"} == {Severity.WARNING}
     assert native.plan is not None

@@ -1,4 +1,4 @@
-"""Each trap of vLLM on Neuron is found, by its code, with the setting at fault, and fixed or refused."""
+"""Each known trap of vLLM on Neuron gives a finding with its code, the setting and a fix that works."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_the_same_twice_is_no_conflict() -> None:
     assert result.errors == ()
 
 
-def test_the_raw_override_fills_what_vllm_was_not_told() -> None:
+def test_the_raw_override_fills_arguments_that_are_not_set() -> None:
     result = outcome("nxdi-0.16", neuron_config={"batch_size": 4, "seq_len": 512, "tp_degree": 8})
     assert result.plan is not None
     args = result.plan.engine_args

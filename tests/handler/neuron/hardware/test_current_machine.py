@@ -31,7 +31,7 @@ def test_any_other_machine_is_none(text: str | None) -> None:
     assert this_machine(EndpointConfig(), lambda path: text) is None
 
 
-def test_a_wrong_configured_instance_is_refused() -> None:
+def test_an_invalid_configured_instance_is_rejected() -> None:
     with pytest.raises(SettingError, match=r"Did you mean ml\.trn1\.32xlarge"):
         this_machine(EndpointConfig(instance="trn1.32xlrge"), lambda path: None)
 

@@ -25,13 +25,13 @@ def test_an_instance_has_two_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "meant"), [("ml.inf2.48xlage", "ml.inf2.48xlarge"), ("trn1.32large", "ml.trn1.32xlarge")]
 )
-def test_a_slip_is_told_what_was_meant(given: str, meant: str) -> None:
+def test_a_typing_error_gets_a_suggestion(given: str, meant: str) -> None:
     with pytest.raises(SettingError, match=rf"ENDPOINT_INSTANCE: .*Did you mean {meant}\?"):
         find(given)
 
 
 @pytest.mark.parametrize("name", ["ml.trn2.3xlarge", "trn2u.48xlarge", "ml.trn3.48xlarge", "trn3u.anything"])
-def test_what_sagemaker_does_not_host_is_refused_with_that_reason(name: str) -> None:
+def test_an_instance_that_sagemaker_does_not_host_is_rejected(name: str) -> None:
     with pytest.raises(SettingError, match=r"SageMaker does not host .*Use ml\.trn2\.48xlarge"):
         find(name)
 
@@ -43,7 +43,7 @@ def test_a_developer_may_still_plan_for_it() -> None:
 @pytest.mark.parametrize(
     ("name", "words"), [("ml.g5.xlarge", "Use one of inf2.xlarge"), ("inf1.xlarge", "Inferentia 1")]
 )
-def test_other_instances_are_refused_with_the_known_ones(name: str, words: str) -> None:
+def test_an_unknown_instance_is_rejected_with_the_known_ones(name: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         find(name)
 
@@ -66,7 +66,7 @@ def test_cores_and_their_memory(name: str, lnc: int | None, cores: int, gib: int
     assert (logical_cores(instance, lnc), core_memory(instance, lnc)) == (cores, gib * GIB)
 
 
-def test_an_lnc_that_the_instance_does_not_have_is_refused() -> None:
+def test_an_lnc_that_the_instance_does_not_support_is_rejected() -> None:
     with pytest.raises(SettingError, match=r"logical_nc_config: inf2.xlarge does not support LNC 2\. Use 1"):
         logical_cores(find("inf2.xlarge"), 2)
 

@@ -1,4 +1,4 @@
-"""neuron-monitor's reports: what is read of them, and when the devices cannot be trusted any more."""
+"""Reports of neuron-monitor: what is read from them, and when the devices are unhealthy."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_before_a_model_is_loaded_there_is_no_application() -> None:
     assert report.memory_used == {}
 
 
-def test_what_the_monitor_cannot_find_out_is_said() -> None:
+def test_errors_of_the_monitor_are_reported() -> None:
     (report,) = reports("no_driver")
     assert set(report.problems) == {"neuron driver is not loaded", "cannot reach", "no such process"}
     assert report.devices == 0
 
 
 @pytest.mark.parametrize("line", [b"", b"null", b"[1]", b"{", b"\xff", b"[" * 100_000])
-def test_what_is_no_report_is_refused(line: bytes) -> None:
+def test_a_line_that_is_not_a_report_is_rejected(line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  json's own, or ours
         parse(line)
 

@@ -100,7 +100,7 @@ def test_a_quantized_model_keeps_its_type(place: dict[str, Any]) -> None:
         (HostCpu(SKYLAKE, 256 * GIB, 16 * GIB), {"weight_bytes": None}, "not known"),
     ],
 )
-def test_float32_that_may_not_fit_is_not_chosen_and_said(cpu: HostCpu, facts: dict[str, Any], said: str) -> None:
+def test_float32_that_may_not_fit_is_a_warning(cpu: HostCpu, facts: dict[str, Any], said: str) -> None:
     config = EndpointConfig(model="/models/llama", max_model_len=8192)
     result = make_plan(config, llama(**facts), None, line="cpu", cpu=cpu)
     assert dtype(result) is None

@@ -1,4 +1,4 @@
-"""Each example of the five guides, as settings, gives the engine arguments that its own line spells."""
+"""Each example of the five guides, given as settings, gives the engine arguments of its line."""
 
 from __future__ import annotations
 
@@ -393,7 +393,7 @@ def test_an_example_of_the_fork_is_typed_as_it_stands_on_the_default_line() -> N
     assert "device" not in plan.engine_args
 
 
-def test_the_quick_start_says_what_it_chose() -> None:
+def test_the_quick_start_reports_what_the_plan_chose() -> None:
     result = outcome("nxdi-0.16", **TINY_SETTINGS)
     assert completed(result) == {"enable_prefix_caching"}
     assert warnings(result) == []
@@ -404,7 +404,7 @@ def test_hyphens_are_read_and_warned_of() -> None:
     assert "hyphenated-override" in warnings(result)
 
 
-def test_chunked_prefill_is_refused_on_the_default_line_by_name() -> None:
+def test_chunked_prefill_is_rejected_on_the_default_line() -> None:
     result = outcome("nxdi-0.16", **EXAMPLES["user guide: chunked prefill (known issue)"][1])
     (refused,) = result.errors
     assert refused.code == "unsupported-by-line"

@@ -1,4 +1,4 @@
-"""Which backend reads a request's grammar: one for all requests, chosen by the plan unless it is given."""
+"""The backend for grammars: one for all requests, set by the plan unless the user gives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of settings, each line's spelling of it."""
+"""How each line spells the same settings."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("line", "settings", "setting", "elsewhere"), REFUSED)
-def test_what_a_line_does_not_have_is_refused_by_name(
+def test_a_feature_that_the_line_does_not_have_is_an_error_with_the_setting(
     line: str, settings: dict[str, Any], setting: str, elsewhere: str
 ) -> None:
     result = outcome(line, **settings)
@@ -423,7 +423,7 @@ def test_what_a_line_does_not_have_is_refused_by_name(
     assert elsewhere in finding.fix
 
 
-def test_the_lines_named_run_on_the_instance() -> None:
+def test_the_suggested_lines_run_on_the_instance() -> None:
     finding = found(outcome("nxdi-0.16", disaggregation="decode", instance=TRN2), "unsupported-by-line")
     assert "fork-0.9.1" in finding.fix
     assert "transformers-neuronx" not in finding.fix

@@ -203,7 +203,7 @@ def test_a_model_with_fewer_parameters_than_its_shape_gives_is_scaled_down() -> 
     assert part(found, "weights") == pytest.approx(12_101_574_144 / 2, rel=0.01)
 
 
-def test_the_document_is_json_and_says_how_each_figure_is_known() -> None:
+def test_the_document_is_json_with_the_basis_of_each_number() -> None:
     document = of(LLAMA_405B, "trn2.48xlarge", tensor_parallel_size=64, max_model_len=2048, max_num_seqs=1).document()
     assert document["verdict"] == "fits"
     core = document["core"]

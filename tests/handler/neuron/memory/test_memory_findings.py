@@ -18,20 +18,20 @@ def findings(model: str, instance: str, **given: Any) -> tuple[Finding, ...]:
     return memory_findings(found, facts)
 
 
-def test_what_fits_is_told_with_its_numbers() -> None:
+def test_a_model_that_fits_is_reported_with_its_numbers() -> None:
     (found,) = findings(LLAMA_405B, "trn2.48xlarge", tensor_parallel_size=64, max_model_len=2048, max_num_seqs=1)
     assert (found.code, found.severity) == ("memory-estimate", Severity.INFO)
     assert "24 GiB" in found.why
     assert "weights 12.7" in found.why
 
 
-def test_what_needs_more_cores_is_told_how_many() -> None:
+def test_a_model_that_needs_more_cores_gets_their_number() -> None:
     (found,) = findings(LLAMA_70B, "trn1.32xlarge", tensor_parallel_size=8, max_model_len=4096, max_num_seqs=4)
     assert (found.code, found.severity) == ("memory-does-not-fit", Severity.ERROR)
     assert found.fix.startswith("Set tensor_parallel_size to 32: that takes about ")
 
 
-def test_what_has_too_many_sequences_is_told_how_many_fit() -> None:
+def test_too_many_sequences_get_the_number_that_fits() -> None:
     found = findings(LLAMA_8B, "inf2.xlarge", tensor_parallel_size=2, max_model_len=4096, max_num_seqs=64)[0]
     assert found.code == "memory-does-not-fit"
     assert found.fix.startswith("Lower max_num_seqs to 8: that takes about ")
@@ -43,12 +43,12 @@ def test_what_is_tight_is_a_warning() -> None:
     assert found.fix.startswith("Lower max_num_seqs to 10")
 
 
-def test_what_is_too_large_is_told_an_instance_that_holds_it() -> None:
+def test_a_model_that_is_too_large_gets_an_instance_that_holds_it() -> None:
     found = findings(LLAMA_405B, "trn1.32xlarge", max_model_len=2048, max_num_seqs=1)[0]
     assert found.fix.startswith("Use ml.trn2.48xlarge with tensor_parallel_size 64: that takes about 1")
 
 
-def test_what_fits_nowhere_is_told_so() -> None:
+def test_a_model_that_fits_on_no_instance_is_reported() -> None:
     found = findings(LLAMA_405B, "trn2.48xlarge", dtype="float32", max_model_len=131072, max_num_seqs=1)[0]
     assert found.severity is Severity.ERROR
     assert "on no instance" in found.fix

@@ -1,4 +1,4 @@
-"""Keys that NxD Inference would ignore or misread are found before it does."""
+"""Keys that NxD Inference would ignore or misread are found."""
 
 from __future__ import annotations
 

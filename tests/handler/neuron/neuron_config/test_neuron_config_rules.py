@@ -1,4 +1,4 @@
-"""Each rule that raises in NeuronConfig is found by our table, by its code, on the setting that the user gave."""
+"""Our table finds each rule on which NeuronConfig raises, with its code and the name that the user wrote."""
 
 from __future__ import annotations
 

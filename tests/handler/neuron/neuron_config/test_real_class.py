@@ -49,7 +49,7 @@ def test_a_machine_on_which_it_cannot_judge_is_no_error() -> None:
     assert plan(668).plan is not None
 
 
-def test_without_nxd_inference_nothing_is_said() -> None:
+def test_without_nxd_inference_there_is_no_finding() -> None:
     assert construct({"seq_len": 1}, module="no_such_module_anywhere") is None
 
 
