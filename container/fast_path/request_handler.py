@@ -104,7 +104,7 @@ class RequestHandler:
     def _ticket(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
             stream = self._sink = StreamingSink(call.reply)
-            ticket = stream.ticket = call.ticket(engine, stream)
+            ticket = stream.ticket = call.request(engine, stream)
             headers = (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS, *self._returned)
             head = self._ground.heads.head(200, headers, keep_alive=self._head.keep_alive, chunked=True)
             self._writer = stream.writer = SocketWriter(
@@ -113,7 +113,7 @@ class RequestHandler:
             return ticket
         answer = self._sink = BufferedSink(call.reply)
         answer.release = self._answered
-        answer.ticket = call.ticket(engine, answer)
+        answer.ticket = call.request(engine, answer)
         return answer.ticket
 
     def left(self, reason: str) -> None:

@@ -106,7 +106,7 @@ class WebSocketSession(Response):
             call = followed(call, record, self._engine.base_names[0])
         self._service.observer.started(record, message)
         answer = WebSocketSink(call.reply, call.stream, self._socket.send)
-        ticket = answer.ticket = call.ticket(self._engine, answer)
+        ticket = answer.ticket = call.request(self._engine, answer)
 
         def begin() -> None:
             if self._socket.released.is_set():

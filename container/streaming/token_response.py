@@ -84,7 +84,7 @@ class TokenResponse(Response):
         headers = [*self.headers.items()]
         done = Event()
         stream = StreamingSink(self._call.reply)
-        ticket = stream.ticket = self._call.ticket(self._engine, stream)
+        ticket = stream.ticket = self._call.request(self._engine, stream)
         writer = stream.writer = SocketWriter(
             connection.socket,
             self._engine.loop.loop,
@@ -107,7 +107,7 @@ class TokenResponse(Response):
     ) -> Iterable[bytes]:
         done = Event()
         answer = CollectingSink(self._call.reply) if self._call.stream else BufferedSink(self._call.reply)
-        ticket = answer.ticket = self._call.ticket(self._engine, answer)
+        ticket = answer.ticket = self._call.request(self._engine, answer)
         if connection is None:
             answer.release = done.set
             self._engine.loop.call(self._started, ticket)
@@ -152,7 +152,7 @@ class TokenResponse(Response):
 
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         stream = QueueSink(self._call.reply)
-        ticket = self._call.ticket(self._engine, stream)
+        ticket = self._call.request(self._engine, stream)
         self._engine.loop.call(self._started, ticket)
         first = stream.events.get()
         if isinstance(first, EndpointError):

@@ -93,7 +93,7 @@ class EngineModel:
         if call.stream:
             raise InvalidField("parameters.output_formatter", "respond() streams nothing: use stream()")
         answer = _Answer()
-        self._engine.loop.call(call.ticket(self._engine, answer).begin, *timing(stream=False))
+        self._engine.loop.call(call.request(self._engine, answer).begin, *timing(stream=False))
         return msgspec.json.decode(call.reply.whole(*answer.wait()))
 
     def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
@@ -105,7 +105,7 @@ class EngineModel:
 
     def _steps(self, generation: Generation) -> Iterator[CompletionStep]:
         queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
-        ticket = self._begin(generation, queue.put)
+        request = self._begin(generation, queue.put)
         try:
             while True:
                 step = _checked(queue.get())
@@ -113,12 +113,12 @@ class EngineModel:
                 if step[2] is not None:
                     return
         finally:
-            self._engine.loop.call(ticket.cancel)
+            self._engine.loop.call(request.cancel)
 
     async def _asteps(self, generation: Generation) -> AsyncIterator[CompletionStep]:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[CompletionStep | EndpointError] = asyncio.Queue()
-        ticket = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
+        request = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
         try:
             while True:
                 step = _checked(await queue.get())
@@ -126,12 +126,12 @@ class EngineModel:
                 if step[2] is not None:
                     return
         finally:
-            self._engine.loop.call(ticket.cancel)
+            self._engine.loop.call(request.cancel)
 
     def _begin(self, generation: Generation, put: Callable[[CompletionStep | EndpointError], object]) -> EngineRequest:
-        ticket = self._engine.ticket(generation, _Channel(put))
-        self._engine.loop.call(ticket.begin, *timing(stream=generation.stream))
-        return ticket
+        request = self._engine.request(generation, _Channel(put))
+        self._engine.loop.call(request.begin, *timing(stream=generation.stream))
+        return request
 
 
 def _checked(item: CompletionStep | EndpointError) -> CompletionStep:

@@ -14,6 +14,6 @@ UNTIL: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
 
 
 def timing(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:
-    """What `Ticket.begin` is told: nothing outside of a request."""
+    """What `EngineRequest.begin` is given: nothing outside of a request."""
     until = UNTIL.get()
     return () if until is None else until(stream)

@@ -74,7 +74,7 @@ class Engine:
         self.traits = PLAIN
         self.max_sequences = DEFAULT_MAX_SEQUENCES
         self.allowed_media_domains: tuple[str, ...] = ()
-        self.serving_tickets: set[ServingRequest] = set()
+        self.serving_requests: set[ServingRequest] = set()
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
@@ -137,7 +137,7 @@ class Engine:
     def adapter_names(self) -> tuple[str, ...]:
         return () if self.adapters is None else self.adapters.names()
 
-    def ticket(self, generation: Generation, sink: Sink) -> EngineRequest:
+    def request(self, generation: Generation, sink: Sink) -> EngineRequest:
         """A request that is ready to begin: checked against the limits and by vLLM, not yet queued.
 
         :raises EndpointError: as `RequestLimits.check`; InvalidField for a sampling parameter that vLLM refuses.
@@ -155,22 +155,22 @@ class Engine:
             raise PlainTextOnly
         return self.serving
 
-    def serving_ticket(
+    def serving_request(
         self, prepared: PreparedRequest, sink: Sink, keep: Callable[[WholeReply], None]
     ) -> ServingRequest:
         """A request that vLLM's serving classes answer, ready to begin."""
         return ServingRequest(self, self.require_serving(), prepared, sink, keep)
 
-    async def add(self, generation: Generation, params: Any, ticket: EngineRequest) -> None:
-        """Queues a ticket's request; on the loop."""
+    async def add(self, generation: Generation, params: Any, request: EngineRequest) -> None:
+        """Queues a request. Call on the loop."""
         try:
-            lora = None if ticket.adapter is None else ticket.adapter.request
-            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket, lora)
+            lora = None if request.adapter is None else request.adapter.request
+            request.internal_id = await self._api.add_request(self._llm, generation, params, request, lora)
         except Exception as error:
-            ticket.fail(self._api.as_endpoint_error(error))
+            request.fail(self._api.as_endpoint_error(error))
             return
-        if ticket.cancelled and ticket.internal_id is not None:
-            await self._api.abort(self._llm, ticket.internal_id)
+        if request.cancelled and request.internal_id is not None:
+            await self._api.abort(self._llm, request.internal_id)
 
     def abort(self, internal_id: str) -> None:
         """Frees a request's slot. Call on the loop."""
@@ -200,8 +200,8 @@ class Engine:
         self.loop.call(self._fail_all, error)
 
     def _fail_all(self, error: EndpointError) -> None:
-        for ticket in list(self.serving_tickets):
-            ticket.fail(error)
+        for request in list(self.serving_requests):
+            request.fail(error)
         self._api.fail_all(self._llm, error)
 
     def release(self, seat: int, timeout: float = 2.0) -> int:

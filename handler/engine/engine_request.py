@@ -19,7 +19,7 @@ class RequestQueue(Protocol):
     adapters: AdapterTable | None
     failure: EndpointError | None
 
-    async def add(self, generation: Generation, params: object, ticket: EngineRequest) -> None:
+    async def add(self, generation: Generation, params: object, request: EngineRequest) -> None:
         """Queues a request."""
         ...
 

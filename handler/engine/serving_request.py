@@ -25,13 +25,13 @@ class ServingQueue(Protocol):
     base_names: tuple[str, ...]
     adapters: AdapterTable | None
     failure: EndpointError | None
-    serving_tickets: set[ServingRequest]
+    serving_requests: set[ServingRequest]
 
 
 class ServingRequest:
-    """As `Ticket`, for what vLLM's classes answer. All but its making happens on the engine's loop.
+    """As `EngineRequest`, for what vLLM's classes answer. All but its making happens on the engine's loop.
 
-    It notes itself down in the engine's `serving_tickets` while it is under way.
+    It notes itself down in the engine's `serving_requests` while it is under way.
 
     :param keep: is given a reply that is one document, before the sink hears of its end.
     """
@@ -73,13 +73,13 @@ class ServingRequest:
         loop = self._engine.loop.loop
         if seconds is not None and late is not None:
             self._timer = loop.call_later(seconds, self.fail, late)
-        self._engine.serving_tickets.add(self)
+        self._engine.serving_requests.add(self)
         self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._left)
 
     def _left(self, task: asyncio.Task[None]) -> None:
         """Its task is over, also one that was cancelled before it ran: whatever it held is given back."""
-        self._engine.serving_tickets.discard(self)
+        self._engine.serving_requests.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._adapter is not None and self._engine.adapters is not None:
@@ -97,7 +97,7 @@ class ServingRequest:
                 self.ended = True
                 self._sink.push("", (), "stop", None)
         except asyncio.CancelledError:
-            self._tell(GenerationFailed("it was cancelled"))  # not heard where it was this ticket's own end
+            self._tell(GenerationFailed("it was cancelled"))  # not heard where it was this request's own end
         except EndpointError as error:
             self._tell(error)
         except Exception as error:

@@ -62,7 +62,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
         outcomes = [_Outcome() for _ in samplings]
         for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
             generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False)
-            engine.loop.call(engine.ticket(generation, outcome).begin)
+            engine.loop.call(engine.request(generation, outcome).begin)
         for outcome in outcomes:
             if not outcome.done.wait(timeout):
                 raise TimeoutError(f"no warm-up token within {timeout:g} s")
@@ -78,7 +78,7 @@ def _embed(engine: Engine, timeout: float) -> int:
         body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length}
         prepared = engine.require_serving().request(Route.EMBEDDINGS, body, {})
         outcome = _Outcome()
-        engine.loop.call(engine.serving_ticket(prepared, outcome, lambda whole: None).begin)
+        engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
         if not outcome.done.wait(timeout):
             raise TimeoutError(f"no embedding within {timeout:g} s")
         if outcome.error is not None:

@@ -72,8 +72,8 @@ class Batch:
                 if not self._take(replies):
                     return None
         finally:
-            for ticket in self._running.values():
-                self._engine.loop.call(ticket.cancel)
+            for request in self._running.values():
+                self._engine.loop.call(request.cancel)
         return replies
 
     def _begin(self, index: int, line: bytes) -> None:
@@ -82,9 +82,9 @@ class Batch:
         call = self._parse(decode(line), self._engine)
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot stream")
-        ticket = call.ticket(self._engine, _Line(index, call.reply, self._ended))
-        self._running[index] = ticket
-        self._engine.loop.call(ticket.begin, self._left(), self._late)
+        request = call.request(self._engine, _Line(index, call.reply, self._ended))
+        self._running[index] = request
+        self._engine.loop.call(request.begin, self._left(), self._late)
 
     def _take(self, replies: list[bytes]) -> bool:
         line = self._ended.get()

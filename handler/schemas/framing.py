@@ -33,8 +33,8 @@ class LinesCall:
     def stream(self) -> bool:
         return self.call.stream
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        return self.call.ticket(engine, sink)
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        return self.call.request(engine, sink)
 
 
 def unframed(call: AnyCall) -> AnyCall:

@@ -32,11 +32,11 @@ class MultipleCall:
     stream: bool = False
     tokens: TokenCounts = field(default_factory=TokenCounts)
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
         self.tokens.prompt = sum(len(generation.prompt) for generation in self.generations)
         several = RunningGenerations(self.reply, sink, len(self.generations), self.tokens)
-        several.tickets = [
-            engine.ticket(generation, GenerationPart(several, place))
+        several.requests = [
+            engine.request(generation, GenerationPart(several, place))
             for place, generation in enumerate(self.generations)
         ]
         return several
@@ -45,7 +45,7 @@ class MultipleCall:
 class RunningGenerations:
     """The generations of one request as one. The first to fail ends the others."""
 
-    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "tickets")
+    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "requests")
 
     def __init__(self, reply: MultipleReply, sink: Sink, parts: int, tokens: TokenCounts) -> None:
         self._tokens = tokens
@@ -54,11 +54,11 @@ class RunningGenerations:
         self._outputs: list[Output] = [("", (), None, None)] * parts
         self._waiting = parts
         self.ended = False
-        self.tickets: Sequence[RunningCall] = ()
+        self.requests: Sequence[RunningCall] = ()
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
-        for ticket in self.tickets:
-            ticket.begin(seconds, late)
+        for request in self.requests:
+            request.begin(seconds, late)
 
     def push(self, place: int, output: Output) -> None:
         self._outputs[place] = output
@@ -76,8 +76,8 @@ class RunningGenerations:
 
     def cancel(self) -> None:
         self.ended = True
-        for ticket in self.tickets:
-            ticket.cancel()
+        for request in self.requests:
+            request.cancel()
 
 
 class GenerationPart:

@@ -68,7 +68,7 @@ class AnyCall(Protocol):
     @property
     def stream(self) -> bool: ...
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
         """:raises ClientError: the engine refuses it."""
         ...
 
@@ -84,8 +84,8 @@ class Call:
     def stream(self) -> bool:
         return self.generation.stream
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        return engine.ticket(self.generation, sink)
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        return engine.request(self.generation, sink)
 
 
 def event_of(document: object) -> bytes:

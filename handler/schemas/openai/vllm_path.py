@@ -183,8 +183,8 @@ class ServedCall:
     def tokens(self) -> TokenCounts:
         return self._prepared.tokens
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        return engine.serving_ticket(self._prepared, sink, self.reply.keep)
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        return engine.serving_request(self._prepared, sink, self.reply.keep)
 
 
 class ServedReply:
@@ -222,5 +222,5 @@ class ServedReply:
     def whole(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
-        assert self._whole is not None, "the ticket keeps the document before it says that it is done"
+        assert self._whole is not None, "the request keeps the document before it says that it is done"
         return self._whole.text().encode()
