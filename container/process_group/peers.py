@@ -65,17 +65,17 @@ class Peers:
 
         :raises StartFailed: they end again and again.
         """
-        planned, seats = self._handover, engine.seats
+        planned, addresses = self._handover, engine.core_addresses
         assert planned is not None, "called after `planned`"
-        assert seats is not None, "called with the owner's engine"
+        assert addresses is not None, "called with the owner's engine"
         Handover(
             planned.line,
             planned.engine_args,
             planned.env,
             planned.model,
             planned.local,
-            seats.inputs,
-            seats.outputs,
+            addresses.inputs,
+            addresses.outputs,
             engine.pids,
             engine.adapters is not None,
         ).write(self.post)

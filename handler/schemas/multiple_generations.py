@@ -18,7 +18,7 @@ Output = tuple[str, Sequence[int], str | None, int | str | None]
 class MultipleReply(Reply, Protocol):
     """A reply made of several outputs: `whole` tells of those that were heard."""
 
-    def heard_all(self, outputs: Sequence[Output]) -> None:
+    def receive_all(self, outputs: Sequence[Output]) -> None:
         """All of them, in the order of the generations; called once, before `whole`."""
         ...
 
@@ -66,7 +66,7 @@ class RunningGenerations:
         self._waiting -= 1
         if self._waiting == 0 and not self.ended:
             self.ended = True
-            self._reply.heard_all(self._outputs)
+            self._reply.receive_all(self._outputs)
             self._sink.push("", (), "stop", None)
 
     def fail(self, error: EndpointError) -> None:

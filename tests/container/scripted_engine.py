@@ -47,7 +47,7 @@ class ScriptedEngine:
         self.served_names = self.base_names = ("scripted",)
         self.adapter_names = ()
         self.adapters = None
-        self.figures = None
+        self.metrics_registry = None
         self.failure: EndpointError | None = None
         self.slots = SLOTS
         self.pids: tuple[int, ...] = ()

@@ -22,7 +22,7 @@ class _WholeReply:
         self._replies = replies
         self._documents: list[dict[str, object]] = []
 
-    def heard_all(self, outputs: Sequence[Output]) -> None:
+    def receive_all(self, outputs: Sequence[Output]) -> None:
         self._documents = [reply.document(*output) for reply, output in zip(self._replies, outputs, strict=True)]
 
     def opening(self) -> bytes:

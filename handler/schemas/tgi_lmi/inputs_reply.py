@@ -50,7 +50,7 @@ class InputsReply:
         self._positions: Sequence[Position] = ()
         self._prompt: Sequence[Position | None] = ()
 
-    def heard(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
+    def receive(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
         self._positions = tokens
         if prompt is not None:
             self._prompt = prompt
