@@ -57,7 +57,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         if request.mimetype in KINDS:
             until = deadline(config, asked, began, stream=False)
             service.observer.started(record, body)
-            engine, admission = service.chosen(model)
+            engine, admission = service.resolve_engine(model)
             return LinesResponse(engine, for_model(parse, model), lines_of(body), admission, until)
         document = decode(body)
         session = request.headers.get(SESSION_HEADER)
@@ -65,7 +65,7 @@ def answer(service: Service, request: Request, parse: Parse, model: str | None =
         if managed is not None:
             admission.leave()
             return managed
-        engine, admission = service.chosen(model or document.get("model"))
+        engine, admission = service.resolve_engine(model or document.get("model"))
         call, until = parse_call(service, engine, request, parse, document, began, model)
         service.observer.started(record, body)
         response = TokenResponse(engine, call, admission, until, collected=whole_only(config))
