@@ -39,8 +39,9 @@ def launch(
     """
     stage("import vLLM")
     from handler.engine.vllm_api.core import core as vllm_api
+    from handler.engine.vllm_api.core import engine_arguments
 
-    engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
+    engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
     if config.front_ends == 1:
 
         def build_unshared() -> Any:
@@ -70,10 +71,9 @@ def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine
     :param plan: the plan with which that process started the core.
     :param client: a client that no process has used before.
     """
-    from handler.engine.vllm_api.core import core as vllm_api
-    from handler.engine.vllm_api.core import shared_clients
+    from handler.engine.vllm_api.core import engine_arguments, shared_clients
 
-    engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
+    engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
 
     def build_joined() -> Any:
         return shared_clients.join(engine_args, client.addresses, client.index, pace)

@@ -1,4 +1,4 @@
-"""vLLM's engine: its arguments, its requests, its limits and its health. Tested on 0.13.0, 0.16.0 and 0.24.0.
+"""vLLM's engine: its requests, its limits and its health. Tested on 0.13.0, 0.16.0 and 0.24.0.
 
 vLLM's Python interfaces changed between 0.13 and 0.33. Only this package uses them, and a comment names the version
 wherever versions differ. Importing this module imports vLLM, which takes 8 to 11 s: import it inside functions, after
@@ -9,32 +9,26 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import logging
-from collections.abc import Mapping, Set
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 import vllm
 from prometheus_client import CollectorRegistry
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.outputs import CompletionOutput, RequestOutput
-from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
-from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from handler.config.endpoint_config import EndpointConfig
 from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
-from handler.engine.headless_node import GRAMMARS_ON_CPU
 from handler.engine.prefill_pace import PaceLimit
 from handler.engine.vllm_api.core import chat_templates, engine_metrics
 from handler.engine.vllm_api.core.core_processes import engine_pids
 from handler.engine.vllm_api.core.request_errors import REFUSALS, as_invalid_field, reason
 from handler.engine.vllm_api.tokens.token_prompt import token_prompt
-from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
-from handler.json_value import Json
+from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 logger = logging.getLogger(__name__)
 
@@ -58,52 +52,6 @@ SAMPLING_DEFAULTS: Mapping[str, float] = {
 ABORT: Mapping[str, bool] = {"internal": True} if "internal" in inspect.signature(AsyncLLM.abort).parameters else {}
 # 0.16.0 and later can skip copying parameters that nobody else holds. 0.13.0 always copies them.
 OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.signature(SamplingParams).parameters else {}
-
-
-class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
-    """vLLM's own parser, so that values mean the same as for `vllm serve`. It raises an error instead of exiting."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
-    """Parses a plan's engine arguments with vLLM's own parser.
-
-    :param config: names the setting behind an argument, for messages.
-    :raises SettingError: vLLM's parser rejects an argument. The error names its setting.
-    """
-    parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
-    AsyncEngineArgs.add_cli_args(parser)
-    options = {option for action in parser._actions for option in action.option_strings}
-    argv: list[str] = []
-    for name, value in arguments.items():
-        words = _words(name, value, options)
-        try:
-            parser.parse_args(words)
-        except (ValueError, SystemExit) as error:
-            source = config.source(f"engine_args.{name}").name or config.source(name).name or name
-            raise SettingError(source, f"vLLM rejects it ({error})", "Give a value that vLLM accepts.") from None
-        argv += words
-    found = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
-    if DIRECT and current_platform.is_cpu() and not found.worker_extension_cls:
-        found.worker_extension_cls = GRAMMARS_ON_CPU
-    return found
-
-
-def _words(name: str, value: Json, options: Set[str]) -> list[str]:
-    """One argument as words of vLLM's command line. A false flag without a negated form is omitted."""
-    option = f"--{name.replace('_', '-')}"
-    if value is None:
-        return []
-    if value is True:
-        return [option]
-    if value is False:
-        negated = f"--no-{option[2:]}"
-        return [negated] if negated in options else []
-    if isinstance(value, list):
-        return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
-    return [option, value if isinstance(value, str) else json.dumps(value)]
 
 
 def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, further: bool = False) -> AsyncLLM:

@@ -135,7 +135,7 @@ class Serving:
     ) -> Serving:
         """Creates vLLM's serving objects.
 
-        :param arguments: the engine arguments that `core.engine_args` made.
+        :param arguments: the engine arguments that `engine_arguments.engine_args` made.
         :param max_output_tokens: the output tokens of a request that gives no number. None: as many as the context has
             room for.
         """
