@@ -1,4 +1,4 @@
-"""Artifacts of others: loaded only when they fit the plan."""
+"""External artifacts are loaded only if they match the plan."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NAME = "NEURON_COMPILED_ARTIFACTS"
 
 
 def plan(**arguments: object) -> EnginePlan:
-    asked = {"tensor_parallel_size": 2, "max_num_seqs": 4, "max_model_len": 4096, **arguments}
-    return EnginePlan("nxdi-0.16", asked)  # type: ignore[arg-type]
+    arguments = {"tensor_parallel_size": 2, "max_num_seqs": 4, "max_model_len": 4096, **arguments}
+    return EnginePlan("nxdi-0.16", arguments)  # type: ignore[arg-type]
 
 
 def service(directory: Path, scratch: Path) -> Service:
