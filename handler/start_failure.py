@@ -1,13 +1,13 @@
-"""Why an engine did not come up, in one line, and what fixes it."""
+"""The reason of a failed start in one line, and its fix."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# What the compiler and the runtime say, and what helps. F137: the system killed neuronx-cc, for want of memory.
-# NCC_EOOM: the graph needs more than the device has (AWS Neuron documentation, "Neuron Compiler Error Codes").
-# Status 4: NRT_RESOURCE (the same, "nrt_status.h").
+# Messages of the compiler and the runtime, and their fixes. F137: the system killed neuronx-cc because memory ran out.
+# NCC_EOOM: the graph needs more memory than the device has (AWS Neuron documentation, "Neuron Compiler Error Codes").
+# Status 4: NRT_RESOURCE (AWS Neuron documentation, "nrt_status.h").
 _FIXES: Final = (
     (
         re.compile(r"F137|insufficient system memory|MemoryError"),
@@ -25,14 +25,14 @@ LONGEST: Final = 300
 
 
 def fix_for(reason: str) -> str:
-    """What helps against a failure that says `reason`."""
+    """The fix for a failure with this reason."""
     return next((text for pattern, text in _FIXES if pattern.search(reason)), OTHERWISE)
 
 
 def in_one_line(error: BaseException) -> str:
-    """What an exception says: its first line, or of pydantic's, whose first only counts, the first problem."""
+    """An exception's message as one line: its first line or, for pydantic, the first problem."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     if len(lines) > 1 and "validation error" in lines[0]:
-        said = next((line for line in lines[1:] if _PROBLEM.search(line)), lines[1])
-        return _PROBLEM.sub("", said)[:LONGEST]
+        problem = next((line for line in lines[1:] if _PROBLEM.search(line)), lines[1])
+        return _PROBLEM.sub("", problem)[:LONGEST]
     return lines[0][:LONGEST] if lines else "no message"

@@ -105,7 +105,7 @@ class RequestHandler:
     def _with_sink(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
             stream = self._sink = StreamingSink(call.reply)
-            running = stream.running = call.ticket(engine, stream)
+            running = stream.running = call.request(engine, stream)
             headers = (("Content-Type", call.reply.stream_content_type), *STREAM_HEADERS, *self._returned)
             head = self._context.heads.head(200, headers, keep_alive=self._head.keep_alive, chunked=True)
             self._writer = stream.writer = SocketWriter(
@@ -114,7 +114,7 @@ class RequestHandler:
             return running
         buffered = self._sink = BufferedSink(call.reply)
         buffered.release = self._reply_complete
-        running = buffered.running = call.ticket(engine, buffered)
+        running = buffered.running = call.request(engine, buffered)
         return running
 
     def client_left(self, reason: str) -> None:

@@ -57,7 +57,7 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         if request.mimetype in LINES_TYPES:
             limit = deadline(config, timeout, began, stream=False)
             service.observer.started(record, body)
-            engine, admission = service.chosen(model)
+            engine, admission = service.resolve_engine(model)
             return LinesResponse(engine, with_model(parse, model), lines_of(body), admission, limit)
         document = decode(body)
         session = request.headers.get(SESSION_HEADER)
@@ -65,7 +65,7 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         if managed is not None:
             admission.leave()
             return managed
-        engine, admission = service.chosen(model or document.get("model"))
+        engine, admission = service.resolve_engine(model or document.get("model"))
         call, limit = parse_call(service, engine, with_model(parse, model), document, record, began, timeout=timeout)
         service.observer.started(record, body)
         response = TokenResponse(engine, call, admission, limit, collected=requires_content_length(config))

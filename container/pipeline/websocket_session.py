@@ -104,7 +104,7 @@ class WebSocketSession(Response):
         )
         self._service.observer.started(record, message)
         sink = WebSocketSink(call.reply, call.stream, self._socket.send)
-        running = sink.running = call.ticket(self._engine, sink)
+        running = sink.running = call.request(self._engine, sink)
 
         def begin() -> None:
             if self._socket.released.is_set():

@@ -70,7 +70,7 @@ class Peers:
 
         :raises StartFailed: the front ends end again and again, or the engine has ended.
         """
-        planned, clients = self._handover, engine.seats
+        planned, clients = self._handover, engine.core_addresses
         assert planned is not None, "called after `planned`"
         assert clients is not None, "called with the owner's engine"
         Handover(

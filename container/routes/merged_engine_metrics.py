@@ -33,7 +33,7 @@ class MergedRegistry:
 
 def vllm_registry(service: Service) -> CollectorRegistry:
     """vLLM's metrics of all engines of this process."""
-    further = [] if service.models is None else [engine.figures for engine in service.models.engines()]
+    further = [] if service.models is None else [engine.metrics_registry for engine in service.models.engines()]
     found = [registry for registry in further if registry is not None]
     if not found:
         return REGISTRY

@@ -82,7 +82,7 @@ class TokenResponse(Response):
         headers = [*self.headers.items()]
         done = Event()
         stream = StreamingSink(self._call.reply)
-        running = stream.running = self._call.ticket(self._engine, stream)
+        running = stream.running = self._call.request(self._engine, stream)
         writer = stream.writer = SocketWriter(
             connection.socket,
             self._engine.loop.loop,
@@ -105,7 +105,7 @@ class TokenResponse(Response):
     ) -> Iterable[bytes]:
         done = Event()
         sink = CollectingSink(self._call.reply) if self._call.stream else BufferedSink(self._call.reply)
-        running = sink.running = self._call.ticket(self._engine, sink)
+        running = sink.running = self._call.request(self._engine, sink)
         if connection is None:
             sink.release = done.set
             self._engine.loop.call(begin_call, running, self._deadline)
@@ -134,7 +134,7 @@ class TokenResponse(Response):
 
     def _iterate(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         stream = QueueSink(self._call.reply)
-        running = self._call.ticket(self._engine, stream)
+        running = self._call.request(self._engine, stream)
         self._engine.loop.call(begin_call, running, self._deadline)
         first = stream.events.get()
         if isinstance(first, EndpointError):

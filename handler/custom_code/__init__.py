@@ -1,6 +1,5 @@
-"""The endpoint owner's own code around the engine: `code/inference.py` with the hooks of `sagemaker-inference`, or
-LMI's `model.py` with `handle(inputs)`. docs/custom-code.md says what it may do.
+"""Custom code of a model: `code/inference.py` with hooks of `sagemaker-inference`, or `model.py` of LMI.
 
-It runs in the serving process with its rights, because it comes with the owner's model. Code of a hub id is never run,
-and ENDPOINT_CUSTOM_CODE=false runs none.
+docs/custom-code.md describes what it may do. It runs in the serving process with that process's rights, because it
+comes with the owner's model. Code of a hub id is never run, and ENDPOINT_CUSTOM_CODE=false turns custom code off.
 """

@@ -1,4 +1,4 @@
-"""A request to the owner's code and what it answered, free of HTTP's machinery."""
+"""A request to custom code and its reply, independent of the HTTP server."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from handler.schemas.reply import encode
 
 @dataclass(frozen=True, slots=True)
 class CodeRequest:
-    """:param headers: as they came.
-    :param content_type: the media type alone, without parameters.
-    :param accept: the header's value; empty without one.
+    """A request to custom code.
+
+    :param headers: unchanged.
+    :param content_type: the media type without its parameters.
+    :param accept: the value of the Accept header. Empty if there is none.
     """
 
     body: bytes
@@ -25,7 +27,10 @@ class CodeRequest:
 
 @dataclass(frozen=True, slots=True)
 class CodeReply:
-    """:param body: all of it, or pieces to send as they are made; closing the iterator ends the code behind it."""
+    """The reply of custom code.
+
+    :param body: the whole body, or an iterator of pieces to send. Closing the iterator ends the code that makes them.
+    """
 
     body: bytes | Iterator[bytes]
     content_type: str
@@ -34,18 +39,18 @@ class CodeReply:
 
 
 class CustomCode(Protocol):
-    """The owner's code, loaded. Called from many threads at once."""
+    """Loaded custom code. Called from many threads at the same time."""
 
     def invoke(self, request: CodeRequest) -> CodeReply | None:
-        """The answer; None: the code leaves this request to the endpoint.
+        """The reply. None if the code leaves this request to the endpoint.
 
-        :raises EndpointError: as the code says, or 500 with the exception's type.
+        :raises EndpointError: the error that the code raised, or a 500 with the type of its exception.
         """
         ...
 
 
 def piece(item: object) -> bytes:
-    """A generator's item: text and bytes as they are, anything else as a line of JSON."""
+    """The bytes of a generator's item: text and bytes unchanged, anything else as a line of JSON."""
     if isinstance(item, str):
         return item.encode()
     if isinstance(item, bytes | bytearray | memoryview):

@@ -1,4 +1,4 @@
-"""What the owner's code can do wrong, in the tree of errors. The traceback is in the log, never in a reply."""
+"""The errors of custom code. A traceback is written to the log, never to a reply."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ MAX_MESSAGE = 500
 
 
 class CustomCodeFailed(ServerError):
-    """A hook raised: 500, with the exception's type and its message."""
+    """A hook raised an exception: 500, with the exception's type and message."""
 
     code = "custom_code_failed"
 
     def __init__(self, function: str, error: BaseException) -> None:
         self.function = function
-        said = str(error).strip()[:MAX_MESSAGE]
-        super().__init__(f"{function} raised {type(error).__name__}{': ' if said else ''}{said}")
+        message = str(error).strip()[:MAX_MESSAGE]
+        super().__init__(f"{function} raised {type(error).__name__}{': ' if message else ''}{message}")
 
 
 class CustomCodeRefused(EndpointError):
-    """A hook raised one of the library's errors, which say the status themselves."""
+    """A hook raised an error of `sagemaker-inference`, which has its own status."""
 
     code = "custom_code_refused"
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message[:MAX_MESSAGE])
-        self.status = status if 400 <= status <= 599 else 500  # type: ignore[misc]  # this one's own
+        self.status = status if 400 <= status <= 599 else 500  # type: ignore[misc]  # per instance
         if self.status < 500:
             self.kind = ClientError.kind  # type: ignore[misc]
 
 
 class UnsupportedFormat(ClientError):
-    """The library's UnsupportedFormatError: a Content-Type that `input_fn` cannot read, or an Accept nobody writes."""
+    """The UnsupportedFormatError of `sagemaker-inference`.
+
+    Either `input_fn` cannot read the Content-Type, or `output_fn` cannot write any type in Accept.
+    """
 
     code = "unsupported_media_type"
 
@@ -41,11 +44,13 @@ class UnsupportedFormat(ClientError):
 
 
 class NoEngine(ClientError):
-    """The endpoint runs its owner's code without an engine."""
+    """The endpoint runs custom code without an engine."""
 
     status = 404
     kind = "not_found_error"
     code = "no_engine"
 
     def __init__(self) -> None:
-        super().__init__("This endpoint has no engine of its own (ENDPOINT_ENGINE=none): use POST /invocations.")
+        super().__init__(
+            "This endpoint runs custom code without an engine (ENDPOINT_ENGINE=none): use POST /invocations."
+        )

@@ -1,4 +1,4 @@
-"""From a model's files to its owner's code, loaded: the one way in for `container`."""
+"""Loads the custom code of a model, of either kind."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from handler.engine.engine import Engine
 
 
 def load_code(source: CodeSource, engine: Engine | None) -> CustomCode:
-    """Runs the code's start: its imports, and `model_fn` or the first `handle`.
+    """Imports the code, and calls `model_fn` or the first `handle`.
 
-    :param engine: None with ENDPOINT_ENGINE=none.
+    :param engine: None if ENDPOINT_ENGINE is `none`.
     :raises SettingError: the code cannot be loaded.
     """
     model = None if engine is None else EngineModel(engine)

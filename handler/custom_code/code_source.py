@@ -1,4 +1,4 @@
-"""Finds the code that comes with a model, without running any of it."""
+"""Finds the custom code of a model, without running it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from handler.errors import SettingError
 HOOKS_FILE: Final = "inference.py"
 HANDLE_FILE: Final = "model.py"
 HANDLE: Final = "handle"
-# sagemaker-inference's name for the hooks' file (sagemaker_inference/parameters.py); the Python SDK sets it.
+# The variable with the name of the hooks' file (sagemaker_inference/parameters.py). The SageMaker Python SDK sets it.
 PROGRAM: Final = "SAGEMAKER_PROGRAM"
-# Of LMI's model.py, what is not served (djl-serving, serving/docs/lmi/user_guides/*_formatter_schema.md).
+# The decorators of LMI's model.py that are not supported (djl-serving,
+# serving/docs/lmi/user_guides/*_formatter_schema.md).
 DECORATORS: Final = frozenset({"input_formatter", "output_formatter", "prediction_handler", "init_handler"})
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSource:
-    """:param model_dir: what `model_fn` is given.
+    """The custom code of a model.
+
+    :param model_dir: the argument of `model_fn`.
     :param file: the module to load.
-    :param lmi: it has `handle(inputs)` rather than hooks.
+    :param lmi: whether it has `handle(inputs)` rather than hooks.
     """
 
     model_dir: Path
@@ -34,25 +37,26 @@ class CodeSource:
 
     @property
     def directory(self) -> Path:
-        """Where the module's own imports are looked for."""
+        """The directory in which the module finds its own imports."""
         return self.file.parent
 
     @property
     def requirements(self) -> Path | None:
-        """`requirements.txt` beside the hooks, or, with `model.py`, at the top of the model."""
+        """The `requirements.txt` in the same directory as the module, if there is one."""
         file = self.directory / "requirements.txt"
         return file if file.is_file() else None
 
 
 def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str] = os.environ) -> CodeSource | None:
-    """The code of a model that is here; None where there is none.
+    """The custom code of a local model. None if it has none.
 
-    :raises SettingError: there are both kinds; `model.py` has what is not served; the program that is named is missing.
+    :raises SettingError: the model has code of both kinds, `model.py` has unsupported decorators, or the file that
+        SAGEMAKER_PROGRAM names is missing.
     """
     if not config.custom_code:
         return None
     model_dir = Path(model_path)
-    program = environ.get(PROGRAM) or HOOKS_FILE  # the SDK sets it to nothing for a model without code
+    program = environ.get(PROGRAM) or HOOKS_FILE  # the SDK sets an empty value for a model without code
     hooks = model_dir / "code" / program
     handle = model_dir / HANDLE_FILE
     if program != HOOKS_FILE and not hooks.is_file():
@@ -63,14 +67,14 @@ def find_code(config: EndpointConfig, model_path: str, environ: Mapping[str, str
         if file.is_file() and (not lmi or _has_handle(file))
     ]
     if len(found) > 1:
-        raise SettingError(HANDLE_FILE, "the model has code/inference.py as well", "Keep one of the two.")
+        raise SettingError(HANDLE_FILE, "the model also has code/inference.py", "Keep one of the two.")
     return found[0] if found else None
 
 
 def _has_handle(file: Path) -> bool:
-    """Whether `model.py` is LMI's: other models have files of that name.
+    """Whether `model.py` is LMI custom code. Models may have other files with this name.
 
-    :raises SettingError: it has decorated formatters, which LMI would call.
+    :raises SettingError: it has decorated functions that LMI would call and this endpoint does not.
     """
     try:
         tree = ast.parse(file.read_bytes())
@@ -82,7 +86,7 @@ def _has_handle(file: Path) -> bool:
             names.add(node.name)
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Name) and decorator.id in DECORATORS:
-                    problem = f"'@{decorator.id}' is not served"
+                    problem = f"'@{decorator.id}' is not supported"
                     raise SettingError(HANDLE_FILE, problem, "Use handle(inputs), or the hooks of code/inference.py.")
         elif isinstance(node, ast.Assign):
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}

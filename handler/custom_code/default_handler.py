@@ -1,4 +1,4 @@
-"""What happens in the place of a hook that is left out: `sagemaker-inference`'s default handler, over the engine."""
+"""The defaults for hooks that custom code does not define: those of `sagemaker-inference`, with the engine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SSE = "text/event-stream"
 
 
 class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # the library is untyped
-    """The engine is the model, and a JSON object is asked of it as /invocations would.
+    """Default hooks: the model is the engine, and a JSON object is answered as /invocations would answer it.
 
-    Otherwise the library's own: its decoders but for two things that it gets wrong (an `.npy` body may not bring
-    pickles, a JSON object stays one), its encoders and its errors.
+    Everything else is the library's, except for two faults of its decoders: here an `.npy` body cannot contain pickles,
+    and a JSON object stays an object.
     """
 
     def default_model_fn(self, model_dir: str, context: HookContext | None = None) -> EngineModel:
@@ -47,20 +47,22 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
         except errors.UnsupportedFormatError:
             raise
         except Exception as error:
-            raise InvalidBody(f"it is no {content_type} ({type(error).__name__})") from None
+            raise InvalidBody(f"it is not valid {content_type} ({type(error).__name__})") from None
 
     def default_predict_fn(self, data: Any, model: Any, context: HookContext | None = None) -> Any:
         if not isinstance(model, EngineModel):
             return super().default_predict_fn(data, model, context)
         if not isinstance(data, dict):
-            raise InvalidBody("it is no JSON object")
+            raise InvalidBody("it is not a JSON object")
         if data.get("stream"):
-            raise InvalidField("stream", "the default predict_fn streams nothing: return model.stream(...) from yours")
+            raise InvalidField(
+                "stream", "the default predict_fn cannot stream: define a predict_fn that returns model.stream(...)"
+            )
         return model.respond(data)
 
     def default_output_fn(self, prediction: Any, accept: str, context: HookContext | None = None) -> tuple[Any, str]:
-        wanted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]
-        for kind in wanted:
+        accepted = [kind.split(";")[0] for kind in utils.parse_accept(accept)]
+        for kind in accepted:
             if kind in encoder.SUPPORTED_CONTENT_TYPES:
                 return encoder.encode(prediction, kind), kind
             if kind == content_types.ANY:
@@ -69,7 +71,7 @@ class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # 
 
 
 def framed(items: Iterator[Any], accept: str) -> tuple[Iterator[bytes], str]:
-    """A stream that no output_fn has framed: a JSON document for each item, in lines or as server-sent events."""
+    """Frames a stream for the default output_fn: each item is a JSON document, as a line or as a server-sent event."""
     if SSE in accept:
         return (b"data: " + encode(item) + b"\n\n" for item in items), SSE
     return (encode(item) + b"\n" for item in items), JSON_LINES

@@ -1,4 +1,4 @@
-"""What `model_fn` gives by default: the engine, to call from hooks."""
+"""The engine as custom code sees it. The default `model_fn` returns it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from handler.custom_code.request_deadline import timing
+from handler.custom_code.request_deadline import deadline_arguments
 from handler.engine.engine import Engine
 from handler.engine.engine_request import EngineRequest
 from handler.engine.generation.generation import Generation
@@ -26,7 +26,11 @@ CompletionStep = tuple[str, Sequence[int], str | None, int | str | None]
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer. `finish_reason` is `stop` or `length`; `stop_reason` the stop string or token id that ended it."""
+    """One answer.
+
+    :ivar finish_reason: `stop` or `length`.
+    :ivar stop_reason: the stop string or the token id that ended it.
+    """
 
     text: str
     token_ids: Sequence[int]
@@ -36,14 +40,14 @@ class Completion:
 
 
 class EngineModel:
-    """The engine behind this endpoint. Every method may be called from any thread, and many at once.
+    """The engine of this endpoint. Every method may be called from any thread, and by many threads at the same time.
 
-    A prompt is a text, token ids, or chat messages; `fields` are those of `/v1/completions` (`/v1/chat/completions` for
-    messages): `max_tokens`, `temperature`, `stop` ... An answer that is no longer wanted frees its slot: close the
-    iterator, or let it go. One that comes too late for its request is ended (DeadlineExceeded).
+    A prompt is a text, token ids, or chat messages. `fields` are those of `/v1/completions`, or of
+    `/v1/chat/completions` for messages: `max_tokens`, `temperature`, `stop` ... To stop an answer and free its slot,
+    close the iterator or drop it. An answer that exceeds the deadline of its request ends with DeadlineExceeded.
 
-    :raises ClientError: from every method, a prompt or a field that cannot be used.
-    :raises ServerError: the engine failed.
+    :raises ClientError: from every method: a prompt or a field cannot be used.
+    :raises ServerError: from every method: the engine failed.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -59,7 +63,7 @@ class EngineModel:
         return self._engine.limits.max_model_len
 
     def generate(self, prompt: Prompt, **fields: Any) -> Completion:
-        """The whole answer. Waits for it."""
+        """The whole answer. Blocks until it is complete."""
         generation = self._generation(prompt, fields, stream=False)
         text, token_ids, finish_reason, stop_reason = next(self._steps(generation))
         return Completion(text, token_ids, finish_reason, stop_reason, len(generation.prompt))
@@ -69,7 +73,7 @@ class EngineModel:
         return self.generate(messages, **fields)
 
     def stream(self, prompt: Prompt, **fields: Any) -> Iterator[str]:
-        """The answer's text, a piece at a time."""
+        """The text of the answer, piece by piece."""
         for text, *_ in self._steps(self._generation(prompt, fields, stream=True)):
             if text:
                 yield text
@@ -88,24 +92,24 @@ class EngineModel:
                 yield text
 
     def respond(self, document: Mapping[str, Any]) -> Any:
-        """What /invocations answers to such a body, as an object: chat, completion, TGI or LMI. Never streamed."""
+        """The reply of /invocations to a body, as an object: chat, completion, TGI or LMI. It is never streamed."""
         call: AnyCall = dispatch.parse({**document, "stream": False}, self._engine)
         if call.stream:
-            raise InvalidField("parameters.output_formatter", "respond() streams nothing: use stream()")
-        answer = _Answer()
-        self._engine.loop.call(call.ticket(self._engine, answer).begin, *timing(stream=False))
-        return msgspec.json.decode(call.reply.whole(*answer.wait()))
+            raise InvalidField("parameters.output_formatter", "respond() cannot stream: use stream()")
+        sink = _WholeSink()
+        self._engine.loop.call(call.request(self._engine, sink).begin, *deadline_arguments(stream=False))
+        return msgspec.json.decode(call.reply.whole(*sink.wait()))
 
     def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
         is_chat = not isinstance(prompt, str) and all(isinstance(item, Mapping) for item in prompt)
-        given = prompt if isinstance(prompt, str) else list(prompt)
-        body = {**fields, "messages" if is_chat else "prompt": given, "stream": stream}
+        value = prompt if isinstance(prompt, str) else list(prompt)
+        body = {**fields, "messages" if is_chat else "prompt": value, "stream": stream}
         call: Call = (chat if is_chat else completion).parse(body, self._engine)
         return call.generation
 
     def _steps(self, generation: Generation) -> Iterator[CompletionStep]:
         queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
-        ticket = self._begin(generation, queue.put)
+        request = self._begin(generation, queue.put)
         try:
             while True:
                 step = _checked(queue.get())
@@ -113,12 +117,12 @@ class EngineModel:
                 if step[2] is not None:
                     return
         finally:
-            self._engine.loop.call(ticket.cancel)
+            self._engine.loop.call(request.cancel)
 
     async def _asteps(self, generation: Generation) -> AsyncIterator[CompletionStep]:
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[CompletionStep | EndpointError] = asyncio.Queue()
-        ticket = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
+        request = self._begin(generation, lambda item: loop.call_soon_threadsafe(queue.put_nowait, item))
         try:
             while True:
                 step = _checked(await queue.get())
@@ -126,12 +130,12 @@ class EngineModel:
                 if step[2] is not None:
                     return
         finally:
-            self._engine.loop.call(ticket.cancel)
+            self._engine.loop.call(request.cancel)
 
     def _begin(self, generation: Generation, put: Callable[[CompletionStep | EndpointError], object]) -> EngineRequest:
-        ticket = self._engine.ticket(generation, _Channel(put))
-        self._engine.loop.call(ticket.begin, *timing(stream=generation.stream))
-        return ticket
+        request = self._engine.request(generation, _ForwardingSink(put))
+        self._engine.loop.call(request.begin, *deadline_arguments(stream=generation.stream))
+        return request
 
 
 def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
@@ -140,8 +144,8 @@ def _checked(item: CompletionStep | EndpointError) -> CompletionStep:
     return item
 
 
-class _Channel:
-    """A sink that hands on every step and the error."""
+class _ForwardingSink:
+    """A sink that forwards every step, and the error."""
 
     __slots__ = ("_put",)
 
@@ -157,8 +161,8 @@ class _Channel:
         self._put(error)
 
 
-class _Answer:
-    """A sink that waits for the only step."""
+class _WholeSink:
+    """A sink that waits for the only step, or the error."""
 
     __slots__ = ("_done", "_item")
 

@@ -1,6 +1,6 @@
-"""Calls one function of the owner's: sync or async, with a context or without; and its generators as iterators.
+"""Calls a function of custom code: sync or async, with or without a context. Its generators become iterators.
 
-Async functions run on a loop of their own in one thread, so that one that blocks delays other async hooks, and never
+Async functions run on an event loop of their own, in one thread. One that blocks delays other async hooks, but never
 the engine's tokens.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from handler.custom_code.code_errors import CustomCodeFailed
+from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused, UnsupportedFormat
 from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError, SettingError
 
@@ -21,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One function and whether it takes the context last."""
+    """A function of custom code.
+
+    :param takes_context: whether its last argument is the context.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -29,8 +33,10 @@ class Hook:
 
     @classmethod
     def of(cls, name: str, function: Callable[..., Any], arguments: int) -> Hook:
-        """:param arguments: how many there are without the context.
-        :raises SettingError: it takes another number.
+        """Inspects the arguments of a function.
+
+        :param arguments: the number of arguments without the context.
+        :raises SettingError: the function takes another number of arguments.
         """
         try:
             signature = inspect.signature(function)
@@ -43,28 +49,35 @@ class Hook:
                 continue
             return cls(name, function, takes_context)
         problem = f"it takes {len(signature.parameters)} arguments, not {arguments}, or {arguments + 1} with a context"
-        raise SettingError(name, problem, "See docs/custom-code.md for what it is called with.")
+        raise SettingError(name, problem, "docs/custom-code.md lists the arguments of each hook.")
 
 
 @dataclass(frozen=True, slots=True)
 class HookCaller:
-    """:param loop: made by `LoopThread.start`; for async functions."""
+    """Calls hooks.
+
+    :param loop: runs async functions.
+    """
 
     loop: LoopThread = field(default_factory=lambda: LoopThread.start("custom-code"))
 
     def call(self, hook: Hook, *arguments: object, context: object) -> Any:
-        """:raises EndpointError: the hook raised; an error of the tree or of the library as it is, else a 500."""
-        given = (*arguments, context) if hook.takes_context else arguments
+        """Calls a hook, and waits for it if it is async.
+
+        :raises EndpointError: the hook raised an exception: an EndpointError, an error of `sagemaker-inference`, or
+            another one, which becomes a 500.
+        """
+        passed = (*arguments, context) if hook.takes_context else arguments
         try:
-            result = hook.function(*given)
+            result = hook.function(*passed)
             return self.loop.run(_awaited(result)) if inspect.isawaitable(result) else result
         except Exception as error:
             raise as_endpoint_error(hook.name, error) from error
 
     def pieces(self, name: str, stream: object) -> Iterator[Any]:
-        """A generator's items. Closing this closes the generator, wherever it is.
+        """The items of a sync or async generator. Closing this iterator closes the generator.
 
-        :raises EndpointError: as above.
+        :raises EndpointError: as `call`.
         """
         try:
             if isinstance(stream, AsyncIterator):
@@ -98,11 +111,22 @@ def is_stream(value: object) -> bool:
 
 
 def as_endpoint_error(name: str, error: Exception) -> EndpointError:
-    """An error of the tree; the traceback goes to the log."""
-    from handler.custom_code.library_errors import translated
-
-    known = error if isinstance(error, EndpointError) else translated(name, error)
+    """The endpoint error for an exception of custom code. The traceback goes to the log."""
+    known = error if isinstance(error, EndpointError) else _library_error(name, error)
     if known is not None:
         return known
     logger.error("%s raised %s", name, type(error).__name__, exc_info=error)
     return CustomCodeFailed(name, error)
+
+
+def _library_error(name: str, error: Exception) -> EndpointError | None:
+    """The endpoint error for an error of `sagemaker-inference`. None for other exceptions, or if hooks are not used."""
+    if "sagemaker_inference.errors" not in sys.modules:
+        return None
+    from sagemaker_inference import errors
+
+    if isinstance(error, errors.BaseInferenceToolkitError):
+        return CustomCodeRefused(int(error.status_code), str(error.message))
+    if isinstance(error, errors.UnsupportedFormatError):
+        return UnsupportedFormat(str(error), accept=name == "output_fn")
+    return None

@@ -1,7 +1,7 @@
-"""What a hook may ask about its request and say about its reply: one object a request, never shared.
+"""The context of a hook: the request's headers, and the status and headers of the reply. One object for each request.
 
-Its methods are those of multi-model-server's Context (awslabs/multi-model-server, mms/context.py), which hooks written
-for SageMaker's toolkits call; there is one request in it, with the index 0.
+It has the methods of multi-model-server's Context (awslabs/multi-model-server, mms/context.py), which hooks for
+SageMaker's toolkits call. It has one request, with the index 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from handler.custom_code.engine_model import EngineModel
 
 @dataclass(slots=True)
 class RequestProcessor:
-    """The request's headers, under their names in lower case or as they came."""
+    """The request's headers. Names are compared without case."""
 
     headers: Mapping[str, str]
 
@@ -28,8 +28,10 @@ class RequestProcessor:
 
 @dataclass(slots=True)
 class HookContext:
-    """:ivar engine: the engine of this endpoint, for a `model_fn` of one's own; None without one.
-    :ivar system_properties: `model_dir`, and `gpu_id`, which is None.
+    """The context of one request.
+
+    :ivar engine: the engine of this endpoint, for a `model_fn` of the custom code. None if there is no engine.
+    :ivar system_properties: `model_dir`, `batch_size`, and `gpu_id`, which is None.
     """
 
     model_dir: str

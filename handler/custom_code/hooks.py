@@ -1,8 +1,8 @@
-"""`code/inference.py`: the hooks of `sagemaker-inference`, called as its Transformer calls them, but for its faults.
+"""Runs the hooks of `code/inference.py` as the Transformer of `sagemaker-inference` does, without its faults.
 
-Seen on sagemaker-inference 1.10.1 (sagemaker_inference/transformer.py): its Transformer loads the model at the first
-request, more than once under threads, gives every request the first one's context, answers bad input with 500, sends
-tracebacks to clients and streams nothing.
+The faults of the Transformer, seen on sagemaker-inference 1.10.1 (sagemaker_inference/transformer.py): it loads the
+model at the first request, and more than once with several threads. It gives the first request's context to every
+request, answers bad input with 500, sends tracebacks to clients, and does not stream.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from handler.custom_code.default_handler import EngineInferenceHandler, framed
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_caller import Hook, HookCaller, is_stream
 from handler.custom_code.hook_context import HookContext
-from handler.custom_code.module_loader import failed, load_module
+from handler.custom_code.module_loader import load_error, load_module
 from handler.errors import EndpointError, InvalidBody, SettingError
 from handler.schemas.reply import encode
 
-# Each hook's arguments without the context.
+# The number of each hook's arguments, without the context.
 ARGUMENTS: Final[Mapping[str, int]] = {
     "model_fn": 1,
     "input_fn": 2,
@@ -39,7 +39,7 @@ PARTS: Final = ("input_fn", "predict_fn", "output_fn")
 
 @dataclass(frozen=True, slots=True)
 class HookedCode:
-    """The loaded hooks and their model. Nothing in it changes after the start."""
+    """The loaded hooks and their model. It does not change after the start."""
 
     hooks: Mapping[str, Hook]
     model: object
@@ -74,11 +74,11 @@ class HookedCode:
         prediction = self.caller.call(self.hooks["predict_fn"], data, self.model, context=context)
         output = self.hooks["output_fn"]
         if is_stream(prediction) and isinstance(getattr(output.function, "__self__", None), EngineInferenceHandler):
-            return framed(self._told(self.caller.pieces("predict_fn", prediction)), accept)
+            return framed(self._with_error_item(self.caller.pieces("predict_fn", prediction)), accept)
         return self.caller.call(output, prediction, accept, context=context)
 
-    def _told(self, items: Iterator[Any]) -> Iterator[Any]:
-        """A stream that we frame ends, when it fails, in the error; and without HTTP's end mark as well."""
+    def _with_error_item(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Adds the error as the last item of a stream that fails. The stream then ends without HTTP's end mark."""
         begun = False
         try:
             for item in items:
@@ -103,18 +103,18 @@ class HookedCode:
 
 
 def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[str, str] = os.environ) -> HookedCode:
-    """Imports the module, and loads the model, once.
+    """Imports the module, and loads its model once.
 
-    :raises SettingError: the hooks do not go together, or one of those that run now raised.
+    :raises SettingError: the hooks cannot be combined, or a hook that runs at the start raised an exception.
     """
     module = load_module(source.file)
     handler = EngineInferenceHandler()
-    own = {name: getattr(module, name) for name in ARGUMENTS if callable(getattr(module, name, None))}
-    if "transform_fn" in own and any(name in own for name in PARTS):
-        fix = "Keep transform_fn, or the three others."
-        raise SettingError("transform_fn", "it is used with input_fn, predict_fn or output_fn", fix)
-    hooks = {name: Hook.of(name, function, ARGUMENTS[name]) for name, function in own.items()}
-    for name in () if "transform_fn" in own else PARTS:
+    defined = {name: getattr(module, name) for name in ARGUMENTS if callable(getattr(module, name, None))}
+    if "transform_fn" in defined and any(name in defined for name in PARTS):
+        fix = "Keep transform_fn, or the three other hooks."
+        raise SettingError("transform_fn", "it cannot be combined with input_fn, predict_fn or output_fn", fix)
+    hooks = {name: Hook.of(name, function, ARGUMENTS[name]) for name, function in defined.items()}
+    for name in () if "transform_fn" in defined else PARTS:
         hooks.setdefault(name, Hook(name, getattr(handler, f"default_{name}"), takes_context=True))
     hooks.setdefault("model_fn", Hook("model_fn", handler.default_model_fn, takes_context=True))
     model_dir, caller = str(source.model_dir), HookCaller()
@@ -126,7 +126,7 @@ def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[
         try:
             return caller.call(hooks[name], *arguments, context=context)
         except EndpointError as error:
-            raise failed(source.file.name, name, _cause(error)) from error
+            raise load_error(source.file.name, name, _cause(error)) from error
 
     run("pre_model_fn", model_dir)
     model = run("model_fn", model_dir)

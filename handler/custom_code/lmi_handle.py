@@ -1,4 +1,4 @@
-"""LMI's `model.py`: `handle(inputs)` is called once without content, to load, and then for each request."""
+"""Runs LMI's `model.py`: calls `handle(inputs)` once without content, to load the model, and then for each request."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from handler.custom_code.code_contract import CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import HANDLE, CodeSource
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_caller import Hook, HookCaller
-from handler.custom_code.lmi_objects import LmiInput, LmiOutput, provide
-from handler.custom_code.module_loader import failed, load_module
+from handler.custom_code.lmi_objects import LmiInput, LmiOutput, provide_djl_python
+from handler.custom_code.module_loader import load_error, load_module
 from handler.errors import EndpointError
 
 JSON_LINES = "application/jsonlines"
@@ -19,7 +19,7 @@ JSON_LINES = "application/jsonlines"
 
 @dataclass(frozen=True, slots=True)
 class HandleCode:
-    """The loaded `handle`."""
+    """The loaded `handle` function."""
 
     handle: Hook
     model_dir: str
@@ -32,10 +32,10 @@ class HandleCode:
         output = self.caller.call(self.handle, inputs, context=None)
         if output is None:
             return None
-        return self._outcome(output)
+        return self._reply(output)
 
-    def _outcome(self, output: Any) -> CodeReply:
-        if not hasattr(output, "properties"):  # a plain value, which LMI would refuse
+    def _reply(self, output: Any) -> CodeReply:
+        if not hasattr(output, "properties"):  # a plain value, which LMI would reject
             output = LmiOutput().add(output)
         headers = dict(output.properties)
         content_type = next((headers.pop(key) for key in [*headers] if key.lower() == "content-type"), None)
@@ -58,11 +58,11 @@ class HandleCode:
 
 
 def load_handle(source: CodeSource, engine: EngineModel | None) -> HandleCode:
-    """Imports model.py and has it load what it needs.
+    """Imports model.py, and calls `handle` without content, so that it loads its model.
 
-    :raises SettingError: importing it, or its first call, raised.
+    :raises SettingError: the import or the call raised an exception.
     """
-    provide()
+    provide_djl_python()
     module = load_module(source.file)
     code = HandleCode(Hook.of(HANDLE, getattr(module, HANDLE), 1), str(source.model_dir), engine, HookCaller())
     try:
@@ -70,5 +70,5 @@ def load_handle(source: CodeSource, engine: EngineModel | None) -> HandleCode:
         code.caller.call(Hook(HANDLE, code.handle.function, False), LmiInput(properties, None, engine), context=None)
     except EndpointError as error:
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        raise failed(source.file.name, "handle() without content", cause) from error
+        raise load_error(source.file.name, "handle() without content", cause) from error
     return code

@@ -1,8 +1,8 @@
-"""`djl_python`'s Input and Output, as far as a `handle(inputs)` uses them, so that LMI's model.py runs as it is.
+"""The classes Input and Output of `djl_python`, so that LMI's model.py runs unchanged.
 
-Written from their interface (djl-serving, engines/python/setup/djl_python/{inputs,outputs}.py); what speaks to LMI's
-own server is left out. If the package is installed, its own classes are what model.py imports, and LmiInput here is
-theirs in nothing but shape.
+They have the methods of the originals (djl-serving, engines/python/setup/djl_python/{inputs,outputs}.py) that a
+`handle(inputs)` uses, without those for LMI's own server. If `djl_python` is installed, model.py imports its classes,
+and `handle` still gets an LmiInput.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from handler.custom_code.engine_model import EngineModel
 
 
 class LmiInput:
-    """One request. `engine` is ours: the engine of this endpoint, or None.
+    """One request. LMI's own Input has no attribute `engine`: the engine of this endpoint, or None.
 
-    An LmiInput without content is the call that lets the code load its model.
+    With an LmiInput without content, `handle` loads its model.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LmiInput:
 
 
 class LmiOutput:
-    """One reply. `stream_content` is an iterator whose items are the pieces of a stream."""
+    """One reply. `stream_content` is an iterator over the pieces of a stream, or None."""
 
     def __init__(self, code: int = 200, message: str = "OK") -> None:
         self.code = code
@@ -133,7 +133,10 @@ class LmiOutput:
     def add_stream_content(
         self, stream_content: Any, output_formatter: Callable[[Any], Any] | None = None
     ) -> LmiOutput:
-        """:param output_formatter: of each item; without one an item is a line `{"outputs": item}`, as in LMI."""
+        """Makes the reply a stream.
+
+        :param output_formatter: formats each item. By default an item becomes a line `{"outputs": item}`, as in LMI.
+        """
         self.stream_content = stream_content
         self.stream_output_formatter = output_formatter or _outputs
         return self
@@ -157,8 +160,8 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=default).encode()
 
 
-def provide() -> None:
-    """`from djl_python import Input, Output` works from now on, where the package is not installed."""
+def provide_djl_python() -> None:
+    """Makes `from djl_python import Input, Output` work if the package is not installed."""
     try:
         import djl_python  # noqa: F401
     except ImportError:

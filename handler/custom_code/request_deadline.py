@@ -1,5 +1,7 @@
-"""Until when the engine may work for the request that a hook runs for, known to the engine's methods by the context
-of the call: a thread's, or an async hook's task's."""
+"""The deadline of the request for which custom code runs. The methods of `EngineModel` read it from a context variable.
+
+The variable is set in the thread of a sync hook, and in the task of an async hook.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from contextvars import ContextVar
 
 from handler.errors import EndpointError
 
-# Of a streamed answer or of a whole one: seconds left, and the error of one that comes too late.
+# Takes whether the answer is streamed. Returns the seconds left, and the error for an answer that is too late.
 RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
 UNTIL: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
 
 
-def timing(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:
-    """What `Ticket.begin` is told: nothing outside of a request."""
-    until = UNTIL.get()
-    return () if until is None else until(stream)
+def deadline_arguments(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:
+    """The arguments for `EngineRequest.begin`. None outside of a request."""
+    deadline = UNTIL.get()
+    return () if deadline is None else deadline(stream)

@@ -1,4 +1,4 @@
-"""`code/requirements.txt`, installed before the engine starts, as SageMaker's toolkits do; what is here already stays.
+"""Installs `code/requirements.txt` before the engine starts, as SageMaker's toolkits do. Installed versions are kept.
 
 Source: sagemaker-inference-toolkit, src/sagemaker_inference/model_server.py (_install_requirements).
 """
@@ -19,29 +19,32 @@ SECONDS = 1800.0
 
 
 def pins() -> list[str]:
-    """Every installed distribution as a constraint: the engine keeps the versions that it was tested with."""
+    """A constraint for every installed distribution, so that the engine keeps the versions with which it was tested."""
     found = {(each.metadata["Name"] or "", each.version) for each in distributions()}
     return sorted(f"{name}=={version}" for name, version in found if name and version)
 
 
 def install(file: Path, *, isolated: bool, constraints: Iterable[str] | None = None) -> None:
-    """Runs pip in this interpreter; its output goes to the log.
+    """Runs pip with this interpreter. Its output goes to the log.
 
-    :param isolated: the endpoint has network isolation, so that nothing can be fetched.
-    :raises SettingError: isolated, or pip failed; its account is in the log.
+    :param isolated: the endpoint has network isolation, so nothing can be downloaded.
+    :param constraints: the versions to keep. None: those of all installed distributions.
+    :raises SettingError: the endpoint is isolated, or pip failed.
     """
     if isolated:
-        fix = "Leave the file out and bring the packages in code/, or build an image that has them."
-        raise SettingError(NAME, "nothing can be installed under network isolation", fix)
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as kept:
-        kept.write("\n".join(pins() if constraints is None else constraints))
-        kept.flush()
+        fix = "Remove the file and put the packages into code/, or build an image that has them."
+        raise SettingError(NAME, "nothing can be installed with network isolation", fix)
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints_file:
+        constraints_file.write("\n".join(pins() if constraints is None else constraints))
+        constraints_file.flush()
         command = [sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]
-        command += ["--constraint", kept.name, "--requirement", str(file)]
+        command += ["--constraint", constraints_file.name, "--requirement", str(file)]
         try:
             status = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=SECONDS, check=False).returncode
         except subprocess.TimeoutExpired:
-            raise SettingError(NAME, f"pip did not end within {SECONDS:.0f} s", "Ask for less.") from None
+            raise SettingError(NAME, f"pip did not end within {SECONDS:.0f} s", "Require fewer packages.") from None
     if status:
-        fix = "Its account is in the log. A package that wants another version of what the engine uses cannot be had."
+        fix = (
+            "pip's output is in the log. A package cannot be installed if it needs another version of an installed one."
+        )
         raise SettingError(NAME, f"pip failed with status {status}", fix)

@@ -1,1 +1,1 @@
-"""The embedded vLLM engine: the only place that imports vLLM, and that only in `vllm_api`."""
+"""The embedded vLLM engine. Only its subfolder `vllm_api` imports vLLM."""

@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API, by their paths: what a request asks the engine for."""
+"""The routes of OpenAI's API, and the engine's properties that decide how a route is served."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What of an engine decides how a request is answered.
+    """The properties of an engine that decide how a request is answered.
 
-    :param pooling: it makes embeddings, not text.
-    :param plain_chat: a chat's answer is the generated text, as it is. Not so where a reasoning parser takes it apart,
-        or where the model's messages have a format of their own (gpt-oss, Mistral's tokenizer).
-    :param multimodal: it takes images, audio or video.
-    :param priorities: its scheduler looks at a request's `priority`.
-    :param plain_usage: usage has no details (`enable_prompt_tokens_details`).
+    :param pooling: the model makes embeddings, not text.
+    :param multimodal: the model accepts images, audio or video.
+    :param priorities: the scheduler uses a request's `priority`.
+    :param plain_chat: the answer to a chat is the generated text, unchanged. False if a reasoning parser splits it, or
+        if the model has its own message format (gpt-oss, Mistral's tokenizer).
+    :param plain_usage: the usage object has no details (`enable_prompt_tokens_details` is off).
     """
 
     pooling: bool = False

@@ -1,18 +1,21 @@
-"""The places at one engine core, one for each process that speaks to it."""
+"""The clients of one engine core: one for each process that sends it requests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-# For front ends that take the place of some that ended. A seat is used once: the core greets each address once.
+# Addresses for front ends that replace ended ones. The core accepts one connection at each address, so an address is
+# used once.
 SPARE_SEATS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CoreClients:
-    """:param inputs: where the core takes requests from, a ZeroMQ address for each seat.
-    :param outputs: where it sends what it makes.
+    """The ZeroMQ addresses through which clients reach one engine core. A client's index selects its pair.
+
+    :param inputs: for each client, the address from which the core reads requests.
+    :param outputs: for each client, the address to which the core sends outputs.
     """
 
     inputs: tuple[str, ...]
@@ -25,11 +28,13 @@ class CoreClients:
 
 @dataclass(frozen=True, slots=True)
 class CoreClient:
-    """One of them, for one process and for its life.
+    """One client of an engine core. A process keeps its client as long as it lives.
 
+    :param addresses: those of all clients.
+    :param index: this client's.
     :param pids: the core's processes, the core first.
     """
 
-    seats: CoreClients
+    addresses: CoreClients
     index: int
     pids: tuple[int, ...]

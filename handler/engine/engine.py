@@ -1,4 +1,4 @@
-"""The embedded engine: started once, asked from many threads, watched, and ended without leaving a process behind."""
+"""The embedded engine: requests from many threads, health, metrics, LoRA adapters and shutdown."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ from handler.engine.generation.prompt_renderer import PromptRenderer
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.heartbeat import Heartbeat
 from handler.engine.serving_request import ServingRequest
-from handler.errors import (
-    EndpointError,
-    PlainTextOnly,
-)
+from handler.errors import EndpointError, PlainTextOnly
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
@@ -38,17 +35,19 @@ logger = logging.getLogger(__name__)
 
 
 class Engine:
-    """vLLM's AsyncLLM on a loop of its own. `handler.engine.launch` makes it.
+    """vLLM's AsyncLLM on its own event loop. `handler.engine.launch` makes it.
 
     :ivar prompts: renders prompts for this model.
-    :ivar limits: what one request may ask for.
-    :ivar base_names: the model's own names; the first is the one in replies.
-    :ivar adapters: what is loaded over the model; None where the engine takes no adapters.
-    :ivar slots: sequences decoded at once; more wait.
-    :ivar seat: this process's place at a core that another process owns; None: this one owns it.
-    :ivar seats: the places for other processes; None where there are none.
-    :ivar figures: vLLM's own, where they are not in prometheus_client's one registry: of a process's further engines.
-    :ivar failure: what its requests are told when it has ended; None: that it is being replaced (EngineFailed).
+    :ivar limits: the limits of one request.
+    :ivar base_names: the model's own names. The first one is used in replies.
+    :ivar adapters: the loaded LoRA adapters. None if the engine was started without LoRA.
+    :ivar slots: how many sequences are decoded at the same time. Further requests wait.
+    :ivar core_client: this process's client of a core that another process owns. None if this process owns the core.
+    :ivar core_addresses: the addresses for the clients of other processes. None if no other process uses the core.
+    :ivar metrics_registry: vLLM's metrics, if this is a further engine of its process. The metrics of the first engine
+        are in prometheus_client's global registry, and this is None.
+    :ivar failure: the error that requests get after the engine has ended. None: EngineFailed, which says that the
+        engine is being replaced.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Engine:
         stall: float,
         limits: RequestLimits,
         front_end: FrontendSettings | None = None,
-        seat: CoreClient | None = None,
+        core_client: CoreClient | None = None,
     ) -> None:
         from handler.engine.vllm_api.core import core as vllm_api
 
@@ -74,149 +73,150 @@ class Engine:
         self.traits = PLAIN
         self.max_sequences = DEFAULT_MAX_SEQUENCES
         self.allowed_media_domains: tuple[str, ...] = ()
-        self.serving_tickets: set[ServingRequest] = set()
+        self.serving_requests: set[ServingRequest] = set()
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
-            logger.warning("generation_config.json asks for %s %s, which on-device sampling ignores", name, value)
+            logger.warning("generation_config.json sets %s to %s, which on-device sampling ignores", name, value)
         self.slots = vllm_api.max_num_seqs(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer, front_end.chat_template)
-        as_parts = vllm_api.content_as_parts(llm, tokenizer, template, front_end.chat_template_content_format)
+        content_as_parts = vllm_api.content_as_parts(llm, tokenizer, template, front_end.chat_template_content_format)
         self.prompts = PromptRenderer(
             tokenizer,
             template,
-            as_parts,
+            content_as_parts,
             limits.vocab_size,
             limits.max_model_len * vllm_api.longest_token(tokenizer),
             defaults=front_end.default_chat_template_kwargs,
         )
-        self.seat = seat
-        self.seats: CoreClients | None = None
-        self.figures = vllm_api.own_figures(llm)
-        self.pids = vllm_api.core_pids(llm) if seat is None else seat.pids
-        self._pulse = Heartbeat(lambda: vllm_api.question(llm), self.pids, stall)
-        self._beat: Future[None] = loop.spawn(self._pulse.beat())
-        if seat is not None:
-            loop.run(self._watch_core(seat.pids[0]))
+        self.core_client = core_client
+        self.core_addresses: CoreClients | None = None
+        self.metrics_registry = vllm_api.metrics_registry(llm)
+        self.pids = vllm_api.core_pids(llm) if core_client is None else core_client.pids
+        self._heartbeat = Heartbeat(lambda: vllm_api.probe(llm), self.pids, stall)
+        self._heartbeat_task: Future[None] = loop.spawn(self._heartbeat.run())
+        if core_client is not None:
+            loop.run(self._watch_core(core_client.pids[0]))
 
     async def _watch_core(self, pid: int) -> None:
-        """vLLM's client sees the end of a core only where it has started it."""
-        from handler.engine.vllm_api.core import shared_clients as front_ends
+        """Reports the end of a core that another process started. vLLM's client does not notice it."""
+        from handler.engine.vllm_api.core import shared_clients
 
-        on_exit(pid, self.loop.loop, lambda: front_ends.core_ended(self._llm))
+        on_exit(pid, self.loop.loop, lambda: shared_clients.core_ended(self._llm))
 
     def caches_prefixes(self) -> bool:
-        """A prompt that begins as an earlier one finds its key-value cache."""
+        """Whether prefix caching is on: a prompt that begins like an earlier one reuses its key-value cache."""
         return self._api.caches_prefixes(self._llm)
 
     def takes_adapters(self) -> bool:
-        """It was started with LoRA."""
+        """Whether the engine was started with LoRA."""
         return self._api.takes_adapters(self._llm)
 
     def with_adapters(self, directory: Path, limit: int, bring: Bring, notes: AdapterNotes | None = None) -> Adapters:
-        """Its adapters, none loaded yet. Once, of an engine that takes them.
+        """Creates the table of LoRA adapters, which is empty at first. Call once, on an engine with LoRA.
 
-        :param notes: for other processes over the same engine.
+        :param notes: publishes the adapters to the other processes that use this engine.
         """
-        found = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes=notes)
-        return found
+        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes=notes)
+        return adapters
 
     def follow_adapters(self, notes: AdapterNotes) -> None:
-        """The adapters that the engine's owner loads and writes down."""
+        """Uses the adapters that the process which owns the engine loads and publishes."""
         from handler.engine.vllm_api.core import lora_adapters as lora
 
         self.adapters = FollowedAdapters(self.base_names, notes, lora.request)
 
     @property
     def served_names(self) -> tuple[str, ...]:
-        """The names a request may ask for: the model's own, then the adapters'."""
+        """The names that a request may give as its model: the model's own, then the adapters'."""
         return self.base_names + self.adapter_names
 
     @property
     def adapter_names(self) -> tuple[str, ...]:
         return () if self.adapters is None else self.adapters.names()
 
-    def ticket(self, generation: Generation, sink: Sink) -> EngineRequest:
-        """A request that is ready to begin: checked against the limits and by vLLM, not yet queued.
+    def request(self, generation: Generation, sink: Sink) -> EngineRequest:
+        """A request that is checked against the limits and by vLLM. It is queued when its `begin` is called.
 
-        :raises EndpointError: as `RequestLimits.check`; InvalidField for a sampling parameter that vLLM refuses.
+        :raises EndpointError: as `RequestLimits.check`. InvalidField for a sampling parameter that vLLM rejects.
         """
         max_tokens = self.limits.check(generation)
         params = self._api.sampling_params(generation.sampling, max_tokens, self._defaults, generation.stream)
         return EngineRequest(self, generation, params, sink)
 
     def require_serving(self) -> Serving:
-        """vLLM's serving classes over this engine.
+        """vLLM's own OpenAI serving classes, over this engine.
 
-        :raises PlainTextOnly: this version's are not known here.
+        :raises PlainTextOnly: the installed vLLM has serving classes that this software does not know.
         """
         if self.serving is None:
             raise PlainTextOnly
         return self.serving
 
-    def serving_ticket(
+    def serving_request(
         self, prepared: PreparedRequest, sink: Sink, keep: Callable[[WholeReply], None]
     ) -> ServingRequest:
-        """A request that vLLM's serving classes answer, ready to begin."""
+        """A request that vLLM's serving classes answer. It starts when its `begin` is called."""
         return ServingRequest(self, self.require_serving(), prepared, sink, keep)
 
-    async def add(self, generation: Generation, params: Any, ticket: EngineRequest) -> None:
-        """Queues a ticket's request; on the loop."""
+    async def add(self, generation: Generation, params: Any, request: EngineRequest) -> None:
+        """Queues a request. Call on the loop."""
         try:
-            lora = None if ticket.adapter is None else ticket.adapter.request
-            ticket.internal_id = await self._api.add_request(self._llm, generation, params, ticket, lora)
+            lora = None if request.adapter is None else request.adapter.request
+            request.internal_id = await self._api.add_request(self._llm, generation, params, request, lora)
         except Exception as error:
-            ticket.fail(self._api.as_endpoint_error(error))
+            request.fail(self._api.as_endpoint_error(error))
             return
-        if ticket.cancelled and ticket.internal_id is not None:
-            await self._api.abort(self._llm, ticket.internal_id)
+        if request.cancelled and request.internal_id is not None:
+            await self._api.abort(self._llm, request.internal_id)
 
     def abort(self, internal_id: str) -> None:
         """Frees a request's slot. Call on the loop."""
         self.loop.task(self._api.abort(self._llm, internal_id))
 
     def unfinished(self) -> int:
-        """Requests that hold or await a slot."""
+        """How many requests hold a slot or wait for one."""
         return self._api.unfinished(self._llm)
 
     def trouble(self) -> str | None:
-        """Why the engine cannot be trusted now, or None: it died, or no longer turns."""
+        """Why the engine is unhealthy: it has died, or it makes no progress. None if it is healthy."""
         if self._api.is_dead(self._llm):
             return "its process ended"
-        if self._pulse.stalled():
-            return f"it has made no progress for {self._pulse.late():.0f} s"
+        if self._heartbeat.stalled():
+            return f"it has made no progress for {self._heartbeat.late():.0f} s"
         return None
 
     def dead(self) -> bool:
         return self._api.is_dead(self._llm)
 
     def stalled_for(self) -> float:
-        """Seconds that a stalled engine has been silent; 0 for one that turns."""
-        return self._pulse.late() if self._pulse.stalled() else 0.0
+        """For how many seconds a stalled engine has not answered. 0 if it is not stalled."""
+        return self._heartbeat.late() if self._heartbeat.stalled() else 0.0
 
     def fail_requests(self, error: EndpointError) -> None:
-        """Ends every request with one error, so that none hangs."""
+        """Ends every request with the same error, so that none hangs."""
         self.loop.call(self._fail_all, error)
 
     def _fail_all(self, error: EndpointError) -> None:
-        for ticket in list(self.serving_tickets):
-            ticket.fail(error)
+        for request in list(self.serving_requests):
+            request.fail(error)
         self._api.fail_all(self._llm, error)
 
-    def release(self, seat: int, timeout: float = 2.0) -> int:
-        """Frees what the front end on a seat held, which has ended; returns how many requests. Of the owner.
+    def release(self, client: int, timeout: float = 2.0) -> int:
+        """Ends the requests of a front end that has ended, and returns how many there were. Call on the core's owner.
 
+        :param client: the index of the front end's client.
         :raises Exception: the core has ended, or does not answer.
         """
-        from handler.engine.vllm_api.core import shared_clients as front_ends
+        from handler.engine.vllm_api.core import shared_clients
 
-        return self.loop.run(front_ends.release(self._llm, seat), timeout)
+        return self.loop.run(shared_clients.release(self._llm, client), timeout)
 
     def stop(self) -> None:
-        """Ends the core's processes, stopped or deaf ones too, and the loop; of a further front end, itself alone."""
-        self._beat.cancel()
-        for pid in self.pids if self.seat is None else ():
+        """Ends the loop. The owner of the core also ends the core's processes, even those that do not respond."""
+        self._heartbeat_task.cancel()
+        for pid in self.pids if self.core_client is None else ():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""One request's life between its sink and the engine."""
+"""One request to the engine, from its queueing to its last token, its failure or its cancellation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 
 class RequestQueue(Protocol):
-    """The engine, as one of its requests uses it."""
+    """The part of the engine that a request uses."""
 
     loop: LoopThread
     adapters: AdapterTable | None
     failure: EndpointError | None
 
-    async def add(self, generation: Generation, params: object, ticket: EngineRequest) -> None:
+    async def add(self, generation: Generation, params: object, request: EngineRequest) -> None:
         """Queues a request."""
         ...
 
@@ -29,10 +29,10 @@ class RequestQueue(Protocol):
 
 
 class EngineRequest:
-    """One request's life between its sink and the engine; itself the sink that vLLM sees.
+    """One request to the engine. It stands between vLLM and the request's sink, and has a sink's methods itself.
 
-    It makes sure that the sink hears nothing after its end, and that a cancelled request's slot is freed, whether the
-    cancel comes before, while or after vLLM takes the request in. All but its making happens on the engine's loop.
+    The sink gets nothing after the request has ended. The slot of a cancelled request is freed, whether it is cancelled
+    before, while or after vLLM queues it. Every method except `__init__` runs on the engine's loop.
     """
 
     __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
@@ -49,7 +49,10 @@ class EngineRequest:
         self.ended = False
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
-        """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
+        """Queues the request.
+
+        :param seconds: time limit. A request that has not ended by then is ended with the error `late`.
+        """
         if self.ended:
             return
         if self._engine.adapters is not None:
@@ -68,7 +71,7 @@ class EngineRequest:
         if self.ended:
             return
         if finish_reason is not None:
-            self._ended()
+            self._finish()
             if finish_reason in {"error", "abort"}:
                 self._sink.fail(GenerationFailed(f"it ended with '{finish_reason}'"))
                 return
@@ -76,25 +79,25 @@ class EngineRequest:
 
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
-            self._ended()
+            self._finish()
             self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
 
     def end(self, error: EndpointError) -> None:
-        """Too late: say so, and free the slot."""
+        """Ends the request with an error, because its time is over, and frees its slot."""
         if not self.ended:
             self.cancel()
             self._sink.fail(error)
 
     def cancel(self) -> None:
-        """The client is gone, or cut off: free the slot."""
+        """Frees the slot, because the client has disconnected or was cut off."""
         if self.ended:
             return
-        self._ended()
+        self._finish()
         self.cancelled = True
         if self.internal_id is not None:
             self._engine.abort(self.internal_id)
 
-    def _ended(self) -> None:
+    def _finish(self) -> None:
         self.ended = True
         if self.adapter is not None and self._engine.adapters is not None:
             self._engine.adapters.end(self.adapter)

@@ -1,4 +1,4 @@
-"""The engine's asyncio loop, in a thread of its own: gunicorn's threads never run it and never wait on its I/O."""
+"""An asyncio event loop in its own thread. The engine runs on one, apart from gunicorn's threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class LoopThread:
-    """A running uvloop event loop in a daemon thread. Make it with `LoopThread.start()`."""
+    """A running uvloop event loop in a daemon thread. Create it with `LoopThread.start()`."""
 
     __slots__ = ("_tasks", "loop", "thread")
 
@@ -31,28 +31,28 @@ class LoopThread:
         return cls(loop, thread)
 
     def run(self, coroutine: Coroutine[Any, Any, Result], timeout: float | None = None) -> Result:
-        """Runs a coroutine on the loop and waits for it. Never from the loop's own thread."""
+        """Runs a coroutine on the loop and waits for its result. Never call it from the loop's own thread."""
         return self.spawn(coroutine).result(timeout)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Calls a function on the loop soon; returns at once."""
+        """Schedules a function call on the loop, and returns at once. Call from any thread."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def task(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Runs a coroutine, and keeps it from being collected meanwhile. From the loop's own thread."""
+        """Runs a coroutine as a task, and keeps a reference to it until it ends. Call from the loop's own thread."""
         task = self.loop.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def tasks(self) -> int:
-        """Tasks that have not ended, vLLM's and ours. From any thread."""
+        """How many tasks have not ended, those of vLLM included. Call from any thread."""
         return len(asyncio.all_tasks(self.loop))
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Cancels what runs on the loop, ends it and gives back its descriptors."""
+        """Cancels the loop's tasks, stops the loop and closes its file descriptors."""
         if self.thread.is_alive():
             self.loop.call_soon_threadsafe(self._end)
             self.thread.join(timeout)
@@ -62,7 +62,7 @@ class LoopThread:
     def _end(self) -> None:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
-        self.loop.call_soon(self.loop.stop)  # behind their turns
+        self.loop.call_soon(self.loop.stop)  # after the cancelled tasks have run
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -1,4 +1,4 @@
-"""The end of a process that is not our child, heard on an event loop."""
+"""Watches for the end of a process that is not a child of this one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 def on_exit(pid: int, loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
-    """Calls `ended` once, on the loop, when the process has ended; at once where it has already. On the loop."""
+    """Calls `ended` once, when the process ends, or at once if it has ended already. Call on the loop."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""vLLM's front-end settings: what of an answer is decided around the engine rather than in it."""
+"""vLLM's front-end settings: chat template, tool calls, usage details. They act outside the engine core."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from handler.json_value import Json
 
 @dataclass(frozen=True, slots=True)
 class FrontendSettings:
-    """Names and meanings are vLLM's (vllm/entrypoints/openai/cli_args.py, FrontendArgs).
+    """Front-end settings with vLLM's names and meanings (vllm/entrypoints/openai/cli_args.py, FrontendArgs).
 
-    :param chat_template: the template itself, or None for the model's own.
+    :param chat_template: the text of the template. None: the model's own.
     """
 
     chat_template: str | None = None
@@ -33,10 +33,10 @@ class FrontendSettings:
 
 
 def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSettings:
-    """The front end that a configuration asks for.
+    """The front-end settings of a configuration.
 
-    :param model: the model's directory: a template or a plugin may be a file in it.
-    :raises SettingError: settings that do not go together, a file that is not there, or code that may not run.
+    :param model: the model's directory, which may contain the chat template or the plugin.
+    :raises SettingError: settings contradict each other, a file is missing, or a plugin is not allowed to run.
     """
     if config.enable_auto_tool_choice and not config.tool_call_parser:
         name = config.source("enable_auto_tool_choice").name or "ENDPOINT_ENABLE_AUTO_TOOL_CHOICE"
@@ -66,17 +66,19 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSett
 
 
 def _template(config: EndpointConfig, model: Path | None) -> str | None:
-    """A file in the model's directory or anywhere, or the template as it stands: that has braces or a line end."""
-    given = config.chat_template
-    if given is None:
+    """The text of the configured template. A value with braces or a line end is the template, any other a file."""
+    configured = config.chat_template
+    if configured is None:
         return None
-    if any(mark in given for mark in "{}\n"):
-        return given
-    file = _file(given, model)
+    if any(mark in configured for mark in "{}\n"):
+        return configured
+    file = _file(configured, model)
     if file is None:
         source = config.source("chat_template").name or "ENDPOINT_CHAT_TEMPLATE"
         raise SettingError(
-            source, f"there is no file '{given[:200]}'", "Name a file, one beside the model, or give the template."
+            source,
+            f"there is no file '{configured[:200]}'",
+            "Give the path of a file, the name of a file in the model's directory, or the template itself.",
         )
     try:
         return file.read_text(encoding="utf-8")
@@ -85,8 +87,8 @@ def _template(config: EndpointConfig, model: Path | None) -> str | None:
         raise SettingError(source, f"it cannot be read ({type(error).__name__})", "Name a text file.") from None
 
 
-def _file(given: str, model: Path | None) -> Path | None:
-    for file in ([] if model is None else [model / given]) + [Path(given)]:
+def _file(name: str, model: Path | None) -> Path | None:
+    for file in ([] if model is None else [model / name]) + [Path(name)]:
         if file.is_file():
             return file
     return None

@@ -1,6 +1,7 @@
-"""A further node of an engine: vLLM's own workers without a front end, which the first node's `serve` reaches.
+"""The command line of a further node of a multi-node engine: `vllm serve --headless`, workers without a front end.
 
-vLLM 0.16: entrypoints/cli/serve.py (`--headless`), v1/executor/multiproc_executor.py. This module imports no vLLM.
+Sources, vLLM 0.16: entrypoints/cli/serve.py (`--headless`), v1/executor/multiproc_executor.py.
+This module does not import vLLM.
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ from collections.abc import Callable, Mapping
 from handler.errors import SettingError
 from handler.json_value import Json
 
-# Fixes 0.16's CPU worker; the workers of an engine must have the same.
+# Fixes vLLM 0.16's CPU worker. All workers of an engine must have the same extension.
 GRAMMARS_ON_CPU = "handler.engine.vllm_api.core.cpu_grammar.GrammarsOnCpu"
-SPREAD = "nnodes"
-ENGINES = "data_parallel_size"
-MASTER = {SPREAD: "master_addr", ENGINES: "data_parallel_address"}
-NAMED_WITHIN = 300.0
+NODES = "nnodes"
+DATA_PARALLEL = "data_parallel_size"
+MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
+RESOLVE_SECONDS = 300.0
 
 
 def headless_words(
     arguments: Mapping[str, Json], rank: int, *, line: str, version: str, resolve: Callable[[str], str]
 ) -> list[str]:
-    """The command line of node `rank`, from the arguments that the first node's engine has.
+    """The command line of node `rank`, made from the engine arguments of the first node.
 
-    :param rank: from 1 on. :param version: vLLM's. :param resolve: the address of a name.
-    :raises SettingError: the settings name no other node.
+    :param rank: the node's number, from 1 on.
+    :param version: vLLM's version.
+    :param resolve: gives the IP address of a host name.
+    :raises SettingError: the settings do not describe several nodes.
     """
-    how = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
-    if how is None or not isinstance(arguments.get(MASTER[how]), str):
+    mode = next((name for name in MASTER if _number(arguments.get(name)) > 1), None)
+    if mode is None or not isinstance(arguments.get(MASTER[mode]), str):
         fix = "Set SM_VLLM_NNODES and SM_VLLM_MASTER_ADDR, the same on every node."
-        raise SettingError(SPREAD, "the settings say nothing of several nodes and where the first one is", fix)
-    address = resolve(str(arguments[MASTER[how]]))
-    here: dict[str, Json] = {MASTER[how]: address}
-    if how == SPREAD:
+        raise SettingError(NODES, "the settings do not give the number of nodes and the address of the first one", fix)
+    address = resolve(str(arguments[MASTER[mode]]))
+    here: dict[str, Json] = {MASTER[mode]: address}
+    if mode == NODES:
         here["node_rank"] = rank
     else:
         here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
@@ -49,18 +52,20 @@ def headless_words(
 
 
 def address_of(name: str, clock: Callable[[], float] = time.monotonic) -> str:
-    """Its IPv4 address; vLLM binds to it, and a name cannot be bound to. A pod's name takes a while to be known.
+    """The IPv4 address of a host name. vLLM binds to it, and cannot bind to a name.
 
-    :raises SettingError: it stays unknown.
+    Waits for the name, because a pod's name is not in DNS from the beginning.
+
+    :raises SettingError: the name has no address after RESOLVE_SECONDS.
     """
     began = clock()
     while True:
         try:
             return socket.gethostbyname(name)
         except OSError as error:
-            if clock() - began > NAMED_WITHIN:
+            if clock() - began > RESOLVE_SECONDS:
                 problem = f"'{name[:100]}' has no address ({error})"
-                raise SettingError(MASTER[SPREAD], problem, "Give the first node's name or address.") from None
+                raise SettingError(MASTER[NODES], problem, "Give the first node's name or address.") from None
             time.sleep(1.0)
 
 

@@ -1,8 +1,8 @@
-"""Does the engine still turn? A process that is alive proves nothing: this asks its busy loop, once a second.
+"""Detects an engine that makes no progress: sends a probe through the core's busy loop once a second.
 
-An answer may be late for a good reason (a long prefill) or a bad one (a stopped or deadlocked core). The two differ
-in CPU time: a core that is `stall` seconds late and has used next to none is stalled; one that computes is given
-`BUSY_FACTOR` times as long.
+A process that is alive may still be stuck, so its process id is not enough. A probe may be answered late for a good
+reason (a long prefill) or a bad one (a stopped or deadlocked core). CPU time distinguishes the two. A core that is
+`stall` seconds late and has used almost no CPU time is stalled. A core that computes gets `BUSY_FACTOR` times as long.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from pathlib import Path
 
 INTERVAL = 1.0
 BUSY_FACTOR = 20
-# Below this share of one core over the whole wait, the core is not computing.
+# The engine core is not computing if it used less than this share of one CPU during the whole wait.
 IDLE_SHARE = 0.05
 
 
 class Heartbeat:
-    """Asks a question on the loop, once a second; read from any thread.
+    """Sends a probe once a second, on the engine's loop. The result may be read from any thread.
 
-    :param question: a round trip through the engine's busy loop.
-    :param pids: the processes whose CPU time tells a long step from a stalled one.
-    :param stall: seconds without an answer after which an idle-looking engine is stalled.
+    :param probe: a round trip through the core's busy loop.
+    :param pids: the processes whose CPU time distinguishes a long step from a stall.
+    :param stall: seconds without an answer after which an engine that uses no CPU time is stalled.
     """
 
-    __slots__ = ("_asked", "_cpu", "_pids", "_question", "_stall")
+    __slots__ = ("_cpu", "_pids", "_probe", "_sent", "_stall")
 
-    def __init__(self, question: Callable[[], Awaitable[object]], pids: Sequence[int], stall: float) -> None:
-        self._question = question
+    def __init__(self, probe: Callable[[], Awaitable[object]], pids: Sequence[int], stall: float) -> None:
+        self._probe = probe
         self._pids = tuple(pids)
         self._stall = stall
-        self._asked: float | None = None
+        self._sent: float | None = None
         self._cpu = 0.0
 
-    async def beat(self) -> None:
-        """Runs until cancelled, or until the engine can no longer be asked."""
+    async def run(self) -> None:
+        """Runs until it is cancelled, or until a probe fails."""
         while True:
             self._cpu = cpu_seconds(self._pids)
-            self._asked = time.monotonic()
-            await self._question()
-            self._asked = None
+            self._sent = time.monotonic()
+            await self._probe()
+            self._sent = None
             await asyncio.sleep(INTERVAL)
 
     def late(self) -> float:
-        """Seconds since the oldest unanswered question; 0 when there is none."""
-        asked = self._asked
-        return 0.0 if asked is None else time.monotonic() - asked
+        """Seconds since the unanswered probe was sent. 0 if there is none."""
+        sent = self._sent
+        return 0.0 if sent is None else time.monotonic() - sent
 
     def stalled(self) -> bool:
         late = self.late()
@@ -58,7 +58,7 @@ class Heartbeat:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """User and system seconds that the processes have used; those that are gone count as 0."""
+    """The user and system CPU seconds that the processes have used. An ended process counts as 0."""
     ticks = 0
     for pid in pids:
         try:

@@ -1,4 +1,4 @@
-"""Many values into one of prometheus_client's histograms at the price of a few."""
+"""Adds many values to a histogram of prometheus_client at a low cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client import Histogram
 
 
 def observe_all(histogram: Histogram, values: Sequence[float]) -> None:
-    """As `histogram.observe(value)` of each, in one process or several: a bucket that has several is told once."""
+    """As `histogram.observe(value)` for each value, but it updates each bucket only once."""
     if not values:
         return
     bounds = histogram._upper_bounds

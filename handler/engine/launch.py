@@ -1,4 +1,4 @@
-"""From a plan to a running engine: of this process's own core, or as a further front end of another's."""
+"""Starts an engine from a plan: with a core of its own, or as a further front end of another process's core."""
 
 from __future__ import annotations
 
@@ -28,67 +28,71 @@ logger = logging.getLogger(__name__)
 def launch(
     plan: EnginePlan, config: EndpointConfig, stage: Stage = lambda name: None, *, further: bool = False
 ) -> Engine:
-    """Imports vLLM, starts its core and waits until it can be asked. 20 to 60 s on CPU.
+    """Imports vLLM, starts the engine core and waits until it accepts requests. 20 to 60 s on CPU.
 
-    :param plan: what vLLM is started with.
-    :param config: names the setting behind an argument that is refused; and how long a stall is.
-    :param further: beside others in this process.
-    :raises SettingError: an engine argument that vLLM's parser refuses.
-    :raises Exception: whatever vLLM raises when it cannot start.
+    :param plan: vLLM's engine arguments and environment.
+    :param config: names the setting behind a rejected argument, in messages, and says how long a stall is.
+    :param stage: called with the name of each stage when it begins.
+    :param further: this process has other engines already.
+    :raises SettingError: vLLM's parser rejects an engine argument.
+    :raises Exception: any error that vLLM raises when it cannot start.
     """
     stage("import vLLM")
     from handler.engine.vllm_api.core import core as vllm_api
+    from handler.engine.vllm_api.core import engine_arguments
 
-    engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
+    engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
     if config.front_ends == 1:
 
-        def alone() -> Any:
+        def build_unshared() -> Any:
             return vllm_api.build_engine(engine_args, pace, further=further)
 
-        return _made(plan, config, engine_args, alone, stage)
+        return _engine(plan, config, engine_args, build_unshared, stage)
     setting = config.source(FIELD).name or VARIABLE
     if not vllm_api.DIRECT:
-        raise SettingError(setting, "it is known of vLLM 0.16 only", "Leave it out, or set it to 1.")
-    from handler.engine.vllm_api.core import shared_clients as front_ends
+        raise SettingError(setting, "several front ends need vLLM 0.16", "Leave it out, or set it to 1.")
+    from handler.engine.vllm_api.core import shared_clients
 
-    seats: list[CoreClients] = []
+    made: list[CoreClients] = []
 
-    def shared() -> Any:
-        llm, found = front_ends.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting, pace)
-        seats.append(found)
+    def build_shared() -> Any:
+        llm, addresses = shared_clients.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting, pace)
+        made.append(addresses)
         return llm
 
-    engine = _made(plan, config, engine_args, shared, stage)
-    engine.seats = seats[0]
+    engine = _engine(plan, config, engine_args, build_shared, stage)
+    (engine.core_addresses,) = made
     return engine
 
 
-def join(plan: EnginePlan, config: EndpointConfig, seat: CoreClient) -> Engine:
-    """A further front end of an engine that another process has started and owns.
+def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine:
+    """Connects to an engine core that another process has started and owns.
 
-    :param plan: what that process started it with.
-    :param seat: one that nobody had before.
+    :param plan: the plan with which that process started the core.
+    :param client: a client that no process has used before.
     """
-    from handler.engine.vllm_api.core import core as vllm_api
-    from handler.engine.vllm_api.core import shared_clients as front_ends
+    from handler.engine.vllm_api.core import engine_arguments, shared_clients
 
-    engine_args, pace = vllm_api.engine_args(plan.engine_args, config), pace_limit(config, plan)
+    engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
 
-    def joined() -> Any:
-        return front_ends.join(engine_args, seat.seats, seat.index, pace)
+    def build_joined() -> Any:
+        return shared_clients.join(engine_args, client.addresses, client.index, pace)
 
-    return _made(plan, config, engine_args, joined, seat=seat)
+    return _engine(plan, config, engine_args, build_joined, client=client)
 
 
-def _made(
+def _engine(
     plan: EnginePlan,
     config: EndpointConfig,
     engine_args: Any,
     build: Callable[[], Any],
     stage: Stage = lambda name: None,
-    seat: CoreClient | None = None,
+    client: CoreClient | None = None,
 ) -> Engine:
-    """:param build: makes vLLM's client; called on the loop that will serve it."""
+    """Starts the event loop, vLLM's client and its serving classes, and makes an `Engine` of them.
+
+    :param build: makes vLLM's client. Called on the loop.
+    """
     from handler.engine.vllm_api.core import core as vllm_api
 
     front = front_end(config, Path(engine_args.model))
@@ -98,12 +102,12 @@ def _made(
     stage("start engine")
     loop = LoopThread.start()
 
-    async def built() -> Any:
+    async def build_on_loop() -> Any:
         return build()
 
     llm = None
     try:
-        llm = loop.run(built())
+        llm = loop.run(build_on_loop())
         vllm_api.guard_grammars(llm)
         domains = vllm_api.allowed_media_domains(llm)
         limits = _limits(llm, plan, config)
@@ -116,7 +120,7 @@ def _made(
             vllm_api.shutdown(llm)
         loop.stop()
         raise
-    engine = Engine(llm, loop, engine_args.served_model_name, config.stall, limits, front, seat)
+    engine = Engine(llm, loop, engine_args.served_model_name, config.stall, limits, front, client)
     if serving is not None:
         engine.serving, engine.traits = serving, serving.traits
     engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
@@ -124,11 +128,11 @@ def _made(
 
 
 def _limits(llm: Any, plan: EnginePlan, config: EndpointConfig) -> RequestLimits:
-    """Of the plan's graphs; vLLM's own checks are held to them too."""
+    """The limits of one request, from the plan's compiled graphs. vLLM's own checks get the same limits."""
     from handler.engine.vllm_api.core import core as vllm_api
 
     lengths, context = length_limits(plan), vllm_api.max_model_len(llm)
-    vllm_api.hold_lengths(llm, lengths.prompt, lengths.sequence)
+    vllm_api.limit_lengths(llm, lengths.prompt, lengths.sequence)
     return RequestLimits(
         min(context, lengths.sequence or context),
         vllm_api.vocab_size(llm),
@@ -140,13 +144,15 @@ def _limits(llm: Any, plan: EnginePlan, config: EndpointConfig) -> RequestLimits
 
 
 def _serving_api() -> ModuleType | None:
-    """The module over vLLM's serving classes; None where this version of vLLM has them elsewhere."""
-    from handler.engine.vllm_api.serving.serving_log import root_kept
+    """The module that wraps vLLM's serving classes. None if the installed vLLM has them in other modules."""
+    from handler.engine.vllm_api.serving.serving_log import root_logger_kept
 
     try:
-        with root_kept():
+        with root_logger_kept():
             from handler.engine.vllm_api.serving import serving_classes as serving
     except ImportError as error:
-        logger.warning("plain text only: vLLM's serving classes are not where 0.16 has them (%s)", error)
+        logger.warning(
+            "only plain text is served: this vLLM's serving classes are not in the modules of vLLM 0.16 (%s)", error
+        )
         return None
     return serving

@@ -1,4 +1,4 @@
-"""One request's life in vLLM's serving classes: a task on the engine's loop whose events go to the request's sink."""
+"""One request to vLLM's serving classes: a task on the engine's loop that sends the reply to the request's sink."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ logger = logging.getLogger(__name__)
 
 
 class ServingQueue(Protocol):
-    """The engine, as a request in vLLM's serving classes uses it."""
+    """The part of the engine that a request to vLLM's serving classes uses."""
 
     loop: LoopThread
     base_names: tuple[str, ...]
     adapters: AdapterTable | None
     failure: EndpointError | None
-    serving_tickets: set[ServingRequest]
+    serving_requests: set[ServingRequest]
 
 
 class ServingRequest:
-    """As `Ticket`, for what vLLM's classes answer. All but its making happens on the engine's loop.
+    """As `EngineRequest`, for a request that vLLM's serving classes answer.
 
-    It notes itself down in the engine's `serving_tickets` while it is under way.
+    It is in the engine's `serving_requests` while it runs. Every method except `__init__` runs on the engine's loop.
 
-    :param keep: is given a reply that is one document, before the sink hears of its end.
+    :param keep: called with a reply that is one document, before the sink gets the end.
     """
 
     __slots__ = ("_adapter", "_engine", "_keep", "_prepared", "_serving", "_sink", "_task", "_timer", "ended")
@@ -57,7 +57,10 @@ class ServingRequest:
         self.ended = False
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
-        """:param seconds: from now; a request that has not ended by then is, with the error `late`."""
+        """Starts the request.
+
+        :param seconds: time limit. A request that has not ended by then is ended with the error `late`.
+        """
         if self.ended:
             return
         adapters = self._engine.adapters
@@ -66,20 +69,20 @@ class ServingRequest:
             try:
                 self._adapter = adapters.begin(name)
             except EndpointError as error:
-                self._tell(error)
+                self._fail(error)
                 return
             if self._adapter is not None:
                 self._serving.use_adapter(self._prepared, name, self._adapter.request)
         loop = self._engine.loop.loop
         if seconds is not None and late is not None:
             self._timer = loop.call_later(seconds, self.fail, late)
-        self._engine.serving_tickets.add(self)
+        self._engine.serving_requests.add(self)
         self._task = loop.create_task(self._run())
-        self._task.add_done_callback(self._left)
+        self._task.add_done_callback(self._release)
 
-    def _left(self, task: asyncio.Task[None]) -> None:
-        """Its task is over, also one that was cancelled before it ran: whatever it held is given back."""
-        self._engine.serving_tickets.discard(self)
+    def _release(self, task: asyncio.Task[None]) -> None:
+        """Releases what the request holds. Called when its task is done, even if it was cancelled before it ran."""
+        self._engine.serving_requests.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._adapter is not None and self._engine.adapters is not None:
@@ -90,41 +93,41 @@ class ServingRequest:
         try:
             reply = await self._serving.reply(self._prepared)
             if isinstance(reply, AsyncIterator):
-                await self._pass_on(reply)
+                await self._forward(reply)
             else:
                 self._keep(reply)
             if not self.ended:
                 self.ended = True
                 self._sink.push("", (), "stop", None)
         except asyncio.CancelledError:
-            self._tell(GenerationFailed("it was cancelled"))  # not heard where it was this ticket's own end
+            self._fail(GenerationFailed("it was cancelled"))  # ignored if this request has ended by itself
         except EndpointError as error:
-            self._tell(error)
+            self._fail(error)
         except Exception as error:
             logger.exception("a request failed in vLLM's serving classes")
-            self._tell(GenerationFailed(type(error).__name__))
+            self._fail(GenerationFailed(type(error).__name__))
 
-    async def _pass_on(self, events: AsyncIterator[str]) -> None:
+    async def _forward(self, events: AsyncIterator[str]) -> None:
         async for event in events:
             if not self.ended:
                 self._sink.push(event, (), None, None)
 
-    def _tell(self, error: EndpointError) -> None:
+    def _fail(self, error: EndpointError) -> None:
         if not self.ended:
             self.ended = True
             self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
 
     def fail(self, error: EndpointError) -> None:
-        """Ends it with an error, and frees its slots."""
-        self._tell(error)
+        """Ends the request with an error, and frees its slots."""
+        self._fail(error)
         self._stop()
 
     def cancel(self) -> None:
-        """The client is gone, or cut off: free the slots."""
+        """Frees the slots, because the client has disconnected or was cut off."""
         self.ended = True
         self._stop()
 
     def _stop(self) -> None:
-        """Also from within a push of the task's own: then it stops at its next wait."""
+        """Cancels the task. May be called from a push of the same task, which then stops at its next await."""
         if self._task is not None and not self._task.done():
             self._task.cancel()

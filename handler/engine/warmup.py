@@ -1,8 +1,8 @@
-"""The first tokens, before anyone may ask for them.
+"""The warm-up: generates the first tokens of an engine before the endpoint is ready.
 
-On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM compiles its sampler then (where it is not
-eager: `handler/neuron/lines/cpu.py`); on Neuron the first request loads graphs. So a warm-up decodes greedily and
-samples, alone and in a batch, before /ping says 200.
+On CPU the first sampled (not greedy) request takes 15 to 34 s, because vLLM then compiles its sampler, unless it runs
+in eager mode (`handler/neuron/lines/cpu.py`). On Neuron the first request loads graphs. So the warm-up decodes with
+greedy and with random sampling, one request at a time and several in a batch, before /ping answers 200.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS: tuple[tuple[Sampling, ...], ...] = (
 
 @dataclass(slots=True)
 class _Outcome:
-    """A sink that only waits for the end."""
+    """A sink that waits for the end of a request and counts its tokens."""
 
     done: threading.Event = field(default_factory=threading.Event)
     tokens: int = 0
@@ -48,11 +48,11 @@ class _Outcome:
 
 
 def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
-    """Generates with every kind of sampling; returns the number of tokens made.
+    """Generates tokens with every kind of sampling, and returns how many.
 
-    :param timeout: seconds for each round; the first on Neuron may load large graphs.
-    :raises EndpointError: the engine failed a warm-up request.
-    :raises TimeoutError: it gave no token in time.
+    :param timeout: seconds for each round. The first round on Neuron may load large graphs.
+    :raises EndpointError: a warm-up request failed.
+    :raises TimeoutError: a round did not end in time.
     """
     if engine.traits.pooling:
         return _embed(engine, timeout)
@@ -62,7 +62,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
         outcomes = [_Outcome() for _ in samplings]
         for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
             generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False)
-            engine.loop.call(engine.ticket(generation, outcome).begin)
+            engine.loop.call(engine.request(generation, outcome).begin)
         for outcome in outcomes:
             if not outcome.done.wait(timeout):
                 raise TimeoutError(f"no warm-up token within {timeout:g} s")
@@ -73,12 +73,12 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
 
 
 def _embed(engine: Engine, timeout: float) -> int:
-    """The warm-up of an engine that makes embeddings: one of each length that a first request may have."""
+    """The warm-up of an engine that makes embeddings: one request with one token, and one with several."""
     for length in (1, 4):
         body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length}
         prepared = engine.require_serving().request(Route.EMBEDDINGS, body, {})
         outcome = _Outcome()
-        engine.loop.call(engine.serving_ticket(prepared, outcome, lambda whole: None).begin)
+        engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
         if not outcome.done.wait(timeout):
             raise TimeoutError(f"no embedding within {timeout:g} s")
         if outcome.error is not None:

@@ -1,5 +1,5 @@
-"""The bodies that clients send and the replies they expect: OpenAI chat and completions, and TGI/LMI `inputs`.
+"""Parses request bodies and writes replies in the schemas of OpenAI, TGI and LMI.
 
-Which schema a body of /invocations is, is decided once, by one key: `messages` -> chat, `prompt` -> completion,
-`inputs` -> TGI/LMI. Each schema is a pure translator: a JSON object in, a `Call` out; tokens in, bytes out.
+One key of a body decides its schema at /invocations: `messages` is a chat, `prompt` a completion, `inputs` TGI or LMI.
+Each schema is a pure translator: from a JSON object to a `Call`, and from tokens to bytes.
 """

@@ -1,7 +1,7 @@
-"""Many bodies in one: the lines of a JSON Lines body through the engine together, their replies in the order they came.
+"""Answers a JSON Lines body: each line is a request, and the replies are in the order of the lines.
 
-A line that is wrong costs its own reply and no other's. What befalls the engine itself ends the whole batch, so that
-its sender tries again instead of keeping a file of errors.
+The lines run in the engine at the same time. A wrong line gets an error as its reply, and the other lines are not
+affected. A failure of the engine ends the whole batch, so that the client tries again instead of storing errors.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ MAX_LINES = 16_384
 
 
 def lines_of(body: bytes) -> list[bytes]:
-    """The lines; the end of the last one may be left out. An empty line in between is kept: order is what joins
-    a job's output to its input.
+    """The lines of a body. The last line need not have a line end.
 
-    :raises InvalidBody: there are none, or more than MAX_LINES.
+    An empty line between others is kept, because batch transform joins output to input by order.
+
+    :raises InvalidBody: there are no lines, or more than MAX_LINES.
     """
     if body.count(b"\n") > MAX_LINES:
         raise InvalidBody(f"it has more than {MAX_LINES:,} lines")
@@ -36,11 +37,11 @@ def lines_of(body: bytes) -> list[bytes]:
 
 
 class Batch:
-    """One body of many lines.
+    """The lines of one body.
 
-    :param window: lines in the engine at once.
-    :param left: seconds until the batch's deadline.
-    :param late: the error of a line that has no reply by then.
+    :param window: how many lines run in the engine at the same time.
+    :param left: returns the seconds until the batch's deadline.
+    :param late: the error for a line without a reply at the deadline.
     :param begin: begins a line's call; called on the engine's loop.
     """
 
@@ -63,13 +64,13 @@ class Batch:
         self._running: dict[int, RunningCall] = {}
 
     def leave(self, reason: str) -> None:
-        """The client is gone. From any thread."""
+        """Ends the batch because the client has disconnected. Call from any thread."""
         self._ended.put(None)
 
     def run(self, lines: Sequence[bytes]) -> list[bytes] | None:
-        """A reply for each line, in order; None when the client has left before the end.
+        """The replies to the lines, in order. None if the client disconnected before the end.
 
-        :raises EngineFailed, Draining: the engine's end is the batch's.
+        :raises EngineFailed, Draining: they end the whole batch.
         """
         replies = [b""] * len(lines)
         try:
@@ -85,8 +86,8 @@ class Batch:
                 if not self._take(replies):
                     return None
         finally:
-            for running in self._running.values():
-                self._engine.loop.call(running.cancel)
+            for request in self._running.values():
+                self._engine.loop.call(request.cancel)
         return replies
 
     def _begin(self, index: int, line: bytes) -> None:
@@ -94,10 +95,10 @@ class Batch:
             raise self._late
         call = self._parse(decode(line), self._engine)
         if call.stream:
-            raise InvalidField("stream", "a line of a batch cannot stream")
-        running = call.ticket(self._engine, _Line(index, call.reply, self._ended))
-        self._running[index] = running
-        self._engine.loop.call(self._begin_call, running)
+            raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
+        request = call.request(self._engine, _Line(index, call.reply, self._ended))
+        self._running[index] = request
+        self._engine.loop.call(self._begin_call, request)
 
     def _take(self, replies: list[bytes]) -> bool:
         line = self._ended.get()
@@ -117,7 +118,7 @@ def _error(error: EndpointError) -> bytes:
 
 
 class _Line:
-    """The sink of one line: hands itself over when it has ended."""
+    """The sink of one line. Puts itself into a queue when the line has ended."""
 
     __slots__ = ("_ended", "error", "index", "output", "reply")
 

@@ -1,4 +1,4 @@
-"""How a stream's JSON documents are told apart: server-sent events, or lines (LMI's `application/jsonlines`)."""
+"""Frames the JSON documents of a stream: as server-sent events, or as lines (LMI's `application/jsonlines`)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ END_MARK: Final = b"data: [DONE]\n\n"
 
 
 def framed(call: AnyCall, kind: str) -> AnyCall:
-    """The call, its stream framed as asked. Every reply makes server-sent events by itself."""
+    """The call, with its stream framed as the media type `kind`. Replies write server-sent events by default."""
     return LinesCall(call, JsonLines(call.reply)) if kind == JSON_LINES and call.stream else call
 
 
 @dataclass(frozen=True, slots=True)
 class LinesCall:
-    """A call whose reply is framed in lines."""
+    """A call whose stream has one JSON document per line."""
 
     call: AnyCall
     reply: Reply
@@ -33,17 +33,17 @@ class LinesCall:
     def stream(self) -> bool:
         return self.call.stream
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        return self.call.ticket(engine, sink)
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        return self.call.request(engine, sink)
 
 
 def unframed(call: AnyCall) -> AnyCall:
-    """The call itself, however its reply is framed."""
+    """The original call, without a change of framing."""
     return call.call if isinstance(call, LinesCall) else call
 
 
 class JsonLines:
-    """A reply whose stream has one JSON document a line. It has no end mark but HTTP's."""
+    """A reply whose stream has one JSON document per line. Only the end of the HTTP body marks its end."""
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = JSON_LINES
@@ -73,5 +73,5 @@ class JsonLines:
 
 
 def lines(events: bytes) -> bytes:
-    """Whole events as lines. JSON has no bare line end, so that events can be told apart by their bytes."""
+    """Converts complete events to lines. JSON text contains no line end, so the bytes separate the events."""
     return events.removesuffix(END_MARK).replace(b"\n\ndata: ", b"\n").removeprefix(DATA).replace(b"\n\n", b"\n")

@@ -1,7 +1,7 @@
-"""From bytes to one JSON object, strictly: what the JSON standard forbids is refused before anyone acts on it.
+"""Decodes a request body to one JSON object, strictly by the JSON standard.
 
-msgspec's decoder is strict where Python's is not: NaN and 1e999 are no numbers, lone surrogates are no text, and
-invalid UTF-8 or 10,000-deep nesting is an error rather than a crash (seen on msgspec 0.18 to 0.20).
+msgspec's decoder is strict, other than Python's: it rejects NaN, 1e999 and lone surrogates. Invalid UTF-8 and nesting
+of 10,000 levels are errors rather than crashes (seen on msgspec 0.18 to 0.20).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BRACKETS: Final = re.compile(rb"[\[\]{}]")
 
 
 def decode(body: bytes) -> Document:
-    """The body's one JSON object.
+    """The JSON object in a body.
 
-    :raises InvalidBody: saying what is wrong, without quoting the body.
+    :raises InvalidBody: the message describes the problem, without quoting the body.
     """
     if not body.strip():
         raise InvalidBody("it is empty")
@@ -82,7 +82,7 @@ def _outside_texts(body: bytes) -> Iterator[bytes]:
 
 
 def _invalid_byte(body: bytes) -> int:
-    """msgspec counts from the string's beginning; a user looks for it in the body."""
+    """The position of the first invalid byte in the body. msgspec gives its position in the JSON string."""
     try:
         body.decode()
     except UnicodeDecodeError as error:

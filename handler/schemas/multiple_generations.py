@@ -1,4 +1,4 @@
-"""A request that takes several generations, none of them streamed: all are begun at once, and answered together."""
+"""A request with several generations, which start together and are answered together. They are never streamed."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ Output = tuple[str, Sequence[int], str | None, int | str | None]
 
 
 class MultipleReply(Reply, Protocol):
-    """A reply made of several outputs: `whole` tells of those that were heard."""
+    """A reply that is made of several outputs."""
 
-    def heard_all(self, outputs: Sequence[Output]) -> None:
-        """All of them, in the order of the generations; called once, before `whole`."""
+    def receive_all(self, outputs: Sequence[Output]) -> None:
+        """Receives all outputs, in the order of the generations. Called once, before `whole`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MultipleCall:
-    """What a body asks for that takes several generations."""
+    """A call with several generations."""
 
     generations: tuple[Generation, ...]
     reply: MultipleReply
     stream: bool = False
     tokens: TokenCounts = field(default_factory=TokenCounts)
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
         self.tokens.prompt = sum(len(generation.prompt) for generation in self.generations)
-        several = RunningGenerations(self.reply, sink, len(self.generations), self.tokens)
-        several.tickets = [
-            engine.ticket(generation, GenerationPart(several, place))
+        running = RunningGenerations(self.reply, sink, len(self.generations), self.tokens)
+        running.requests = [
+            engine.request(generation, GenerationPart(running, place))
             for place, generation in enumerate(self.generations)
         ]
-        return several
+        return running
 
 
 class RunningGenerations:
-    """The generations of one request as one. The first to fail ends the others."""
+    """Runs the generations of one request as one. The first failure ends the others."""
 
-    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "tickets")
+    __slots__ = ("_outputs", "_reply", "_sink", "_tokens", "_waiting", "ended", "requests")
 
     def __init__(self, reply: MultipleReply, sink: Sink, parts: int, tokens: TokenCounts) -> None:
         self._tokens = tokens
@@ -54,11 +54,11 @@ class RunningGenerations:
         self._outputs: list[Output] = [("", (), None, None)] * parts
         self._waiting = parts
         self.ended = False
-        self.tickets: Sequence[RunningCall] = ()
+        self.requests: Sequence[RunningCall] = ()
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
-        for ticket in self.tickets:
-            ticket.begin(seconds, late)
+        for request in self.requests:
+            request.begin(seconds, late)
 
     def push(self, place: int, output: Output) -> None:
         self._outputs[place] = output
@@ -66,7 +66,7 @@ class RunningGenerations:
         self._waiting -= 1
         if self._waiting == 0 and not self.ended:
             self.ended = True
-            self._reply.heard_all(self._outputs)
+            self._reply.receive_all(self._outputs)
             self._sink.push("", (), "stop", None)
 
     def fail(self, error: EndpointError) -> None:
@@ -76,23 +76,23 @@ class RunningGenerations:
 
     def cancel(self) -> None:
         self.ended = True
-        for ticket in self.tickets:
-            ticket.cancel()
+        for request in self.requests:
+            request.cancel()
 
 
 class GenerationPart:
     """The sink of one generation."""
 
-    __slots__ = ("_place", "_several")
+    __slots__ = ("_place", "_running")
 
-    def __init__(self, several: RunningGenerations, place: int) -> None:
-        self._several = several
+    def __init__(self, running: RunningGenerations, place: int) -> None:
+        self._running = running
         self._place = place
 
     def push(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> None:
-        self._several.push(self._place, (text, token_ids, finish_reason, stop_reason))
+        self._running.push(self._place, (text, token_ids, finish_reason, stop_reason))
 
     def fail(self, error: EndpointError) -> None:
-        self._several.fail(error)
+        self._running.fail(error)

@@ -1,4 +1,4 @@
-"""How tokens become bytes: what every schema's reply can do, and a call that pairs a reply with its generation."""
+"""The interface of a reply, which turns tokens into bytes, and of a call, which is a parsed request with its reply."""
 
 from __future__ import annotations
 
@@ -17,41 +17,44 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Reply(Protocol):
-    """One request's reply, whole or as a stream of events. Not shared between requests."""
+    """The reply to one request, as one document or as a stream of events. Not shared between requests."""
 
     content_type: ClassVar[str]
     stream_content_type: ClassVar[str]
 
     def opening(self) -> bytes:
-        """What a stream begins with, sent along with the first token."""
+        """The beginning of a stream. It is sent together with the first token."""
         ...
 
     def event(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
-        """What a step of the engine adds to the stream; may be empty."""
+        """The bytes that a step of the engine adds to the stream. May be empty."""
         ...
 
     def closing(self) -> bytes:
-        """What a stream that succeeded ends with."""
+        """The end of a stream that succeeded."""
         ...
 
     def broken(self, error: EndpointError) -> bytes:
-        """The last event of a stream that failed: well-formed, and without the end mark that means success."""
+        """The last event of a stream that failed. It is well-formed, and no end mark follows."""
         ...
 
     def whole(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
-        """The reply of a request that does not stream."""
+        """The document that answers a request without a stream."""
         ...
 
 
 class RunningCall(Protocol):
-    """A request that is ready to begin. All of it happens on the engine's loop."""
+    """A request to the engine. Every method runs on the engine's loop."""
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
-        """:param seconds: from now; what has not ended by then is, with the error `late`."""
+        """Starts the request.
+
+        :param seconds: time limit. A request that has not ended by then is ended with the error `late`.
+        """
         ...
 
     def fail(self, error: EndpointError) -> None: ...
@@ -60,7 +63,7 @@ class RunningCall(Protocol):
 
 
 class AnyCall(Protocol):
-    """What a body asks for and how it is to be answered, by either path."""
+    """A parsed request, of any schema and path."""
 
     @property
     def reply(self) -> Reply: ...
@@ -68,14 +71,17 @@ class AnyCall(Protocol):
     @property
     def stream(self) -> bool: ...
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        """:raises ClientError: the engine refuses it."""
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        """Makes the request to the engine. It starts when its `begin` is called.
+
+        :raises ClientError: the engine rejects the request.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of the short path: one prompt, one answer of plain text."""
+    """A call of the plain path: one prompt, and one answer of plain text."""
 
     generation: Generation
     reply: Reply
@@ -84,8 +90,8 @@ class Call:
     def stream(self) -> bool:
         return self.generation.stream
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        return engine.ticket(self.generation, sink)
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        return engine.request(self.generation, sink)
 
 
 def event_of(document: object) -> bytes:
@@ -103,7 +109,7 @@ def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int | None]:
 
 
 def stream_usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int | None]:
-    """The same in a stream, where vLLM leaves out what is not set."""
+    """As `usage`, in a stream, where vLLM omits fields that are not set."""
     return {
         "prompt_tokens": prompt_tokens,
         "total_tokens": prompt_tokens + completion_tokens,

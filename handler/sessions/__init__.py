@@ -1,1 +1,1 @@
-"""Stateful sessions: who may go on with which, and until when."""
+"""Stateful sessions of SageMaker: which are open, and until when."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a session."""
+"""The errors of sessions."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ HEADER = "X-Amzn-SageMaker-Session-Id"
 
 
 class SessionsDisabled(ClientError):
-    """A session was asked for and the endpoint keeps none."""
+    """The request has a session id, and sessions are off."""
 
     code = "sessions_disabled"
 
     def __init__(self) -> None:
         super().__init__(
-            "This endpoint keeps no sessions: leave the session id out, or set ENDPOINT_ENABLE_SESSIONS=true.",
+            "Sessions are disabled on this endpoint: leave the session id out, or set ENDPOINT_ENABLE_SESSIONS=true.",
             param=HEADER,
         )
 
 
 class SessionNotFound(ClientError):
-    """It never was, was closed, has expired, or was on a process that is no more."""
+    """The session never existed, was closed, has expired, or belonged to a process that has ended."""
 
     status = 404
     kind = "not_found_error"
     code = "session_not_found"
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"The session {why}: begin another with 'NEW_SESSION' as session id.", param=HEADER)
+        super().__init__(f"The session {why}: start a new one with the session id 'NEW_SESSION'.", param=HEADER)
 
 
 class TooManySessions(ClientError):
-    """The store is full of sessions that are still good."""
+    """The limit of open sessions is reached."""
 
     status = 429
     kind = "rate_limit_error"
@@ -39,4 +39,4 @@ class TooManySessions(ClientError):
 
     def __init__(self, limit: int, retry_after: int) -> None:
         self.limit, self.retry_after = limit, retry_after
-        super().__init__(f"{limit} sessions are open, as many as may be: close one, or try again in {retry_after} s.")
+        super().__init__(f"{limit} sessions are open, which is the limit: close one, or try again in {retry_after} s.")

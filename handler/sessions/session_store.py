@@ -1,8 +1,8 @@
-"""The open sessions: bounded in number, each good until a time that is said when it begins.
+"""The open sessions of a process, with a limit on their number. Each expires at a time that is set when it begins.
 
-A session's state is the key-value cache of what was said in it, which the engine finds again by the prompt's prefix;
-so there is nothing to keep but who is here. SageMaker sends the requests of one session to one instance ("Stateful
-sessions with Amazon SageMaker AI models").
+The state of a session is the key-value cache of its conversation, which the engine finds again by the prompt's prefix.
+So only the session ids and their expiry are stored. SageMaker sends all requests of a session to the same instance
+("Stateful sessions with Amazon SageMaker AI models").
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from handler.sessions.session_errors import SessionNotFound, TooManySessions
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """:param expires: seconds since the epoch."""
+    """An open session.
+
+    :param expires: seconds since the epoch.
+    """
 
     identity: str
     expires: float
@@ -30,11 +33,11 @@ class Session:
 
 
 class Sessions:
-    """Thread-safe. As sessions all live equally long, the oldest is always the first to expire.
+    """The open sessions. Thread-safe. All sessions have the same lifetime, so the oldest is the first to expire.
 
-    :param limit: open sessions.
-    :param lifetime: seconds.
-    :param clock: seconds since the epoch.
+    :param limit: the most open sessions.
+    :param lifetime: of a session, in seconds.
+    :param clock: returns seconds since the epoch.
     """
 
     def __init__(self, limit: int, lifetime: float, clock: Callable[[], float]) -> None:
@@ -50,7 +53,10 @@ class Sessions:
             return len(self._open)
 
     def begin(self) -> Session:
-        """:raises TooManySessions: as many as may be are open."""
+        """Opens a session.
+
+        :raises TooManySessions: the limit of open sessions is reached.
+        """
         with self._lock:
             self._expire()
             if len(self._open) >= self._limit:
@@ -61,7 +67,10 @@ class Sessions:
             return session
 
     def check(self, identity: str) -> Session:
-        """:raises SessionNotFound: it is not open."""
+        """The open session with this id.
+
+        :raises SessionNotFound: it is not open.
+        """
         with self._lock:
             found = self._open.get(identity)
             if found is not None and found.expires <= self._clock():
@@ -71,7 +80,10 @@ class Sessions:
             return found
 
     def close(self, identity: str) -> None:
-        """:raises SessionNotFound: it is not open."""
+        """Closes a session.
+
+        :raises SessionNotFound: it is not open.
+        """
         self.check(identity)
         with self._lock:
             self._open.pop(identity, None)

@@ -1,4 +1,4 @@
-"""The open sessions of several processes, in one SQLite file: a session is good whichever process is asked."""
+"""The open sessions of several processes, in one SQLite file, so that each process knows all of them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ INDEX = "CREATE INDEX IF NOT EXISTS by_expiry ON sessions (expires)"
 
 
 class SharedSessions(Sessions):
-    """As `Sessions`, and with the same limits over all processes. Thread-safe: one connection, one thread at a time.
+    """As `Sessions`, with the same limit for all processes together. Thread-safe.
 
-    :param file: in memory (/dev/shm), where it is made by whoever comes first.
+    :param file: a file in memory (/dev/shm). The first process creates it.
     """
 
     def __init__(self, file: Path, limit: int, lifetime: float, clock: Callable[[], float]) -> None:
         super().__init__(limit, lifetime, clock)
         self._base = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        self._base.execute("PRAGMA synchronous = OFF")  # it does not outlive the machine anyway
-        with self._changing() as base:
+        self._base.execute(
+            "PRAGMA synchronous = OFF"
+        )  # the file is in memory, so it need not survive a crash of the machine
+        with self._transaction() as base:
             base.execute(TABLE)
             base.execute(INDEX)
 
     def __len__(self) -> int:
-        with self._changing() as base:
+        with self._transaction() as base:
             return self._count(base)
 
     def begin(self) -> Session:
-        with self._changing() as base:
+        with self._transaction() as base:
             if self._count(base) >= self._limit:
                 (first,) = base.execute("SELECT min(expires) FROM sessions").fetchone()
                 raise TooManySessions(self._limit, max(1, math.ceil(first - self._clock())))
@@ -56,7 +58,7 @@ class SharedSessions(Sessions):
 
     def close(self, identity: str) -> None:
         self.check(identity)
-        with self._changing() as base:
+        with self._transaction() as base:
             if not base.execute("DELETE FROM sessions WHERE identity = ?", (identity,)).rowcount:
                 raise SessionNotFound("is not open here")
 
@@ -65,8 +67,8 @@ class SharedSessions(Sessions):
         return int(base.execute("SELECT count(*) FROM sessions").fetchone()[0])
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """One process at a time; a process that ends in between has changed nothing."""
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: one process at a time. A process that ends within it changes nothing."""
         with self._lock:
             self._base.execute("BEGIN IMMEDIATE")
             try:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The start of an endpoint, its state while it serves, and models that are loaded later."""

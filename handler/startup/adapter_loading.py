@@ -1,4 +1,4 @@
-"""The adapters that an endpoint starts with, and where those come from that are loaded later."""
+"""Loads the configured LoRA adapters at the start, and fetches adapters that are loaded later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handler.errors import EndpointError, InvalidField, SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.storage.s3_download import download_prefix
 
-AT_THE_START_ONLY = "this line takes them at the start only; name them in ENDPOINT_LORA_MODULES"
+AT_THE_START_ONLY = "this Neuron line loads adapters only at the start: name them in ENDPOINT_LORA_MODULES"
 
 
 def load_adapters(
@@ -25,12 +25,11 @@ def load_adapters(
     stage: Callable[[str], None],
     notes: AdapterNotes | None = None,
 ) -> None:
-    """Gives the engine its adapters: those configured are loaded, on a line that can, or known to it already.
+    """Loads the configured adapters. On a Neuron line the engine has them already, and they are only listed.
 
-    :param moved: the configured address of what was brought -> its directory.
-    :param notes: for other processes over the same engine.
-
-    :raises SettingError: naming the adapter that cannot be loaded.
+    :param moved: for each fetched adapter, its configured address and its directory.
+    :param notes: publishes the adapters to the other processes that use the engine.
+    :raises SettingError: an adapter cannot be loaded. The error names it.
     """
     if not engine.takes_adapters():
         return
@@ -41,8 +40,8 @@ def load_adapters(
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
     if plan.line == "cpu":
-        adapters.load_nothing(Path(str(plan.engine_args["model"])))
-        adapters.tell()
+        adapters.load_empty(Path(str(plan.engine_args["model"])))
+        adapters.publish()
     for name, source in config.lora_modules.items():
         if plan.line != "cpu":
             adapters.declare(name, moved.get(source, source))
@@ -50,19 +49,21 @@ def load_adapters(
         try:
             adapters.load(name, source)
         except EndpointError as error:
-            raise SettingError(setting, error.message.rstrip("."), "Fix the adapter, or leave it out.") from None
+            raise SettingError(
+                setting, error.message.rstrip("."), "Fix the adapter, or remove it from the setting."
+            ) from None
     if plan.line != "cpu":
         adapters.fixed = AT_THE_START_ONLY
-        adapters.tell()
+        adapters.publish()
 
 
 def bring(source: str, config: EndpointConfig) -> Path:
-    """The directory of an adapter; one on S3 is fetched.
+    """The directory of an adapter or a model. One in S3 is downloaded.
 
-    :raises EndpointError: it cannot be.
+    :raises EndpointError: it cannot be downloaded.
     """
     if config.network_isolation and is_remote(source, hub=False):
-        raise InvalidField("src", f"{VARIABLE} is set, and it is not on this machine")
+        raise InvalidField("src", f"it is not on this machine, and {VARIABLE} forbids fetching it")
     if not source.startswith("s3://"):
         return Path(source)
     target = config.scratch / "models" / sha256(source.encode()).hexdigest()[:16]

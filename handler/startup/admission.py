@@ -1,4 +1,4 @@
-"""How many requests are in flight, and whether one more may be: the count that drain waits for."""
+"""Admits requests up to a limit, and counts those in flight. Draining waits until the count is 0."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from types import TracebackType
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import TooManyRequests
 
-# A refused client is asked to come back when this share of the places should be free.
-FREE = 1 / 8
-LONGEST_WAIT = 30
-# How much a new interval between two replies counts against those before it.
+# A rejected client is told to try again when this share of the limit should be free.
+FREE_SHARE = 1 / 8
+MAX_RETRY_AFTER = 30
+# The weight of the newest interval between two ended requests, in the moving average.
 WEIGHT = 0.1
 
 
 class Admission:
-    """A counter with a limit. `with admission:` holds a place from acceptance to the reply's last byte.
+    """A counter with a limit. Thread-safe. `with admission:` counts a request until the last byte of its reply.
 
-    :ivar limit: requests in the engine's slots and in the queue for them; may be set at any time.
+    :ivar limit: the most requests in the engine's slots and in the queue for them. May be changed at any time.
     """
 
-    __slots__ = ("_changed", "_count", "_left", "_pace", "limit")
+    __slots__ = ("_changed", "_count", "_ended_at", "_interval", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._count = 0
-        self._pace = 0.0
-        self._left: float | None = None
+        self._interval = 0.0
+        self._ended_at: float | None = None
         self._changed = threading.Condition()
 
     @property
@@ -38,35 +38,39 @@ class Admission:
 
     @property
     def total(self) -> int:
-        """As `count`, over all processes of the endpoint."""
+        """As `count`, for all processes of the endpoint together."""
         return self._count
 
     @property
     def retry_after(self) -> int:
-        """Whole seconds until some places should be free, by the pace at which they were left so far."""
-        return min(LONGEST_WAIT, max(1, math.ceil(self._pace * self.limit * FREE)))
+        """Seconds after which a rejected client should try again, from the mean interval between ended requests."""
+        return min(MAX_RETRY_AFTER, max(1, math.ceil(self._interval * self.limit * FREE_SHARE)))
 
     def enter(self) -> None:
-        """:raises TooManyRequests: every place is taken."""
+        """Counts a request.
+
+        :raises TooManyRequests: the limit is reached.
+        """
         with self._changed:
             if self._count >= self.limit:
                 raise TooManyRequests(self.limit, self.retry_after)
             self._count += 1
 
     def leave(self) -> None:
+        """Call when the request has ended."""
         now = time.monotonic()
         with self._changed:
-            if self._left is not None:
-                interval = now - self._left
-                self._pace += (WEIGHT if self._pace else 1.0) * (interval - self._pace)
+            if self._ended_at is not None:
+                interval = now - self._ended_at
+                self._interval += (WEIGHT if self._interval else 1.0) * (interval - self._interval)
             self._count -= 1
-            # Nothing is learnt from the time in which nobody was here.
-            self._left = now if self._count else None
+            # An idle time says nothing about how long requests take.
+            self._ended_at = now if self._count else None
             if self._count == 0:
                 self._changed.notify_all()
 
     def wait_empty(self, timeout: float) -> bool:
-        """True once nothing is in flight; False when `timeout` seconds have passed before."""
+        """Waits until no request is in flight. False if `timeout` seconds pass before."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == 0, timeout)
 
@@ -80,7 +84,7 @@ class Admission:
 
 
 def places(config: EndpointConfig, slots: int) -> int:
-    """Requests that may be in flight: those in the engine's slots and those in the queue for them."""
+    """How many requests may be in flight: those in the engine's slots and those in the queue for them."""
     if config.max_queue is None:
         return config.max_concurrent
     return min(config.max_concurrent, slots + config.max_queue)

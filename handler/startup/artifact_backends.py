@@ -1,4 +1,4 @@
-"""What differs between the lines: what a key is of, where the engine compiles to, and how it is led to artifacts."""
+"""How each line compiles and loads artifacts: their keys, where they are compiled, how an engine finds them."""
 
 from __future__ import annotations
 
@@ -31,34 +31,38 @@ FORBID = "VLLM_NEURON_DISABLE_WARMUP_COMPILE"
 
 
 class ArtifactBackend(Protocol):
-    """One line's way with artifacts."""
+    """How one line compiles and loads artifacts."""
 
-    def key_inputs(self, plan: EnginePlan) -> KeyInputs: ...
+    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
+        """Everything that determines the artifacts of a plan."""
+        ...
 
-    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]: ...
+    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
+        """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
+        ...
 
     def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
-        """The cache of single graphs beneath; None where there is none of ours."""
+        """The cache of single graphs that a compile uses. None if this software manages none."""
         ...
 
     def prepare(self) -> None:
-        """Before a compile: nothing may be where it is made that it has not made."""
+        """Call before a compile. Removes old files from where the compile writes."""
         ...
 
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        """The plan of an engine that compiles into `directory`, or into what `collect` takes from."""
+        """The plan of an engine that compiles, either into `directory` or into a place from which `collect` copies."""
         ...
 
     def cached(self, plan: EnginePlan) -> EnginePlan:
-        """The plan of an engine that has no entry, but keeps single graphs."""
+        """The plan of an engine without an artifact key, which uses only the cache of single graphs."""
         ...
 
     def collect(self, directory: Path) -> None:
-        """After the engine has been started and warmed up."""
+        """Copies what was compiled to `directory`. Call after the warm-up."""
         ...
 
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        """The plan of an engine that finds restored artifacts."""
+        """The plan of an engine that loads the artifacts that were restored to `directory`."""
         ...
 
 
@@ -72,7 +76,7 @@ def artifact_backend(config: EndpointConfig, plan: EnginePlan, model: Path, comp
 
 @dataclass(frozen=True, slots=True)
 class NxdiBackend:
-    """NxD Inference: a directory that NEURON_COMPILED_ARTIFACTS names, filled by the plugin where it is empty."""
+    """NxD Inference: the plugin loads the directory in NEURON_COMPILED_ARTIFACTS, or compiles into an empty one."""
 
     config: EndpointConfig
     model: Path
@@ -86,10 +90,10 @@ class NxdiBackend:
         return (graph, weights_key(inputs)) if _sharded(inputs.plan) else (graph,)
 
     def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
-        given = _variable(plan, CACHE_URL)
-        if given and "://" in given:
-            return None  # the compiler keeps its cache in S3 by itself
-        root = Path(given) if given else self.config.scratch / "neff-cache"
+        configured = _variable(plan, CACHE_URL)
+        if configured and "://" in configured:
+            return None  # the compiler itself keeps its cache in S3
+        root = Path(configured) if configured else self.config.scratch / "neff-cache"
         return NeffCache(root, NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
 
     def prepare(self) -> None:
@@ -100,9 +104,9 @@ class NxdiBackend:
         return replace(cached, env={**cached.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
 
     def cached(self, plan: EnginePlan) -> EnginePlan:
-        """With the compiler's cache and work directory where they are on every machine, unless they were given."""
-        ours = environment(self.config.scratch / "neff-cache")
-        return replace(plan, env={**{name: os.environ.get(name) or ours[name] for name in ours}, **plan.env})
+        """Sets the compiler's cache and work directory to the same paths everywhere, unless they are configured."""
+        defaults = environment(self.config.scratch / "neff-cache")
+        return replace(plan, env={**{name: os.environ.get(name) or defaults[name] for name in defaults}, **plan.env})
 
     def collect(self, directory: Path) -> None:
         return None
@@ -113,7 +117,7 @@ class NxdiBackend:
 
 @dataclass(frozen=True, slots=True)
 class NativeBackend:
-    """The native plugin: a directory a graph below VLLM_CACHE_ROOT, at a fixed path below the scratch directory."""
+    """The native plugin: one directory for each graph in VLLM_CACHE_ROOT, at a fixed path in the scratch directory."""
 
     config: EndpointConfig
     model: Path
@@ -134,7 +138,7 @@ class NativeBackend:
         return (graph_key(inputs),)
 
     def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
-        """Of this key alone: which of many keys' graphs an engine has used cannot be told, and an entry is exact."""
+        """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
         if key is None:
             return None
         return NeffCache(self.root, NeffStore(store.objects, store.signer, NATIVE), key.digest[:32])
@@ -162,13 +166,13 @@ class NativeBackend:
         self.prepare()
         shutil.copytree(directory, self.cache)
         found = self.to_compile(plan, directory)
-        # Where a miss must fail, a graph that the entry lacks must not be compiled in silence either.
+        # If a miss must fail, a graph that the entry does not have must not be compiled silently.
         return replace(found, env={**found.env, FORBID: "1"}) if self.config.on_miss == "fail" else found
 
 
 @dataclass(frozen=True, slots=True)
 class CpuBackend:
-    """vLLM on a CPU: torch.compile's caches, at fixed paths below the scratch directory."""
+    """vLLM on a CPU: torch.compile's caches, at fixed paths in the scratch directory."""
 
     config: EndpointConfig
     model: Path
@@ -211,8 +215,8 @@ def _neuron_inputs(config: EndpointConfig, plan: EnginePlan, model: Path, compan
     instance = this_machine(config)
     target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
     if not target:
-        fix = "Set ENDPOINT_INSTANCE, ml.trn2.48xlarge for one."
-        raise SettingError("ENDPOINT_ARTIFACT_STORE", "it is not known for which platform to compile", fix)
+        fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
+        raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
     content = _sharded(plan)
     checkpoint = identify(DirectoryObjects(model), content=content)

@@ -1,4 +1,4 @@
-"""What became of a start's search for artifacts, as events in the log and as figures for /metrics."""
+"""Records how a start got its artifacts: as events in the log and as metrics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from handler.artifacts.restore.restore import Restored
 from handler.json_value import Json
 
-# A miss without an entry to compare it with, and one whose store cannot be listed.
+# Labels of a miss without an entry to compare with, and of a miss in a store that cannot be listed.
 EMPTY, UNLISTED = "(empty store)", "(not listed)"
-# Of a field's name, which a manifest may have from anyone; and of fields in one miss.
-LONGEST, MOST = 80, 12
+# Limits of the length of a field name, which comes from a manifest, and of the field names of one miss.
+MAX_NAME, MAX_FIELDS = 80, 12
 PREFIX = "endpoint_artifact"
 
 
 class ArtifactMetrics:
-    """Counted since this process began. Thread-safe: a lease is renewed in a thread of its own."""
+    """Counts since this process began. Thread-safe, because a lease is renewed in a thread of its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,8 +31,8 @@ class ArtifactMetrics:
         self.restore_seconds = self.restore_rate = self.compile_seconds = self.wait_seconds = 0.0
         self.events: Counter[str] = Counter()
 
-    def hear(self, event: Mapping[str, Json]) -> None:
-        """Counts an event of `Acquisition`, and prints it as one line of JSON, for whatever reads the log."""
+    def record(self, event: Mapping[str, Json]) -> None:
+        """Counts an event of `Acquisition`, and prints it to the log as one line of JSON."""
         with self._lock:
             match event.get("event"):
                 case "artifact_restored":
@@ -49,7 +49,7 @@ class ArtifactMetrics:
         with self._lock:
             self.restored_bytes += done.fetched
             self.restore_seconds += done.seconds
-            if done.fetched and done.seconds:  # not of one that found everything there
+            if done.fetched and done.seconds:  # a restore that found every file in place has no rate
                 self.restore_rate = done.fetched / done.seconds
 
     def compiled(self, seconds: float) -> None:
@@ -61,7 +61,7 @@ class ArtifactMetrics:
             self.wait_seconds += seconds
 
     def families(self) -> Iterator[Metric]:
-        """For a collector of prometheus_client."""
+        """The metrics, for a collector of prometheus_client."""
         with self._lock:
             counters = (
                 ("hits", "Artifacts found in the store and restored.", self.hits),
@@ -94,4 +94,4 @@ def _reasons(event: Mapping[str, Json]) -> list[str]:
     fields = event.get("fields")
     if not isinstance(fields, list) or not fields:
         return [EMPTY]
-    return [str(field)[:LONGEST] for field in fields[:MOST]]
+    return [str(field)[:MAX_NAME] for field in fields[:MAX_FIELDS]]

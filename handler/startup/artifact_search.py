@@ -1,7 +1,7 @@
-"""The way of a start to an engine by compiled artifacts: restored from the store, or compiled here and kept there.
+"""Starts an engine with compiled artifacts: restored from the store, or compiled here and saved there.
 
-The Neuron plugin compiles when it loads a model, and vLLM on a CPU when it first runs one: in both, to compile is to
-start the engine. So an engine that was started to compile goes on to serve.
+The Neuron plugin compiles when it loads a model, and vLLM on a CPU when it first runs one. In both cases, compiling
+means starting the engine, so an engine that was started to compile goes on to serve.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from handler.startup.neff_cache_tier import neff_tier
 from handler.startup.output_tail import output_tail
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
-from handler.startup.start_errors import StartEngine, with_reason
+from handler.startup.start_errors import StartEngine, explained_start_failure
 
 logger = logging.getLogger(__name__)
-# Seconds between two polls of a waiter, and how many at least go into a lease.
+# Seconds between two polls while another instance compiles, and the least number of polls within a lease.
 POLL = 10.0
 POLLS = 4
 
@@ -48,22 +48,22 @@ POLLS = 4
 def engine_by_artifacts(
     state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
-    """A warm engine, by way of the configured store.
+    """Starts an engine with artifacts from the configured store, and warms it up.
 
     :param start: starts an engine with a plan and warms it up.
-    :raises EndpointError: a store, a restore or a compile that failed, each saying why and what fixes it.
+    :raises EndpointError: the store, the restore or the compile failed. The message has the reason and the fix.
     """
     config = state.config
-    ground = artifact_backend(state.config, plan, model, companions)
+    backend = artifact_backend(state.config, plan, model, companions)
     state.lifecycle.stage("find artifacts")
-    keys = ground.keys(ground.key_inputs(plan))
+    keys = backend.keys(backend.key_inputs(plan))
     store = open_store(state)
     target = config.scratch / "artifacts" / keys[0].digest[:32]
     paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config), companions.adapters)
     with ExitStack() as after:
         deadline = time.monotonic() + config.artifact_deadline
-        making = _Making(state, ground, plan, store, paths, start, after, deadline)
-        after.callback(making.wait_ended)
+        callbacks = _AcquisitionCallbacks(state, backend, plan, store, paths, start, after, deadline)
+        after.callback(callbacks.wait_ended)
         poll = min(POLL, config.artifact_lease / POLLS)
         options = AcquisitionOptions(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(state))
         failures = NegativeEntries(store.objects, RealClock(), environ=os.environ)
@@ -71,56 +71,62 @@ def engine_by_artifacts(
             store,
             keys,
             target,
-            making.bring,
-            making.compile,
+            callbacks.restore,
+            callbacks.compile,
             deadline,
             options=options,
             failures=failures,
-            listener=making.hear,
+            listener=callbacks.record_event,
         )
         try:
             acquired = search.run()
         except Exception as error:
-            if making.engine is None:
+            if callbacks.engine is None:
                 raise
-            # It is warm and serves: a full disk, or nothing to keep, costs the next start a compile, not this one.
-            logger.warning("what was compiled here serves, but is not kept: %s", error)
-            return making.engine
+            # The engine is warm and serves. The next start must compile again.
+            logger.warning("the engine serves what it compiled, but the artifacts could not be saved: %s", error)
+            return callbacks.engine
         except BaseException:
-            if making.engine is not None:
-                making.engine.stop()
+            if callbacks.engine is not None:
+                callbacks.engine.stop()
             raise
-    return making.engine or with_reason(start)(ground.to_load(plan, acquired.path))
+    if callbacks.engine is not None:
+        return callbacks.engine
+    with explained_start_failure():
+        return start(backend.to_load(plan, acquired.path))
 
 
 def engine_over_tier(
     state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
-    """An engine of a model that has no key, a hub id's: single graphs are brought and saved all the same."""
-    ground = artifact_backend(state.config, plan, model, companions)
-    cache = ground.tier(plan, open_store(state), None)
-    with neff_tier(cache, state.lifecycle):
-        return with_reason(start)(ground.cached(plan))
+    """Starts an engine for a hub id, whose artifacts have no key. Single graphs are still restored and saved."""
+    backend = artifact_backend(state.config, plan, model, companions)
+    cache = backend.tier(plan, open_store(state), None)
+    with neff_tier(cache, state.lifecycle), explained_start_failure():
+        return start(backend.cached(plan))
 
 
 def open_store(state: ServingState) -> ArtifactStore:
-    """:raises SettingError: the store or the key for signatures cannot be what is configured."""
+    """Opens the configured artifact store.
+
+    :raises SettingError: the store or the signing key is not valid.
+    """
     config = state.config
     assert config.artifact_store is not None, "called without a store"
     return ArtifactStore.open(config.artifact_store, _signer(state))
 
 
-class _Making:
-    """What `Acquisition` calls back: the restore, the compile, and what is reported of them.
+class _AcquisitionCallbacks:
+    """The callbacks of `Acquisition`: restore, compile, and record events.
 
-    :param after: what is to be done when the search is over, and others need not wait for it any more.
-    :param deadline: monotonic seconds after which a restore gives up.
+    :param after: takes what must be done after the search, when no other instance waits for this one any more.
+    :param deadline: monotonic seconds at which a restore gives up.
     """
 
     def __init__(
         self,
         state: ServingState,
-        ground: ArtifactBackend,
+        backend: ArtifactBackend,
         plan: EnginePlan,
         store: ArtifactStore,
         paths: ModelPaths,
@@ -128,27 +134,27 @@ class _Making:
         after: ExitStack,
         deadline: float,
     ) -> None:
-        self._state, self._ground, self._plan, self._store = state, ground, plan, store
+        self._state, self._backend, self._plan, self._store = state, backend, plan, store
         self._paths, self._start, self._after, self._deadline = paths, start, after, deadline
-        self._waits: float | None = None
+        self._wait_began: float | None = None
         self.engine: Engine | None = None
 
-    def hear(self, event: Mapping[str, Json]) -> None:
-        self._state.artifacts.hear(event)
+    def record_event(self, event: Mapping[str, Json]) -> None:
+        self._state.artifacts.record(event)
         if event.get("event") == "artifact_wait":
-            if self._waits is None:
-                self._waits = time.monotonic()
+            if self._wait_began is None:
+                self._wait_began = time.monotonic()
                 self._state.lifecycle.stage("wait for another instance's artifacts")
             machine = event.get("machine")
-            holder = f"{machine} compiles them" if machine else "another instance is to publish them"
+            holder = f"{machine} compiles them" if machine else "another instance publishes them"
             self._state.lifecycle.progress(0, 0, waiting=holder)
 
     def wait_ended(self) -> None:
-        if self._waits is not None:
-            self._state.artifacts.waited(time.monotonic() - self._waits)
-            self._waits = None
+        if self._wait_began is not None:
+            self._state.artifacts.waited(time.monotonic() - self._wait_began)
+            self._wait_began = None
 
-    def bring(self, manifests: Sequence[Manifest], directory: Path) -> None:
+    def restore(self, manifests: Sequence[Manifest], directory: Path) -> None:
         self.wait_ended()
         self._state.lifecycle.stage("restore artifacts")
         with shown(self._state.lifecycle, "restore artifacts") as progress:
@@ -158,14 +164,14 @@ class _Making:
 
     def compile(self, wanted: Compilation) -> None:
         self.wait_ended()
-        lifecycle, ground = self._state.lifecycle, self._ground
-        ground.prepare()
-        self._after.enter_context(neff_tier(ground.tier(self._plan, self._store, wanted.missing[0]), lifecycle))
+        lifecycle, backend = self._state.lifecycle, self._backend
+        backend.prepare()
+        self._after.enter_context(neff_tier(backend.tier(self._plan, self._store, wanted.missing[0]), lifecycle))
         began = time.monotonic()
         lifecycle.label("compile")
         try:
             with output_tail() as output:
-                self.engine = self._start(ground.to_compile(self._plan, wanted.directory))
+                self.engine = self._start(backend.to_compile(self._plan, wanted.directory))
         except EndpointError:
             raise
         except Exception as error:
@@ -173,7 +179,7 @@ class _Making:
         finally:
             lifecycle.label("")
             self._state.artifacts.compiled(time.monotonic() - began)
-        ground.collect(wanted.directory)
+        backend.collect(wanted.directory)
         lifecycle.stage("publish artifacts")
 
 

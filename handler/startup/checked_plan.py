@@ -1,4 +1,4 @@
-"""The plan of a configuration that can work, and what it sets before the engine is imported."""
+"""Checks a configuration, makes the engine's plan, and sets the environment variables of the plan."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Seve
 
 
 def use_environment(plan: EnginePlan) -> None:
-    """Sets what vLLM and the Neuron software read when they are imported."""
-    os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host may not send it elsewhere
+    """Sets the environment variables that vLLM and the Neuron software read when they are imported."""
+    os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host must not redirect to another one
     os.environ.update(plan.env)
 
 
 def checked_plan(config: EndpointConfig) -> EnginePlan:
-    """The plan of a configuration that can work; what was found on the way is logged.
+    """The plan of a configuration. Findings of the checks are logged.
 
-    :raises SettingErrors: every finding that would end in a failure, an hour from now.
+    :raises SettingErrors: the configuration cannot work. The error has every finding.
     """
     examination = examine_config(config)
     if examination.vllm is not None:
@@ -42,6 +42,6 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
 
 
 def with_model(plan: EnginePlan, model: Model) -> EnginePlan:
-    """The plan for a model that is on this machine now; it is served by the name it was configured by."""
+    """The plan with the model's local path. The model is served by its configured name."""
     arguments: dict[str, Json] = {"served_model_name": [model.name], **plan.engine_args, "model": model.path}
     return replace(plan, engine_args=arguments)

@@ -1,4 +1,4 @@
-"""Finds, installs and loads the code that comes with the model."""
+"""Finds the custom code of a model, installs its requirements and loads it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ logger = logging.getLogger(__name__)
 
 
 def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
-    """The model's code, with what it requires installed. A hub id's code is somebody else's.
+    """Finds the model's custom code and installs its requirements. The code of a hub id is not used.
 
-    :raises SettingError: see `find_code` and `requirements.install`; or there is none where it has to answer alone.
+    :raises SettingError: as `find_code` and `requirements.install`. Also if there is no engine and no code.
     """
     config = state.config
     local = model.size > 0 or config.engine == "none"
     source = find_code(config, model.path) if local else None
     if source is None:
         if config.engine == "none":
-            fix = "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or leave this out."
-            raise SettingError("ENDPOINT_ENGINE", "without an engine the model's own code has to answer", fix)
+            fix = (
+                "Put code/inference.py into the model and leave ENDPOINT_CUSTOM_CODE on, or do not set ENDPOINT_ENGINE."
+            )
+            raise SettingError("ENDPOINT_ENGINE", "without an engine, the model needs code of its own", fix)
         return None
     if source.requirements is not None:
         state.lifecycle.stage(f"install {requirements.NAME}")
@@ -33,11 +35,14 @@ def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
 
 
 def load_custom_code(state: ServingState, source: CodeSource | None) -> None:
-    """:raises SettingError: the code cannot be loaded."""
+    """Loads the custom code, if there is any.
+
+    :raises SettingError: the code cannot be loaded.
+    """
     if source is None:
         return
     state.lifecycle.stage(f"load {source.file.name}")
     from handler.custom_code.code_loader import load_code
 
-    logger.info("the model's own %s answers /invocations", source.file)
+    logger.info("/invocations is answered by the model's own %s", source.file)
     state.custom_code = load_code(source, state.engine)

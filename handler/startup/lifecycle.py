@@ -1,4 +1,4 @@
-"""The container's state, as /ping tells it: starting (with its stage), ready, draining or failed."""
+"""The state of the endpoint, which /ping reports: starting (with its stage), ready, draining or failed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ServingStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is going on now.
+    """The state, and the progress of the current stage.
 
     :param stage: the stage of the start.
-    :param done, total: its progress, in bytes; 0 where it is not known.
-    :param rate: bytes per second that came in the last few seconds.
-    :param waiting: what it waits for, where it does nothing but wait.
     :param since: monotonic seconds at which the stage began.
-    :param reason: why it failed.
+    :param done, total: the stage's progress, in bytes. 0 if it is not known.
+    :param rate: bytes per second in the last few seconds.
+    :param waiting: what the stage waits for, if it only waits.
+    :param reason: why the endpoint failed.
     """
 
     state: ServingStatus
@@ -41,12 +41,12 @@ class Status:
 
 
 class Lifecycle:
-    """Set by the start, the watch and the signals; read by every request. Thread-safe: a status is replaced whole.
+    """The state of the endpoint. The start, the watchdog and signals change it; every request reads it. Thread-safe.
 
-    :param stage_ended: is told of each finished stage and its seconds.
-    :param became_ready: is told once.
-    :param failed: is told the reason, once.
-    :ivar served: it has been ready.
+    :param stage_ended: called with each finished stage and its seconds.
+    :param became_ready: called once.
+    :param failed: called once, with the reason.
+    :ivar served: whether the endpoint has been ready.
     :ivar stages: the finished stages of the start, in order, each with its seconds.
     """
 
@@ -73,7 +73,7 @@ class Lifecycle:
         return self._status
 
     def stage(self, name: str) -> None:
-        """The start goes on with its next stage."""
+        """Begins the next stage of the start."""
         with self._lock:
             if self._status.state is not ServingStatus.STARTING:
                 return
@@ -83,7 +83,7 @@ class Lifecycle:
         self._stage_ended(before.stage, now - before.since)
 
     def label(self, prefix: str) -> None:
-        """What the next stages are part of: `compile: start engine`."""
+        """Sets a prefix for the names of the next stages, as in `compile: start engine`."""
         self._prefix = f"{prefix}: " if prefix else ""
 
     def progress(self, done: int, total: int, rate: float = 0.0, waiting: str = "") -> None:
@@ -102,7 +102,7 @@ class Lifecycle:
         self._became_ready()
 
     def drain(self) -> None:
-        """SIGTERM: nothing new is taken. A failure is kept: it is the graver news."""
+        """Rejects new requests from now on, after SIGTERM. A failed endpoint stays failed."""
         with self._lock:
             if self._status.state is not ServingStatus.FAILED:
                 self._status = Status(ServingStatus.DRAINING, "draining", time.monotonic())
@@ -115,12 +115,12 @@ class Lifecycle:
         self._failed(reason)
 
     def require_ready(self) -> None:
-        """:raises NotReady, Draining, EngineFailed: when no request can be taken now."""
+        """:raises NotReady, Draining, EngineFailed: no request can be accepted now."""
         status = self._status
         if status.state is ServingStatus.STARTING:
             raise NotReady(status.stage)
         if status.state is ServingStatus.DRAINING:
             raise Draining
         if status.state is ServingStatus.FAILED:
-            # Why is for the operator, in /ping and in the log: it may name paths of this machine.
+            # The full reason is in /ping and in the log, for the operator. It may contain paths of this machine.
             raise EngineFailed("its process ended" if self.served else "it could not start")

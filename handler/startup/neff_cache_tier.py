@@ -1,5 +1,7 @@
-"""The second tier around an engine that compiles: graphs that any instance has finished are brought before, and those
-that were finished here are saved after, also when the compile failed."""
+"""Restores the compiler's cache of single graphs before a compile, and saves it afterwards, even if the compile failed.
+
+So a compile reuses the graphs that any instance has finished.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def neff_tier(cache: NeffCache | None, lifecycle: Lifecycle) -> Iterator[None]:
-    """Around a compile. A cache that cannot be had, or kept, costs time and never ends a start.
+    """Compile within it. A cache that cannot be restored or saved costs time, but never ends a start.
 
-    :param cache: None where there is none to bring: somebody has set one of their own, or the line has none.
+    :param cache: None if there is none: the owner has configured another cache, or the line has none.
     """
     if cache is None:
         yield
@@ -33,19 +35,19 @@ def neff_tier(cache: NeffCache | None, lifecycle: Lifecycle) -> Iterator[None]:
                 cleaned.poisoned,
                 cleaned.half_made,
             )
-        _tell("brought", cache.bring())
+        _log("restored", cache.bring())
     except (ArtifactError, OSError, ValueError) as error:
-        logger.warning("no compiled graphs are brought: %s", error)
+        logger.warning("no compiled graphs could be restored: %s", error)
     try:
         yield
     finally:
         try:
-            _tell("saved", cache.save())
+            _log("saved", cache.save())
         except (ArtifactError, OSError, ValueError) as error:
-            logger.warning("no compiled graphs are saved: %s", error)
+            logger.warning("no compiled graphs could be saved: %s", error)
 
 
-def _tell(what: str, moved: Moved) -> None:
+def _log(what: str, moved: Moved) -> None:
     logger.info("compiled graphs %s: %d", what, moved.modules)
     for reason in moved.refused[:5]:
         logger.warning("a compiled graph was not %s: %s", what, reason)

@@ -1,8 +1,8 @@
-"""What this process and those that it starts print, passed on as it comes, with its end kept.
+"""Keeps the end of what this process and its child processes print, and passes all of it on.
 
-The compiler runs in the engine's core, a process that inherits standard output and error: its account of a failure is
-there and nowhere else. While an engine is being started to compile, both lead through a pipe. The core keeps them for
-as long as it lives, so the thread that passes them on does as well.
+The compiler runs in the engine's core, a process that inherits standard output and error. Its error message is printed
+there and nowhere else. While an engine starts, both streams go through a pipe. The core keeps the pipe as long as it
+lives, so the thread that copies from it lives as long, too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from contextlib import contextmanager, suppress
 
 MOST_BYTES = 256 * 1024
 STREAMS = (1, 2)
-# How long the last words of a process that ended are waited for, in seconds.
-LAST_WORDS = 1.0
+# How many seconds `text` waits for the last output of a process that ended.
+WAIT_SECONDS = 1.0
 
 
 class OutputTail:
-    """The end of what was printed. `text` may be read at any time."""
+    """The end of the output. `text` may be called at any time."""
 
     def __init__(self) -> None:
         self._chunks: deque[bytes] = deque()
@@ -30,14 +30,14 @@ class OutputTail:
         self._threads: list[threading.Thread] = []
 
     def text(self) -> str:
-        """At most MOST_BYTES, and a chunk more. Waits a moment for what is still under way."""
+        """The last MOST_BYTES, and at most one chunk more. Waits a moment for output that is still in the pipe."""
         for thread in self._threads:
-            thread.join(LAST_WORDS / len(self._threads))
+            thread.join(WAIT_SECONDS / len(self._threads))
         with self._lock:
             return b"".join(self._chunks).decode(errors="replace")
 
-    def pass_on(self, source: int, target: int) -> None:
-        """Starts to copy one descriptor to another, until every writer has closed it."""
+    def copy(self, source: int, target: int) -> None:
+        """Starts a thread that copies one descriptor to another, until every writer has closed it."""
         thread = threading.Thread(target=self._copy, args=(source, target), name="output", daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -49,7 +49,7 @@ class OutputTail:
                 self._size += len(chunk)
                 while self._size - len(self._chunks[0]) > MOST_BYTES:
                     self._size -= len(self._chunks.popleft())
-            with suppress(OSError):  # nobody reads it; the processes that print must not be stopped by that
+            with suppress(OSError):  # nobody reads the target; the processes that print must not block
                 _write(target, chunk)
         os.close(source)
         os.close(target)
@@ -57,7 +57,7 @@ class OutputTail:
 
 @contextmanager
 def output_tail() -> Iterator[OutputTail]:
-    """Within it, standard output and error of this process and of those it starts are kept."""
+    """Within it, the standard output and error of this process and of its children are kept."""
     tail = OutputTail()
     saved: list[tuple[int, int]] = []
     _flush()
@@ -67,7 +67,7 @@ def output_tail() -> Iterator[OutputTail]:
             saved.append((stream, original))
             os.dup2(sink, stream)
             os.close(sink)
-            tail.pass_on(source, os.dup(original))
+            tail.copy(source, os.dup(original))
         yield tail
     finally:
         _flush()

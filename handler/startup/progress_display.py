@@ -1,4 +1,4 @@
-"""How far something long is, where people look: in /ping's body, and as a bar in a terminal or as lines of a log."""
+"""Shows the progress of a download or restore: in /ping's body, and as a bar in a terminal or as log lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE_SECONDS = 10.0  # between two lines of a log
 def shown(
     lifecycle: Lifecycle, description: str, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[ProgressListener]:
-    """Listens to one fetch or restore. At its end /ping's body says no more of it.
+    """Shows the progress of one download or restore. At its end, /ping's body no longer has it.
 
     :param clock: monotonic seconds.
     """
@@ -30,25 +30,25 @@ def shown(
     with ExitStack() as stack:
         stack.callback(lifecycle.progress, 0, 0)
 
-        def tell(now: TransferProgress) -> None:
+        def update(now: TransferProgress) -> None:
             nonlocal show
-            waiting = "another process on this machine restores the same" if now.waiting else ""
+            waiting = "another process on this machine restores the same files" if now.waiting else ""
             lifecycle.progress(now.done, now.total, now.rate, waiting)
-            if show is None:  # a bar for what turns out to be here already would be a line about nothing
+            if show is None:  # no bar if everything is already here
                 show = stack.enter_context(bar(description)) if terminal else lines.show
             show(now)
 
-        yield tell
+        yield update
         if not terminal:
             lines.end()
 
 
 class ProgressLines:
-    """A line every ten seconds, and one at the end that tells the mean rate."""
+    """Logs a line every ten seconds, and one at the end with the mean rate."""
 
     def __init__(self, description: str, clock: Callable[[], float]) -> None:
         self._description, self._clock = description, clock
-        self._began = self._told = clock()
+        self._began = self._logged = clock()
         self._first: int | None = None
         self._last = TransferProgress(0, 0)
 
@@ -56,25 +56,25 @@ class ProgressLines:
         if self._first is None and not now.waiting:
             self._first = now.done
         self._last = now
-        if self._clock() - self._told < LINE_SECONDS:
+        if self._clock() - self._logged < LINE_SECONDS:
             return
-        self._told = self._clock()
+        self._logged = self._clock()
         if now.waiting:
-            logger.info("%s: another process does it", self._description)
+            logger.info("%s: waiting for another process, which does the same", self._description)
         else:
             logger.info(
                 "%s: %.2f of %.2f GB, %.0f MB/s", self._description, now.done / 1e9, now.total / 1e9, now.rate / 1e6
             )
 
     def end(self) -> None:
-        came = self._last.done - (self._first or 0)
+        received = self._last.done - (self._first or 0)
         seconds = self._clock() - self._began
-        if came > 0 and seconds > 0:
-            rate = came / seconds / 1e6
-            logger.info("%s: %.2f GB in %.1f s, %.0f MB/s", self._description, came / 1e9, seconds, rate)
+        if received > 0 and seconds > 0:
+            rate = received / seconds / 1e6
+            logger.info("%s: %.2f GB in %.1f s, %.0f MB/s", self._description, received / 1e9, seconds, rate)
 
 
 def of_bytes(listener: ProgressListener) -> Callable[[int, int], None]:
-    """For those who tell bytes done and in all: adds the rate."""
+    """Adapts a listener to a callback with the bytes done and the total bytes. Adds the rate."""
     rate = Rate()
     return lambda done, total: listener(TransferProgress(done, total, rate.of(done)))

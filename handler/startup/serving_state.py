@@ -1,4 +1,4 @@
-"""What the start makes and the requests use: the configuration, the state, the engines and the count of requests."""
+"""The state of a serving process, which the start fills and the requests use: lifecycle, engines, request counts."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ from handler.startup.multi_model.model_registry import ModelRegistry
 
 
 class FrontEndGroup(Protocol):
-    """The other processes that serve the same engine, as the start of the engine's owner uses them."""
+    """The other processes that serve the same engine. The start of the engine's owner uses it."""
 
     adapter_notes: AdapterNotes
 
     def planned(self, plan: EnginePlan, model: Model) -> None:
-        """The owner is about to start an engine."""
+        """Call before the owner starts an engine."""
         ...
 
     def gather(self, engine: Engine) -> None:
         """Waits until every front end is ready for requests.
 
-        :raises StartFailed: they end again and again.
+        :raises StartFailed: front ends end again and again.
         """
         ...
 
     def unfinished(self, own: int) -> int:
-        """Requests in the engine, over all processes; `own` are this process's."""
+        """How many requests all processes have in the engine.
+
+        :param own: how many this process has.
+        """
         ...
 
 
 @dataclass(slots=True)
 class ServingState:
-    """One for each serving process.
+    """The state of one serving process.
 
-    :ivar engine, custom_code: set by the start, before the state is ready.
-    :ivar models: further models, where the endpoint may have several.
-    :ivar peers: the other processes, where there are several.
+    :ivar engine, custom_code: set by the start, before the endpoint is ready.
+    :ivar models: the models that are loaded later, if the endpoint may have several.
+    :ivar peers: the other serving processes, if there are any.
     """
 
     config: EndpointConfig
@@ -60,12 +63,12 @@ class ServingState:
     peers: FrontEndGroup | None = None
 
     def unfinished(self) -> int:
-        """Requests that hold or await a slot, over all processes."""
+        """How many requests hold a slot or wait for one, in all processes."""
         own = sum(engine.unfinished() for engine in self.engines())
         return own if self.peers is None else self.peers.unfinished(own)
 
     def queued(self) -> int:
-        """Of these, those beyond the slots of their engine."""
+        """How many of them wait for a slot."""
         if self.peers is not None:
             return sum(max(0, self.unfinished() - engine.slots) for engine in self.engines())
         return sum(max(0, engine.unfinished() - engine.slots) for engine in self.engines())
@@ -76,18 +79,18 @@ class ServingState:
         return first if self.models is None else first + self.models.engines()
 
     def require_engine(self) -> None:
-        """As `ready_engine`, before it is known which one a request is for."""
+        """As `ready_engine`, when the request's model is not known yet."""
         if self.models is None:
             self.ready_engine()
         else:
             self.lifecycle.require_ready()
 
     def ready_engine(self) -> Engine:
-        """The one that answers where no other is named.
+        """The engine of the start, which answers requests that name no other model.
 
-        :raises ServerError: starting, draining or failed.
-        :raises NoEngine: the owner's code answers by itself.
-        :raises ModelUnnamed: there are further models only.
+        :raises ServerError: the endpoint is starting, draining or failed.
+        :raises NoEngine: the model's own code serves without an engine.
+        :raises ModelUnnamed: the endpoint started without a model.
         """
         self.lifecycle.require_ready()
         engine = self.engine
@@ -95,11 +98,11 @@ class ServingState:
             raise NoEngine if self.models is None else ModelUnnamed
         return engine
 
-    def chosen(self, name: object) -> tuple[Engine, Admission]:
-        """The engine that a request is for, and the place to give back at its end. It has one of the endpoint's.
+    def resolve_engine(self, name: object) -> tuple[Engine, Admission]:
+        """The engine for an admitted request, and the admission that the request must leave at its end.
 
-        :param name: the model's, as the request has it; a name that is no further model's is the first engine's matter.
-        :raises EndpointError: there is no engine, or the model has failed.
+        :param name: the model's name in the request. A name of no later model goes to the engine of the start.
+        :raises EndpointError: there is no engine for it, or its model has failed.
         """
         if self.models is None or not isinstance(name, str) or not name:
             return self.ready_engine(), self.admission

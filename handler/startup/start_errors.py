@@ -1,12 +1,13 @@
-"""A start of an engine that fails with the reason, wherever it came from.
+"""Explains why an engine did not start.
 
-vLLM's core says why it could not start in its log only; its parent learns "Engine core initialization failed. See root
-cause above". Who reads /ping's reason or SageMaker's failure reason has nothing above.
+The engine core prints the reason of a failed start to its log. Its parent process only gets "Engine core initialization
+failed. See root cause above". /ping's reason and SageMaker's failure reason must give the real one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from handler.artifacts.lease.compile_errors import CompileKilled
 from handler.artifacts.lease.compile_failure import compile_failure
@@ -20,20 +21,17 @@ from handler.startup.output_tail import output_tail
 StartEngine = Callable[[EnginePlan], Engine]
 
 
-def with_reason(start: StartEngine) -> StartEngine:
-    """`start`, whose failures are StartFailed: what the core printed last, or what ended it, and the fix."""
-
-    def started(plan: EnginePlan) -> Engine:
-        with output_tail() as output:
-            try:
-                return start(plan)
-            except EndpointError:
-                raise
-            except Exception as error:
-                failure = compile_failure(error, core_exits(error), output.text())
-                if isinstance(failure, CompileKilled):
-                    why = f"the engine's process was ended by {failure.signal}, often because memory ran out"
-                    raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from error
-                raise StartFailed("start engine", f"{failure.reason}. {fix_for(failure.reason)}") from error
-
-    return started
+@contextmanager
+def explained_start_failure() -> Iterator[None]:
+    """Start an engine within it. A failure becomes StartFailed, with the core's last error or signal, and the fix."""
+    with output_tail() as output:
+        try:
+            yield
+        except EndpointError:
+            raise
+        except Exception as error:
+            failure = compile_failure(error, core_exits(error), output.text())
+            if isinstance(failure, CompileKilled):
+                why = f"the engine's process was ended by {failure.signal}, often because memory ran out"
+                raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from error
+            raise StartFailed("start engine", f"{failure.reason}. {fix_for(failure.reason)}") from error

@@ -36,7 +36,7 @@ SLOTS = 3
 
 
 class ScriptedEngine:
-    """Real loop, real tickets, scripted tokens.
+    """Real loop, real requests, scripted tokens.
 
     :param quick: its tokenizer is compiled, so that the loop answers small requests by itself.
     :ivar begun: requests taken in.
@@ -49,7 +49,7 @@ class ScriptedEngine:
         self.served_names = self.base_names = ("scripted",)
         self.adapter_names = ()
         self.adapters = None
-        self.figures = None
+        self.metrics_registry = None
         self.failure: EndpointError | None = None
         self.slots = SLOTS
         self.pids: tuple[int, ...] = ()
@@ -66,24 +66,24 @@ class ScriptedEngine:
         self._running: dict[str, tuple[asyncio.Task[None], EngineRequest]] = {}
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
-    def ticket(self, generation: Generation, sink: Sink) -> EngineRequest:
+    def request(self, generation: Generation, sink: Sink) -> EngineRequest:
         self.limits.check(generation)
         if text_of(generation.prompt) == "<bug>" and threading.current_thread() is self.loop.thread:
             raise RuntimeError("a scripted bug")
         return EngineRequest(self, generation, None, sink)  # type: ignore[arg-type]  # a stand-in
 
-    async def add(self, generation: Generation, params: object, ticket: EngineRequest) -> None:
+    async def add(self, generation: Generation, params: object, request: EngineRequest) -> None:
         script = text_of(generation.prompt)
         if script == "<refuse>":
-            ticket.fail(InvalidField("prompt", "vLLM refuses it"))
+            request.fail(InvalidField("prompt", "vLLM refuses it"))
             return
         self.begun += 1
-        ticket.internal_id = generation.request_id
-        self._running[generation.request_id] = (asyncio.ensure_future(self._play(generation, script, ticket)), ticket)
-        if ticket.cancelled:
+        request.internal_id = generation.request_id
+        self._running[generation.request_id] = (asyncio.ensure_future(self._play(generation, script, request)), request)
+        if request.cancelled:
             self.abort(generation.request_id)
 
-    async def _play(self, generation: Generation, script: str, ticket: EngineRequest) -> None:
+    async def _play(self, generation: Generation, script: str, request: EngineRequest) -> None:
         text, ids, finish = "", [], "stop"
         try:
             async for piece in self._pieces(script):
@@ -91,17 +91,17 @@ class ScriptedEngine:
                 if piece == "<length>":
                     finish = "length"
                 elif generation.stream:
-                    ticket.push(piece, [1], None, None)
+                    request.push(piece, [1], None, None)
                 else:
                     text, ids = text + piece, [*ids, 1]
             if generation.times is not None:
                 now = time.monotonic()
                 generation.times(now - 0.3, now - 0.2, now - 0.1, now)
-            ticket.push(text, [*ids, 0], finish, None)
+            request.push(text, [*ids, 0], finish, None)
         except GenerationFailed as error:
-            ticket.fail(error)
+            request.fail(error)
         except InterruptedError:
-            ticket.push("", [], "abort", None)
+            request.push("", [], "abort", None)
         finally:
             self._running.pop(generation.request_id, None)
 
@@ -147,9 +147,9 @@ class ScriptedEngine:
     def fail_requests(self, error: EndpointError) -> None:
         def fail() -> None:
             self.failures.append(error)
-            for task, ticket in list(self._running.values()):
+            for task, request in list(self._running.values()):
                 task.cancel()
-                ticket.fail(error)
+                request.fail(error)
 
         self.loop.call(fail)
 

@@ -33,7 +33,7 @@ class OwnedEngine(ScriptedEngine):
     def __init__(self) -> None:
         super().__init__()
         addresses = ("nowhere",) * (FRONT_ENDS + 1 + SPARE_SEATS)
-        self.seats = CoreClients(addresses, addresses)
+        self.core_addresses = CoreClients(addresses, addresses)
         self.pids = (os.getpid(),)
 
     def release(self, slot: int) -> int:

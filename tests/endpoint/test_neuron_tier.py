@@ -50,7 +50,7 @@ def test_a_compile_goes_on_from_what_a_killed_one_had_finished(fleet: Fleet, tmp
         assert served.metric("endpoint_artifact_compile_seconds_total") > 0
     finally:
         assert answered(served) == ANSWER
-    assert count("compiled graphs brought", served) == finished
+    assert count("compiled graphs restored", served) == finished
     assert served.log.count("from the cache") == finished
     assert count("compiled graphs saved", served) > 0
     assert "artifact_published" in served.log

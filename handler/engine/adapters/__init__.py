@@ -1,1 +1,1 @@
-"""TODO"""
+"""LoRA adapters: their files, their names, loading and unloading, and their use by several processes."""

@@ -1,7 +1,8 @@
-"""An adapter's files: looked at before the engine is, and copied, so that nobody takes them away while it runs.
+"""Checks the files of a LoRA adapter before the engine gets them, and copies them.
 
-vLLM reads an adapter again whenever it has left memory, in the middle of a step; a file that is gone by then would end
-the engine and every request with it (vllm/lora/worker_manager.py, LRUCacheWorkerLoRAManager).
+vLLM reads an adapter's files again, in the middle of a step, whenever the adapter has left memory. If a file is gone
+by then, the engine ends with all its requests (vllm/lora/worker_manager.py, LRUCacheWorkerLoRAManager). So the engine
+gets a copy that nobody else deletes.
 """
 
 from __future__ import annotations
@@ -14,23 +15,27 @@ from handler.engine.adapters.adapter_errors import InvalidAdapter
 from handler.json_value import Json
 
 CONFIG = "adapter_config.json"
-# Safetensors only: the other format of PEFT is a pickle.
+# Only safetensors is supported: PEFT's other format is a pickle.
 WEIGHTS = "adapter_model.safetensors"
 MAX_CONFIG = 1024 * 1024
 MAX_HEADER = 64 * 1024 * 1024
 
 
 def copy_checked(name: str, source: Path, target: Path, max_rank: int) -> None:
-    """Checks the adapter in `source` and copies what is needed of it to `target`.
+    """Checks the adapter in `source` and copies its files to `target`.
 
-    :raises InvalidAdapter: saying what is missing or cannot be served.
+    :raises InvalidAdapter: a file is missing, or vLLM cannot serve the adapter.
     """
     for file in (CONFIG, WEIGHTS):
         if not (source / file).is_file():
-            pickled = " (a pickle, adapter_model.bin, is not taken)" if (source / "adapter_model.bin").exists() else ""
-            full = " but a model's config.json" if (source / "config.json").exists() else ""
-            raise InvalidAdapter(name, f"there is no {file} in {source}{full}{pickled}")
-    rank = _checked_rank(name, _config(name, source / CONFIG), max_rank)
+            pickled = (
+                " (adapter_model.bin is a pickle, which is not accepted)"
+                if (source / "adapter_model.bin").exists()
+                else ""
+            )
+            model = ", but there is a model's config.json" if (source / "config.json").exists() else ""
+            raise InvalidAdapter(name, f"there is no {file} in {source}{model}{pickled}")
+    rank = _rank(name, _config(name, source / CONFIG), max_rank)
     _check_weights(name, source / WEIGHTS, rank)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -50,18 +55,18 @@ def _config(name: str, path: Path) -> dict[str, Json]:
     except (ValueError, RecursionError):
         raise InvalidAdapter(name, f"{CONFIG} is not JSON") from None
     if not isinstance(found, dict):
-        raise InvalidAdapter(name, f"{CONFIG} is no object")
+        raise InvalidAdapter(name, f"{CONFIG} is not a JSON object")
     return found
 
 
-def _checked_rank(name: str, config: dict[str, Json], max_rank: int) -> int:
+def _rank(name: str, config: dict[str, Json], max_rank: int) -> int:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if config.get("peft_type", "LORA") != "LORA":
         raise InvalidAdapter(name, "its peft_type is not LORA")
     if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
-        raise InvalidAdapter(name, f"{CONFIG} has no rank 'r' above 0")
+        raise InvalidAdapter(name, f"{CONFIG} has no rank: 'r' must be a positive integer")
     if rank > max_rank:
-        raise InvalidAdapter(name, f"its rank {rank} is above {max_rank}: start with max_lora_rank {rank}")
+        raise InvalidAdapter(name, f"its rank {rank} is above {max_rank}: start the endpoint with max_lora_rank {rank}")
     if not isinstance(alpha, int | float) or isinstance(alpha, bool):
         raise InvalidAdapter(name, f"{CONFIG} has no 'lora_alpha'")
     if not isinstance(config.get("target_modules"), list | str):
@@ -73,12 +78,12 @@ def _checked_rank(name: str, config: dict[str, Json], max_rank: int) -> int:
         ("bias", (None, "none")),
     ):
         if config.get(key) not in neutral:
-            raise InvalidAdapter(name, f"{CONFIG} has '{key}', which vLLM does not serve")
+            raise InvalidAdapter(name, f"{CONFIG} has '{key}', which vLLM does not support")
     return rank
 
 
 def _check_weights(name: str, path: Path, rank: int) -> None:
-    """A safetensors file that is whole, its header's offsets end where the file does, and of the configured rank."""
+    """Checks that the safetensors file is complete, by the offsets in its header, and has the configured rank."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -92,6 +97,9 @@ def _check_weights(name: str, path: Path, rank: int) -> None:
         except (ValueError, RecursionError, TypeError, KeyError, IndexError, AttributeError):
             raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file") from None
     if ranks != {rank}:
-        raise InvalidAdapter(name, f"{WEIGHTS} is of rank {sorted(map(str, ranks))}, {CONFIG} of {rank}")
+        raise InvalidAdapter(
+            name,
+            f"the rank in {WEIGHTS} is {', '.join(sorted(map(str, ranks))) or 'unknown'}, but in {CONFIG} it is {rank}",
+        )
     if not whole:
-        raise InvalidAdapter(name, f"{WEIGHTS} is not as long as its header says")
+        raise InvalidAdapter(name, f"{WEIGHTS} does not have the length that its header gives")

@@ -1,4 +1,4 @@
-"""What can be wrong with an adapter."""
+"""The errors of loading and unloading LoRA adapters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from handler.errors import ClientError, ServerError
 
 
 class InvalidAdapter(ClientError):
-    """Its files cannot be served over this model."""
+    """The adapter's files cannot be served with this model."""
 
     code = "invalid_adapter"
 
@@ -15,7 +15,7 @@ class InvalidAdapter(ClientError):
 
 
 class AdapterNotFound(ClientError):
-    """No adapter of that name is loaded."""
+    """No adapter with this name is loaded."""
 
     status = 404
     kind = "not_found_error"
@@ -26,17 +26,17 @@ class AdapterNotFound(ClientError):
 
 
 class AdapterExists(ClientError):
-    """The name is taken, by another adapter or by the model itself."""
+    """Another adapter, or the model itself, has this name."""
 
     status = 409
     code = "adapter_exists"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"'{name[:200]}' is loaded already from another place: unload it first, or update it.")
+        super().__init__(f"'{name[:200]}' is already loaded from another source: unload it first, or update it.")
 
 
 class AdaptersUnsupported(ClientError):
-    """The engine was started without adapters, or its line takes them at the start only."""
+    """The engine was started without LoRA, or its Neuron line loads adapters only at the start."""
 
     status = 501
     code = "adapters_unsupported"
@@ -46,10 +46,10 @@ class AdaptersUnsupported(ClientError):
 
 
 class AdaptersFull(ServerError):
-    """As many as may be loaded are. SageMaker unloads the one that was not used for longest, and asks again."""
+    """The limit of loaded adapters is reached. SageMaker then unloads the least recently used one and tries again."""
 
     status = 507
     code = "adapters_full"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} adapters are loaded already, as many as may be: unload one.")
+        super().__init__(f"{limit} adapters are loaded, which is the limit: unload one.")

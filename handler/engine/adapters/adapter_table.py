@@ -1,4 +1,4 @@
-"""What adapters there are, by name, and which requests use them: what a request needs to know."""
+"""The table of loaded LoRA adapters: by name, with the number of requests that use each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from handler.engine.adapters.adapter_errors import AdapterNotFound
 class Adapter:
     """One loaded adapter.
 
-    :ivar request: what vLLM is given with each request that wants it.
-    :ivar running: requests that use it now; read and written on the engine's loop.
-    :ivar leaving: unloaded by name; its memory is freed when the last request that uses it has ended.
+    :ivar request: vLLM's LoRARequest, which is passed with each request that uses the adapter.
+    :ivar running: how many requests use it now. Read and written on the engine's loop.
+    :ivar leaving: it is being unloaded. Its memory is freed when the last request that uses it has ended.
     """
 
     name: str
@@ -29,12 +29,15 @@ class Adapter:
 
 
 class AdapterTable:
-    """:param base_names: the model's own names, which no adapter has."""
+    """The adapters by name.
+
+    :param base_names: the model's own names. No adapter has one of them.
+    """
 
     def __init__(self, base_names: tuple[str, ...]) -> None:
         self._base_names = base_names
         self._by_name: dict[str, Adapter] = {}
-        self._nothing: Adapter | None = None
+        self._empty: Adapter | None = None
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._by_name)
@@ -43,25 +46,25 @@ class AdapterTable:
         return list(self._by_name.values())
 
     def get(self, name: str) -> Adapter:
-        """:raises AdapterNotFound: none of that name is loaded."""
+        """:raises AdapterNotFound: no adapter has this name."""
         found = self._by_name.get(name)
         if found is None:
             raise AdapterNotFound(name)
         return found
 
     def begin(self, name: str | None) -> Adapter | None:
-        """A request that uses it begins. On the loop.
+        """Counts a new request, and returns the adapter that it must use. Call on the loop.
 
-        :param name: as the client gave it; None, "" and the model's own names ask for the bare model.
-        :raises AdapterNotFound: it was unloaded since the request was read.
+        :param name: the name in the request. None, "" and the model's own names mean the model without an adapter.
+        :raises AdapterNotFound: the adapter was unloaded after the request was read.
         """
         if not name or name in self._base_names:
-            return self._nothing
+            return self._empty
         adapter = self.get(name)
         adapter.running += 1
         return adapter
 
     def end(self, adapter: Adapter) -> None:
-        """A request that used it has ended. On the loop."""
-        if adapter is not self._nothing:
+        """Call on the loop when a request that used the adapter has ended."""
+        if adapter is not self._empty:
             adapter.running -= 1

@@ -1,4 +1,4 @@
-"""The adapters of one engine, by name. Loading and unloading wait in the caller's thread; requests never do."""
+"""Loads and unloads the LoRA adapters of an engine. Both block the caller's thread, but never a request."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ from handler.engine.adapters.adapter_errors import (
     InvalidAdapter,
 )
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
-from handler.engine.adapters.empty_adapter import write_nothing
+from handler.engine.adapters.empty_adapter import write_empty_adapter
 from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.event_loop import LoopThread
 from handler.errors import InvalidField
 
 logger = logging.getLogger(__name__)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@=+-]{0,255}", re.ASCII)
-NOTHING = "nothing"
+EMPTY = "nothing"
 LOAD_SECONDS = 300.0
-# vLLM's core may still have a step to make with an adapter whose last request has ended here (a stop string is found
-# on this side): its files outlive that, or the core would end with a FileNotFoundError.
+# How long the files of an unloaded adapter are kept. vLLM's core may still make a step with an adapter whose last
+# request has ended in this process, because stop strings are found here. Without the files the core would end with a
+# FileNotFoundError.
 KEPT_SECONDS = 60.0
-# How often it is asked whether another process still uses an adapter.
+# The interval between two checks whether another process still uses an adapter.
 USE_SECONDS = 0.25
-# Brings what a source names, and says where it is.
+# Fetches an adapter from its source, and returns its directory.
 Bring = Callable[[str], Path]
 
 
 class Adapters(AdapterTable):
-    """What is loaded.
+    """The LoRA adapters of an engine, in the process that owns it.
 
     :param llm: vLLM's engine.
-    :param base_names: the model's own names, which no adapter may take.
-    :param directory: where their files are kept while they are loaded.
-    :param limit: adapters that may be loaded; those beyond the engine's memory are read again when they are asked for,
-        and the least recently used leaves memory.
-    :param notes: for other processes over the same engine.
-    :param fixed: why none may be loaded after the start; empty where they may.
+    :param base_names: the model's own names, which no adapter may have.
+    :param directory: keeps the files of loaded adapters.
+    :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
+        recently used one from memory, and reads its files again when a request uses it.
+    :param fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
+    :param notes: publishes the adapters to the other processes that use the engine.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Adapters(AdapterTable):
         from handler.engine.vllm_api.core import lora_adapters as lora
 
         found = lora.config(llm)
-        assert found is not None, "made for an engine that takes adapters"
+        assert found is not None, "the engine was started with LoRA"
         self._api = lora
         self._llm = llm
         self._loop = loop
@@ -78,14 +79,15 @@ class Adapters(AdapterTable):
         self._notes = notes
         self.limit = limit
         self.fixed = fixed
-        shutil.rmtree(directory, ignore_errors=True)  # an earlier process's
+        shutil.rmtree(directory, ignore_errors=True)  # files of an earlier process
 
     def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
-        """Brings, checks and loads an adapter; the same again is no error.
+        """Fetches, checks and loads an adapter. Loading the same one again is not an error.
 
-        :param source: a directory or s3:// URI in PEFT's layout.
-        :param replace: put it in the place of one of that name; requests that run keep the old one.
-        :raises EndpointError: a name that is taken or none, files that cannot be served, or no room.
+        :param source: a directory or s3:// URI with PEFT's files.
+        :param pin: keep it in the engine's memory.
+        :param replace: replace the adapter of this name. Running requests keep the old one.
+        :raises EndpointError: the name is invalid or in use, the files cannot be served, or there is no room.
         """
         if not NAME.fullmatch(name) or ".." in name:
             raise InvalidField(
@@ -105,60 +107,66 @@ class Adapters(AdapterTable):
                 raise AdaptersFull(self.limit)
             pinned = sum(other.pinned for other in self.all() if other is not old)
             if pin and pinned + 1 >= self._slots:
-                raise InvalidField("pin", f"of the engine's {self._slots} places (max_loras) one must stay free")
-            adapter = self._loaded(name, source, pin)
+                raise InvalidField(
+                    "pin", f"one of the engine's {self._slots} adapter slots (max_loras) must not be pinned"
+                )
+            adapter = self._load(name, source, pin)
             self._by_name[name] = adapter
-            self.tell()
+            self.publish()
             if old is not None:
                 self._retire(old)
             return adapter
 
-    def tell(self) -> None:
-        """Lets the other processes know what there is."""
+    def publish(self) -> None:
+        """Publishes the loaded adapters to the other processes."""
         if self._notes is not None:
-            self._notes.write(self.all(), self._nothing)
+            self._notes.write(self.all(), self._empty)
 
     def declare(self, name: str, source: str) -> None:
-        """An adapter that the engine was started with: the Neuron plugin compiles them in, and goes by the name."""
+        """Adds an adapter with which the engine was started. The Neuron plugin compiles such adapters in, by name."""
         identity = next(self._identities)
         request = self._api.request(identity, name, source)
         self._by_name[name] = Adapter(name, source, True, identity, Path(source), request)
 
     def unload(self, name: str) -> None:
-        """No further request gets it; those that run are finished with it.
+        """Unloads an adapter. Running requests finish with it; new ones cannot use it.
 
-        :raises AdapterNotFound: none of that name is loaded.
+        :raises AdapterNotFound: no adapter has this name.
+        :raises AdaptersUnsupported: adapters can be changed only at the start.
         """
         if self.fixed:
             raise AdaptersUnsupported(self.fixed)
         with self._change:
             adapter = self.get(name)
             del self._by_name[name]
-            self.tell()
+            self.publish()
             self._retire(adapter)
 
-    def load_nothing(self, model: Path) -> None:
-        """Gives the bare model's requests an adapter that changes nothing, on the line that needs it."""
+    def load_empty(self, model: Path) -> None:
+        """Loads an adapter of zeros for requests without an adapter. vLLM's CPU kernels need it."""
         identity = next(self._identities)
         path = self._directory / str(identity)
-        if not write_nothing(model, path):
-            logger.warning("%s has no module that adapters usually change: do not mix it with adapters here", model)
+        if not write_empty_adapter(model, path):
+            logger.warning(
+                "%s has no module for an adapter of zeros: do not mix requests with and without an adapter",
+                model,
+            )
             return
-        request = self._api.request(identity, NOTHING, str(path))
+        request = self._api.request(identity, EMPTY, str(path))
         self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
-        self._nothing = Adapter(NOTHING, "", False, identity, path, request)
+        self._empty = Adapter(EMPTY, "", False, identity, path, request)
 
     def end(self, adapter: Adapter) -> None:
-        """A request that used it has ended. On the loop."""
+        """Call on the loop when a request that used the adapter has ended."""
         super().end(adapter)
         if adapter.leaving and not adapter.running:
             self._loop.task(self._free(adapter))
 
-    def _loaded(self, name: str, source: str, pin: bool) -> Adapter:
+    def _load(self, name: str, source: str, pin: bool) -> Adapter:
         identity = next(self._identities)
         path = self._directory / str(identity)
         copy_checked(name, self._bring(source), path, self._max_rank)
-        # vLLM tells cached prompts apart by the adapter's name: an updated adapter must not find those of the old.
+        # vLLM distinguishes cached prompts by the adapter's name. An updated adapter must not reuse the old ones.
         request = self._api.request(identity, f"{name}#{identity}", str(path))
         try:
             self._loop.run(self._api.add(self._llm, request), LOAD_SECONDS)
@@ -173,20 +181,20 @@ class Adapters(AdapterTable):
     def _retire(self, adapter: Adapter) -> None:
         async def retire() -> None:
             adapter.leaving = True
-            if self._used_elsewhere(adapter):
+            if self._used_by_others(adapter):
                 self._loop.task(self._free_later(adapter))
             elif not adapter.running:
                 await self._free(adapter)
 
         self._loop.run(retire(), LOAD_SECONDS)
 
-    def _used_elsewhere(self, adapter: Adapter) -> bool:
+    def _used_by_others(self, adapter: Adapter) -> bool:
         return self._notes is not None and self._notes.in_use(adapter.identity)
 
     async def _free_later(self, adapter: Adapter) -> None:
-        while self._used_elsewhere(adapter):
+        while self._used_by_others(adapter):
             await asyncio.sleep(USE_SECONDS)
-        if not adapter.running:  # or the last of those that run here frees it
+        if not adapter.running:  # otherwise the last request of this process frees it
             await self._free(adapter)
 
     async def _free(self, adapter: Adapter) -> None:

@@ -1,9 +1,9 @@
-"""An adapter that changes nothing: what the bare model's requests are given where vLLM's CPU kernels need it.
+"""Writes a LoRA adapter of zeros, for requests without an adapter on vLLM's CPU kernels.
 
-vLLM 0.16 marks a token without an adapter by the slot -1, and its kernels for CPUs take that for the last slot
-(vllm/lora/ops/torch_ops/lora_ops.py, `lora_b_weights[lora_indices_tensor]`): in a batch with another's adapter in that
-slot, the bare model's answer is the adapter's. Seen with this project's own tests. A request that brings this adapter
-has a slot of its own, with zeros in it.
+vLLM 0.16 marks a token without an adapter by the slot -1. Its CPU kernels read that as the last slot
+(vllm/lora/ops/torch_ops/lora_ops.py, `lora_b_weights[lora_indices_tensor]`). If an adapter is in that slot, a request
+without an adapter gets the adapter's answer. Seen with this project's own tests. A request with the adapter of zeros
+uses a slot of its own, so its answer is that of the model.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS
 
-# Modules that PEFT's adapters usually change, and every model with LoRA in vLLM has one of.
+# Modules that PEFT's adapters usually change. Every model that supports LoRA in vLLM has one of them.
 MODULES = ("q_proj", "o_proj", "down_proj", "qkv_proj", "query_key_value", "c_attn", "dense", "fc1", "out_proj")
 BYTES = 2  # of a bfloat16
 
 
-def write_nothing(model: Path, target: Path) -> bool:
-    """Writes the adapter for the model in `model`; False where no module of it is known."""
+def write_empty_adapter(model: Path, target: Path) -> bool:
+    """Writes the adapter for the model in `model`. False if the model has none of MODULES."""
     found = _module(model)
     if found is None:
         return False
@@ -44,7 +44,7 @@ def write_nothing(model: Path, target: Path) -> bool:
 
 
 def _module(model: Path) -> tuple[str, tuple[int, int]] | None:
-    """The name and shape, outputs by inputs, of the first linear layer that adapters change."""
+    """The name and shape (outputs by inputs) of the first linear layer that adapters usually change."""
     for file in sorted(model.glob("*.safetensors")):
         with file.open("rb") as opened:
             header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))

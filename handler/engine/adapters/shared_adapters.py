@@ -1,7 +1,7 @@
-"""One engine's adapters in several processes: the owner loads them and writes down which there are, the others read.
+"""Shares the LoRA adapters of one engine between processes: the owner publishes a list, the others read it.
 
-A process that uses an adapter holds a lock on a file of its name (flock): the owner frees it when nobody does. The
-lock goes with the process.
+A process that uses an adapter holds a lock (flock) on a file with the adapter's name. The owner frees an adapter when
+no process holds its lock. A lock ends with its process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from handler.engine.adapters.adapter_table import Adapter, AdapterTable
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """:param name: as clients know it; `engine_name`: as vLLM does."""
+    """One published adapter.
+
+    :param name: the name that clients use.
+    :param engine_name: the name that vLLM uses.
+    """
 
     name: str
     source: str
@@ -30,16 +34,20 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Whatever is loaded. `nothing` is what the bare model's requests bring, where they bring any."""
+    """All loaded adapters.
+
+    :param nothing: the adapter of zeros, which requests without an adapter use, if there is one.
+    """
 
     adapters: list[Entry]
     nothing: Entry | None = None
 
 
 class AdapterNotes:
-    """The files between the processes.
+    """The files through which the processes share the adapters.
 
-    :param change: reads or sets the number of the latest change, which all processes see at once.
+    :param changes: reads the number of the latest change, which all processes see at once.
+    :param changed: sets it.
     """
 
     def __init__(self, directory: Path, changes: Callable[[], int], changed: Callable[[int], None]) -> None:
@@ -52,7 +60,7 @@ class AdapterNotes:
         return self._directory / "adapters.json"
 
     def write(self, adapters: list[Adapter], nothing: Adapter | None) -> None:
-        """By the owner. Whoever begins a request from now on goes by it."""
+        """Publishes the list of adapters. Called by the owner. Every request that begins later uses this list."""
         part = self._file.with_suffix(".part")
         listing = Listing([_entry(adapter) for adapter in adapters], None if nothing is None else _entry(nothing))
         part.write_bytes(msgspec.json.encode(listing))
@@ -63,7 +71,7 @@ class AdapterNotes:
         return msgspec.json.decode(self._file.read_bytes(), type=Listing)
 
     def use(self, identity: int) -> int:
-        """Says that a request of this process uses it; returns what `unused` takes."""
+        """Locks an adapter that a request of this process uses. Returns a descriptor for `unused`."""
         descriptor = self._open(identity)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         return descriptor
@@ -72,7 +80,7 @@ class AdapterNotes:
         os.close(descriptor)
 
     def in_use(self, identity: int) -> bool:
-        """Asked by the owner, after a change that keeps new requests from it."""
+        """Whether a process uses an adapter. The owner calls it after it has removed the adapter from the list."""
         descriptor = self._open(identity)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,9 +95,9 @@ class AdapterNotes:
 
 
 class FollowedAdapters(AdapterTable):
-    """Those of an engine that another process owns.
+    """The adapters of an engine that another process owns.
 
-    :param request: makes what vLLM is given with a request, of an adapter's number, its name and its directory.
+    :param request: makes vLLM's LoRARequest from an adapter's number, name and directory.
     """
 
     def __init__(
@@ -103,48 +111,50 @@ class FollowedAdapters(AdapterTable):
         self._used: dict[int, int] = {}
 
     def names(self) -> tuple[str, ...]:
-        self._follow()
+        self._refresh()
         return super().names()
 
     def all(self) -> list[Adapter]:
-        self._follow()
+        self._refresh()
         return super().all()
 
     def get(self, name: str) -> Adapter:
-        self._follow()
+        self._refresh()
         return super().get(name)
 
     def begin(self, name: str | None) -> Adapter | None:
-        self._follow()
+        self._refresh()
         adapter = super().begin(name)
-        if adapter is None or adapter is self._nothing or adapter.identity in self._used:
+        if adapter is None or adapter is self._empty or adapter.identity in self._used:
             return adapter
         self._used[adapter.identity] = self._notes.use(adapter.identity)
         if self._notes.changes() == self._seen:
             return adapter
-        # The owner has changed something before it could see that this one is used: what is true now?
+        # The owner changed the list, perhaps before it could see the lock. Read the new list.
         self.end(adapter)
         return self.begin(name)
 
     def end(self, adapter: Adapter) -> None:
         super().end(adapter)
-        if adapter is not self._nothing and not adapter.running:
+        if adapter is not self._empty and not adapter.running:
             self._notes.unused(self._used.pop(adapter.identity))
 
-    def _follow(self) -> None:
-        """In any thread; an adapter stays one object for as long as it is listed."""
+    def _refresh(self) -> None:
+        """Reads the list again if it has changed. Thread-safe. An adapter stays the same object while it is listed."""
         if self._notes.changes() == self._seen:
             return
         with self._reading:
             change = self._notes.changes()
             listing = self._notes.read()
             known = {adapter.identity: adapter for adapter in self._by_name.values()}
-            self._by_name = {entry.name: known.get(entry.identity) or self._made(entry) for entry in listing.adapters}
-            if listing.nothing is not None and self._nothing is None:
-                self._nothing = self._made(listing.nothing)
+            self._by_name = {
+                entry.name: known.get(entry.identity) or self._adapter(entry) for entry in listing.adapters
+            }
+            if listing.nothing is not None and self._empty is None:
+                self._empty = self._adapter(listing.nothing)
             self._seen = change
 
-    def _made(self, entry: Entry) -> Adapter:
+    def _adapter(self, entry: Entry) -> Adapter:
         request = self._request(entry.identity, entry.engine_name, entry.path)
         return Adapter(entry.name, entry.source, entry.pinned, entry.identity, Path(entry.path), request)
 

@@ -1,4 +1,4 @@
-"""What the engine is asked for and what it gives back, free of vLLM and of HTTP."""
+"""A request to the engine and where its tokens go. Independent of vLLM and of HTTP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from handler.errors import EndpointError
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the answer must be: text of a JSON schema (`json`), or of a regular expression (`regex`).
+    """A grammar that the answer must follow: a JSON schema (`json`) or a regular expression (`regex`).
 
-    :param field: the name the client gave it, for messages.
+    :param text: the schema or the expression.
+    :param field: the request field that it came from, for messages.
     """
 
     kind: Literal["json", "regex"]
@@ -23,12 +24,12 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are chosen and when to stop. None means: the model's own default (generation_config.json).
+    """How tokens are sampled and when to stop. None means the model's own default (generation_config.json).
 
-    :param max_tokens: tokens to generate at the most; None fills the context.
-    :param max_tokens_field: the name the client gave it, for messages.
-    :param logprobs: log probabilities of each token made, and of so many of the likeliest beside it.
-    :param prompt_logprobs: the same of each token of the prompt.
+    :param max_tokens: the most tokens to generate. None: as many as the context has room for.
+    :param max_tokens_field: the request field that `max_tokens` came from, for messages.
+    :param logprobs: return the log probability of each generated token, and of this many of the likeliest tokens.
+    :param prompt_logprobs: the same for each token of the prompt.
     """
 
     max_tokens: int | None = None
@@ -61,24 +62,25 @@ class Score(NamedTuple):
     text: str
 
 
-# One position: the token that is there, then the likeliest ones, the likeliest first.
+# The scores of one position: those of its own token, then those of the likeliest tokens, the likeliest first.
 Position = Sequence[Score]
 
 
 class Scores(Protocol):
-    """Hears the log probabilities of a generation that asks for them, on the engine's loop, before its sink hears the
-    tokens. Must not block or raise.
+    """Receives the log probabilities of a generation that requests them.
+
+    It is called on the engine's loop, before the sink gets the tokens. Must not block or raise.
     """
 
-    def heard(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
-        """Of the tokens that the sink is about to get. `prompt` comes once; its first token has none."""
+    def receive(self, tokens: Sequence[Position], prompt: Sequence[Position | None] | None) -> None:
+        """The scores of the tokens that the sink gets next. `prompt` is given once. Its first token has no score."""
         ...
 
 
 class Times(Protocol):
-    """Hears when a generation went from stage to stage, in monotonic seconds, where the engine's core tells.
+    """Receives the times of a generation's stages, in monotonic seconds, if the engine's core reports them.
 
-    Once, on the engine's loop, before its sink hears the end. Must not block or raise.
+    It is called once, on the engine's loop, before the sink gets the end. Must not block or raise.
     """
 
     def __call__(self, queued: float, scheduled: float, first_token: float, last_token: float) -> None: ...
@@ -88,14 +90,14 @@ class Times(Protocol):
 class Generation:
     """One request to the engine.
 
-    :param request_id: unique; returned to the client as the reply's id.
-    :param prompt: token ids, already within the vocabulary and the context.
-    :param stream: text as it is made, or once at the end.
-    :param scores: hears the log probabilities, where the sampling asks for any.
-    :param model: the name the client gave: an adapter's, or one of the model's own.
-    :param times: hears when it was where.
-    :param trace: W3C trace context, which vLLM's own spans go by.
-    :param apart: the reply shows every token by itself: tokens of different steps are never pushed together.
+    :param request_id: unique. The client gets it as the reply's id.
+    :param prompt: token ids within the vocabulary.
+    :param stream: send text as it is generated, rather than once at the end.
+    :param scores: receives the log probabilities, if the sampling requests any.
+    :param model: the model name in the request: an adapter's, or one of the model's own.
+    :param times: receives the times of the generation's stages.
+    :param trace: W3C trace context, for vLLM's own spans.
+    :param apart: the reply has an event for every token, so tokens of different steps are never pushed together.
     """
 
     request_id: str
@@ -110,9 +112,9 @@ class Generation:
 
 
 class Sink(Protocol):
-    """Where tokens go. Both methods are called on the engine's loop and must not block or raise.
+    """Receives the tokens of a request. Both methods are called on the engine's loop and must not block or raise.
 
-    After `finish_reason` is not None, or after `fail`, neither is called again.
+    Neither is called again after a push with a `finish_reason`, or after `fail`.
     """
 
     def push(
@@ -123,7 +125,7 @@ class Sink(Protocol):
 
 
 class StageListener(Sink, Protocol):
-    """A sink that may have had enough before anything came: its client is gone, or its time is up."""
+    """A sink whose request may end before its first token, because the client disconnected or the deadline passed."""
 
     @property
     def ended(self) -> bool: ...

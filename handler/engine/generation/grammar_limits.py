@@ -1,7 +1,7 @@
-"""How large a grammar may be, and that it is one: reading one holds the interpreter, and with it all streams and /ping.
+"""Limits the size of a grammar, because a large one blocks the Python interpreter, with all streams and /ping.
 
-Measured with xgrammar 0.1.29 (what vLLM 0.16 reads them with): a regular expression of 4 KB takes up to 0.14 s, of
-16 KB 2.6 s, of 64 KB 79 s; a JSON schema of 64 KB 0.2 s, of 256 KB 1.9 s; an EBNF of 240 KB 136 s.
+Measured with xgrammar 0.1.29, which vLLM 0.16 uses. A regular expression of 4 KB takes up to 0.14 s to parse, one of
+16 KB 2.6 s, one of 64 KB 79 s. A JSON schema of 64 KB takes 0.2 s, one of 256 KB 1.9 s. An EBNF of 240 KB takes 136 s.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from typing import Any, Final
 
 from handler.errors import InvalidField
 
-# Characters: of a regular expression, an EBNF or any text in a schema (which may be a pattern).
+# The most characters of a regular expression, of an EBNF, or of any string in a schema, which may be a pattern.
 TEXT: Final = 4096
-# Of all of it, as JSON.
+# The most characters of the whole grammar, as JSON.
 WHOLE: Final = 64 * 1024
 
 
-def check(given: object, field: str) -> None:
-    """:raises InvalidField: a grammar that would take too long to read, or end the process that reads it."""
-    if given is None:
+def check(grammar: object, field: str) -> None:
+    """:raises InvalidField: the grammar would take too long to parse, or would crash the process that parses it."""
+    if grammar is None:
         return
-    if any("\0" in text for text in _texts(given)):
+    if any("\0" in text for text in _texts(grammar)):
         # xgrammar 0.1.29 ends with a segmentation fault at the regular expression "\0" (found by the fuzz).
-        raise InvalidField(field, "a text in it has the character U+0000, which no grammar can hold")
-    if any(len(text) > TEXT for text in _texts(given)):
-        raise InvalidField(field, f"a text in it is longer than {TEXT} characters, which takes too long to read")
-    if len(json.dumps(given)) > WHOLE:
-        raise InvalidField(field, f"it is longer than {WHOLE} characters as JSON, which takes too long to read")
+        raise InvalidField(field, "a string in it has the character U+0000, which a grammar cannot contain")
+    if any(len(text) > TEXT for text in _texts(grammar)):
+        raise InvalidField(field, f"a string in it is longer than {TEXT} characters, which takes too long to parse")
+    if len(json.dumps(grammar)) > WHOLE:
+        raise InvalidField(field, f"it is longer than {WHOLE} characters as JSON, which takes too long to parse")
 
 
 def check_document(document: Mapping[str, Any]) -> None:
-    """All that becomes a grammar in a body of OpenAI's API.
+    """Checks every field of an OpenAI body that becomes a grammar.
 
-    :raises InvalidField: as `check`; or a schema that says nothing but "as this schema says", which vLLM 0.16 answers
-        with an empty text and 0.24 with an internal error.
+    :raises InvalidField: as `check`. Also for a schema that only refers to itself, which vLLM 0.16 answers with an
+        empty text and 0.24 with an internal error.
     """
     for field in ("structured_outputs", "response_format", "text"):
         given = document.get(field)
         check(given, field)
         if _is_endless(_schema_of(given)):
-            raise InvalidField(field, "its schema refers to itself and to nothing else")
+            raise InvalidField(field, "its schema refers to itself and defines nothing")
     choice = document.get("tool_choice")
     if choice == "required" or isinstance(choice, dict):
         tools = document.get("tools")
@@ -49,11 +49,13 @@ def check_document(document: Mapping[str, Any]) -> None:
             about = tool.get("function", tool) if isinstance(tool, dict) else None
             check(about.get("parameters") if isinstance(about, dict) else None, f"tools[{index}]")
         if isinstance(tools, list) and len(json.dumps(tools)) > WHOLE:
-            raise InvalidField("tools", f"of tools that must be called there may be {WHOLE} characters as JSON")
+            raise InvalidField(
+                "tools", f"with a required tool call, all tools together may have at most {WHOLE} characters as JSON"
+            )
 
 
 def _schema_of(given: object) -> object:
-    """The schema in `structured_outputs` or `response_format`, if there is one."""
+    """The JSON schema in `structured_outputs` or `response_format`, if there is one."""
     if not isinstance(given, dict):
         return None
     about = given.get("json_schema")
@@ -61,7 +63,7 @@ def _schema_of(given: object) -> object:
 
 
 def _is_endless(schema: object) -> bool:
-    """Its references lead in a circle before anything is said."""
+    """Whether the references of a schema form a circle that defines nothing."""
     seen: set[str] = set()
     node = schema
     while isinstance(node, dict) and isinstance(to := node.get("$ref"), str) and to.startswith("#"):

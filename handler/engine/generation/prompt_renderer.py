@@ -1,4 +1,4 @@
-"""From messages or text to token ids: the chat template and the tokenizer, used by many threads at once."""
+"""Renders messages or text to token ids, with the chat template and the tokenizer. Thread-safe."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any
 from handler.errors import ClientError, InvalidField, TextTooLong
 
 Message = Mapping[str, Any]
-# Characters of a text whose tokens are counted though it need not fit: seen to take 2.1 s and 421 MiB.
+# The most characters of a text that is tokenized although it may be longer than the context. This many were measured
+# to take 2.1 s and 421 MiB.
 MOST_COUNTED = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class PromptRenderer:
-    """Renders prompts.
+    """Renders prompts for one model.
 
-    :param tokenizer: a transformers tokenizer that nobody else uses.
-    :param template: the chat template; None where the model has none, and chat is refused.
-    :param parts: the template wants a content as a list of parts.
-    :param defaults: arguments of the template where a request gives none.
-    :param vocab_size: the bound that token-id prompts must keep to: an id past it ends vLLM's engine.
-    :param max_characters: of a text: more do not fit the context, and counting the tokens of a million takes a second
-        and 200 MiB. vLLM draws this line too (renderers/params.py); neither knows of tokenizers that drop characters.
-        None: any.
+    :param tokenizer: a transformers tokenizer that nothing else uses.
+    :param template: the chat template. None if the model has none; chat requests are then rejected.
+    :param parts: the template expects a message's content as a list of parts.
+    :param defaults: arguments of the template that a request may override.
+    :param vocab_size: token ids in a prompt must be below it. A larger id ends vLLM's engine.
+    :param max_characters: the most characters of a text that can fit the context; None: no limit. A longer text is
+        rejected before it is tokenized, because a million characters take a second and 200 MiB. vLLM has the same rule
+        (renderers/params.py). Both ignore that some tokenizers drop characters.
     """
 
     tokenizer: Any
@@ -34,12 +35,12 @@ class PromptRenderer:
     vocab_size: int
     max_characters: int | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    # Fast tokenizers encode in Rust under threads; the slow ones are Python with state.
+    # Fast tokenizers encode in Rust and are thread-safe. Slow ones are Python objects with state, and need the lock.
     _slow: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def quick(self) -> bool:
-        """Its tokenizer is compiled, and waits for no lock."""
+        """Whether the tokenizer is a fast one, which needs no lock."""
         return bool(getattr(self.tokenizer, "is_fast", False))
 
     def chat(
@@ -53,11 +54,11 @@ class PromptRenderer:
         template_arguments: Mapping[str, Any] | None = None,
         cut: bool = False,
     ) -> list[int]:
-        """Token ids of a conversation.
+        """The token ids of a conversation.
 
-        :param cut: as of a text.
-        :raises InvalidField: the template refuses the messages (a role, an order), or there is none.
-        :raises TextTooLong: they cannot fit the context.
+        :param cut: as in `text`.
+        :raises InvalidField: the template rejects the messages (a role, their order), or the model has no template.
+        :raises TextTooLong: the messages cannot fit the context.
         """
         if self.template is None:
             raise InvalidField(param, "this model has no chat template; send 'prompt' instead")
@@ -73,15 +74,15 @@ class PromptRenderer:
         except ClientError:
             raise
         except Exception as error:  # jinja2.TemplateError for raise_exception, TypeError and others for bad shapes
-            raise InvalidField(param, f"the chat template refuses them ({_first_line(error)})") from None
+            raise InvalidField(param, f"the chat template rejects the messages ({_first_line(error)})") from None
         return self.text(text, param, add_special_tokens=add_special_tokens, cut=cut)
 
     def text(self, text: str, param: str, *, add_special_tokens: bool = True, cut: bool = False) -> list[int]:
-        """Token ids of a text.
+        """The token ids of a text.
 
-        :param cut: only some of its tokens are wanted, so that it need not fit the context.
+        :param cut: only some of the tokens are used, so the text may be longer than the context.
         :raises InvalidField: the text has no tokens.
-        :raises TextTooLong: it cannot fit the context.
+        :raises TextTooLong: the text cannot fit the context.
         """
         self.check_length(len(text), param, cut=cut)
         if self.quick:
@@ -94,23 +95,23 @@ class PromptRenderer:
         return ids
 
     def check_length(self, characters: int, param: str, *, cut: bool) -> None:
-        """Before anybody counts tokens.
+        """Checks the length of a text before it is tokenized.
 
-        :param cut: it need not fit the context.
-        :raises InvalidField: it is longer than what is counted for one request.
-        :raises TextTooLong: it cannot fit the context.
+        :param cut: the text may be longer than the context.
+        :raises InvalidField: the text is longer than any text that is tokenized.
+        :raises TextTooLong: the text cannot fit the context.
         """
         if self.max_characters is None or characters <= self.max_characters:
             return
         if not cut:
             raise TextTooLong(characters, self.max_characters, param)
         if characters > MOST_COUNTED:
-            raise InvalidField(param, f"it has {characters:,} characters; one request may have {MOST_COUNTED:,}")
+            raise InvalidField(param, f"it has {characters:,} characters; at most {MOST_COUNTED:,} are allowed")
 
     def ids(self, ids: Sequence[int], param: str) -> list[int]:
-        """Token ids that the client sent, within the vocabulary.
+        """Checks token ids that the client sent.
 
-        :raises InvalidField: none, or one that the model does not have.
+        :raises InvalidField: there are none, or one is outside the vocabulary.
         """
         if not ids:
             raise InvalidField(param, "it is empty")

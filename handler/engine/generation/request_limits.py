@@ -1,4 +1,4 @@
-"""What one request may ask of the engine: checked here, so that nothing reaches vLLM that would end it."""
+"""The limits of one request. They are checked before vLLM gets the request, because some values would crash vLLM."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """In tokens.
+    """The limits of one request. Lengths are in tokens.
 
-    :param max_model_len: context: what a sequence may have before it is ended.
+    :param max_model_len: the context: the longest sequence of prompt and output.
     :param vocab_size: one more than the largest token id.
-    :param max_prompt: the longest prompt, where it is shorter than the context.
-    :param max_output: most tokens that one request may ask for; None: what the context leaves.
-    :param default_output: of a request that does not say, by the model's own configuration.
-    :param sampling: what the device can do.
+    :param max_prompt: the longest prompt, if it must be shorter than the context.
+    :param max_output: the most output tokens that a request may request. None: as many as the context has room for.
+    :param default_output: the output tokens of a request that gives no number, from the model's own configuration.
+    :param sampling: which sampling parameters the device supports.
     """
 
     max_model_len: int
@@ -32,17 +32,18 @@ class RequestLimits:
     sampling: SamplingLimits = ON_CPU
 
     def check(self, generation: Generation) -> int:
-        """The most tokens that it may generate: as asked for, or what is left.
+        """Checks a generation, and returns the most tokens that it may generate.
 
-        :raises PromptTooLong: prompt and answer do not fit the context.
+        :raises PromptTooLong: prompt and output do not fit the context.
         :raises PromptOverLimit: no graph was compiled for a prompt of this length.
-        :raises InvalidField: a parameter that the device ignores, a grammar beyond its limits, a stop token past the
-            vocabulary, or more tokens than one request may have.
+        :raises UnsupportedField: the device would ignore a sampling parameter.
+        :raises InvalidField: a grammar is too large, a stop token is outside the vocabulary, or too many output tokens
+            are requested.
         """
         length, sampling = len(generation.prompt), generation.sampling
         sampling_check.check(sampling, self.sampling)
         if sampling.grammar is not None:
-            grammar_limits.check(_read(sampling.grammar), sampling.grammar.field)
+            grammar_limits.check(_parsed(sampling.grammar), sampling.grammar.field)
         self.check_stop_tokens(sampling.stop_token_ids)
         if self.max_prompt is not None and length > self.max_prompt:
             raise PromptOverLimit(length, self.max_prompt)
@@ -54,20 +55,20 @@ class RequestLimits:
         return sampling.max_tokens or min(room, self.max_output or room, self.default_output or room)
 
     def check_stop_tokens(self, tokens: Sequence[int]) -> None:
-        """:raises InvalidField: one past the vocabulary, which with min_tokens ends vLLM's engine (0.16.0)."""
+        """:raises InvalidField: one is outside the vocabulary. With min_tokens, it ends vLLM's engine (0.16.0)."""
         for token in tokens:
             if token >= self.vocab_size:
                 raise InvalidField("stop_token_ids", f"{token} is outside 0 to {self.vocab_size - 1}")
 
     def check_max_tokens(self, tokens: int | None, field: str) -> None:
-        """:raises InvalidField: more than one request may ask for (`max_output_tokens`)."""
+        """:raises InvalidField: more than the setting `max_output_tokens` allows."""
         if self.max_output is not None and (tokens or 1) > self.max_output:
-            problem = f"{tokens} is more than this endpoint generates for one request, {self.max_output}"
+            problem = f"{tokens} is more than this endpoint's limit of {self.max_output} output tokens for one request"
             raise InvalidField(field, problem)
 
 
-def _read(grammar: Grammar) -> object:
-    """What its limits are about: the texts in a schema, or the expression itself."""
+def _parsed(grammar: Grammar) -> object:
+    """The value whose strings are checked: a parsed JSON schema, or the text of the grammar."""
     try:
         return json.loads(grammar.text) if grammar.kind == "json" else grammar.text
     except ValueError:

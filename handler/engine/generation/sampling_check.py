@@ -1,7 +1,7 @@
 """Rejects sampling parameters that the device would silently ignore. The error names the parameter and the fix.
 
-On-device sampling honours temperature, top_p and top_k only; penalties, seeds and the rest reach it and change nothing
-(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU honours all of them.
+On-device sampling supports only temperature, top_p and top_k. Penalties, seeds and the others have no effect there
+(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU supports all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField, UnsupportedField
 from handler.neuron.sampling_limits import SamplingLimits
 
-# The values that ask for nothing.
+# The sampling parameters, each with the values that have no effect.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "temperature": (None,),
     "top_p": (None, 1.0),
@@ -27,7 +27,8 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "logprobs": (None,),
     "grammar": (None,),
 }
-# The same, of what only the full path serves: the device makes no logprobs, and no mask or bias reaches it.
+# The same for fields that only vLLM's serving classes support. On-device sampling returns no log probabilities, and no
+# mask or bias reaches it.
 DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "logprobs": (None, False),
     "top_logprobs": (None, 0),
@@ -46,32 +47,35 @@ FIX = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_
 
 
 def check(sampling: Sampling, limits: SamplingLimits) -> None:
-    """Refuses what would be ignored.
+    """Rejects sampling parameters that the device would ignore.
 
-    :raises UnsupportedField: a parameter that the device does not honour.
-    :raises InvalidField: a top_k above the device's limit, which it would clamp.
+    :raises UnsupportedField: the device does not support a parameter.
+    :raises InvalidField: top_k is above the device's limit. The device would lower it silently.
     """
     if sampling.prompt_logprobs is not None and not limits.prompt_logprobs:
-        raise UnsupportedField("prompt_logprobs", "this line of vLLM and Neuron has none to give: leave it out")
+        raise UnsupportedField(
+            "prompt_logprobs", "this endpoint's Neuron line returns no log probabilities of a prompt: leave it out"
+        )
     if not limits.on_device:
         return
     for name, neutral in NEUTRAL.items():
         if not limits.honours(name) and getattr(sampling, name) not in neutral:
             raise UnsupportedField(name, FIX)
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
-        raise InvalidField("top_k", f"{sampling.top_k} is more than the device samples from, {limits.global_topk}")
+        raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
 
 
 def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
-    """Refuses what would be ignored of a body that vLLM's serving classes answer.
+    """As `check`, for a body that vLLM's serving classes answer.
 
-    :raises UnsupportedField: a mask, a bias, a grammar or logprobs, where the device samples.
+    :raises UnsupportedField: the body has a field that on-device sampling does not support, such as a mask, a bias, a
+        grammar or logprobs.
     """
     logprobs = document.get("logprobs")
     echoed = document.get("echo") and logprobs is not None and logprobs is not False
     if (echoed or document.get("prompt_logprobs") is not None) and not limits.prompt_logprobs:
         field = "logprobs" if echoed else "prompt_logprobs"
-        raise UnsupportedField(field, "this line of vLLM and Neuron has none of a prompt's to give")
+        raise UnsupportedField(field, "this endpoint's Neuron line returns no log probabilities of a prompt")
     if not limits.on_device:
         return
     for name, neutral in DOCUMENT_NEUTRAL.items():
@@ -80,7 +84,7 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
             raise UnsupportedField(name, FIX)
     choice = document.get("tool_choice")
     if document.get("tools") and (choice == "required" or isinstance(choice, dict)):
-        raise UnsupportedField("tool_choice", f"a tool that must be called needs a grammar: {FIX}")
+        raise UnsupportedField("tool_choice", f"a required tool call needs a grammar: {FIX}")
     text = document.get("text")
     if isinstance(text, dict) and text.get("format") not in (None, {"type": "text"}):
         raise UnsupportedField("text.format", FIX)
@@ -88,17 +92,17 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     if isinstance(include, list) and "message.output_text.logprobs" in include:
         raise UnsupportedField("include", FIX)
     if document.get("n") not in (None, 1) and not limits.honours("temperature"):
-        raise UnsupportedField("n", "every choice would be the same one")
+        raise UnsupportedField("n", "without random sampling, all choices would be the same")
     for name in ("temperature", "top_p", "top_k"):
         if not limits.honours(name) and document.get(name) not in NEUTRAL[name]:
             raise UnsupportedField(name, FIX)
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
-        raise InvalidField("top_k", f"{top_k} is more than the device samples from, {limits.global_topk}")
+        raise InvalidField("top_k", f"{top_k} is above the device's limit of {limits.global_topk}")
 
 
 def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> dict[str, float]:
-    """What the model's own generation_config.json asks for and the device will not do."""
+    """The values of the model's generation_config.json that on-device sampling ignores."""
     if not limits.on_device:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""How many tokens a request took and made, where the engine's own classes answer it and hand us no tokens."""
+"""Counts the prompt and output tokens of a request that vLLM's serving classes answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TokenCounts:
-    """One request's; counted on the engine's loop, read when the request has ended.
+    """The token counts of one request. Counted on the engine's loop, and read after the request has ended.
 
-    :ivar prompt: of every prompt of it. :ivar output: of every sequence of it, those of a client that left included.
+    :ivar prompt: the tokens of all its prompts.
+    :ivar output: the tokens of all its sequences, including those made before a client disconnected.
     """
 
     prompt: int = 0

@@ -1,4 +1,4 @@
-"""Token ids back to text, a token at a time: what TGI's `details` show."""
+"""Decodes token ids to text, one token at a time, for TGI's `details`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class TokenText:
-    """Decodes for one reply; not shared between requests.
+    """Decodes the tokens of one reply. Not shared between requests.
 
     :param tokenizer: a transformers tokenizer.
     """
@@ -19,15 +19,15 @@ class TokenText:
         self._special: frozenset[int] | None = None
 
     def special(self, token_id: int) -> bool:
-        """It is a token of the model's own, such as the end of an answer, and no text."""
+        """Whether a token is a special one, such as the end of an answer."""
         if self._special is None:
             self._special = frozenset(self._tokenizer.all_special_ids)
         return token_id in self._special
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each token's part of the text of all of them, special tokens as they are spelled.
+        """The part of the text that belongs to each token. Special tokens are included.
 
-        A token that ends within a character has no text; the one that completes it has all of it.
+        A token that ends within a character has no text. The token that completes the character has all of it.
         """
         if not getattr(self._tokenizer, "is_fast", False):
             return [self._tokenizer.decode([token]) for token in ids]

@@ -1,1 +1,1 @@
-"""The one place that knows vLLM's version: everything of vLLM's Python interfaces that this software touches."""
+"""All code that imports vLLM. Everything that depends on vLLM's version is here."""

@@ -1,4 +1,4 @@
-"""OpenAI chat completions: the plain-text path, field for field as vLLM 0.16 answers it, without pydantic.
+"""OpenAI chat completions on the plain path. Replies have the same fields as vLLM 0.16's, without pydantic.
 
 Source of the shapes: vllm/entrypoints/openai/chat_completion/{protocol,serving}.py.
 """
@@ -18,7 +18,7 @@ from handler.schemas.openai.sampling_fields import Count, SamplingFields, conver
 from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-# What apply_chat_template takes for itself (transformers).
+# The arguments of transformers' apply_chat_template, which a request must not set.
 RESERVED_TEMPLATE_ARGUMENTS = frozenset(
     (
         "conversation",
@@ -39,14 +39,14 @@ RESERVED_TEMPLATE_ARGUMENTS = frozenset(
 
 
 class ChatFields(SamplingFields, frozen=True, kw_only=True):
-    """A chat body's fields that are served on the short path."""
+    """The fields of a chat body that the plain path supports."""
 
     messages: list[dict[str, Any]]
     max_completion_tokens: Count | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
-    # OpenAI's service-side fields, which change nothing here; vLLM ignores them too.
+    # Fields for OpenAI's service, which have no effect here. vLLM ignores them, too.
     metadata: dict[str, Any] | None = None
     store: bool | None = None
     service_tier: str | None = None
@@ -55,16 +55,16 @@ class ChatFields(SamplingFields, frozen=True, kw_only=True):
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
-    """A chat body as a call.
+    """Parses a chat body.
 
-    :raises ClientError: naming the field.
+    :raises ClientError: a field is wrong. The error names it.
     """
     if not document.get("messages"):
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     fields = convert(document, ChatFields)
     check_model(fields.model, engine.served_names)
     if fields.add_generation_prompt and fields.continue_final_message:
-        raise InvalidField("continue_final_message", "it cannot be true while 'add_generation_prompt' is")
+        raise InvalidField("continue_final_message", "it cannot be true while 'add_generation_prompt' is true")
     check_template_arguments(fields.chat_template_kwargs)
     ids = engine.prompts.chat(
         [message_of(index, message) for index, message in enumerate(fields.messages)],
@@ -91,21 +91,21 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     )
 
 
-def check_template_arguments(given: Mapping[str, Any] | None) -> None:
-    """:raises InvalidField: one that the renderer gives itself."""
-    for name in given or ():
+def check_template_arguments(arguments: Mapping[str, Any] | None) -> None:
+    """:raises InvalidField: the server itself sets one of the arguments."""
+    for name in arguments or ():
         if name in RESERVED_TEMPLATE_ARGUMENTS:
-            raise InvalidField(f"chat_template_kwargs.{name}", "it is not the caller's to give")
+            raise InvalidField(f"chat_template_kwargs.{name}", "it is set by the server and cannot be overridden")
 
 
 def message_of(index: int, message: Mapping[str, Any], param: str = "messages") -> dict[str, Any]:
-    """One message: its content is text, or parts of text, which the template takes or the renderer joins."""
+    """Checks one message. Its content is a text or a list of text parts."""
     where = f"{param}[{index}]"
     role = message.get("role")
     if role not in ROLES:
         raise InvalidField(f"{where}.role", f"it must be one of {', '.join(ROLES)}")
     if message.get("tool_calls"):
-        raise UnsupportedField(f"{where}.tool_calls", "send the conversation as text")
+        raise UnsupportedField(f"{where}.tool_calls", "send the tool calls as text")
     content = message.get("content")
     if isinstance(content, list):
         content = [
@@ -125,14 +125,14 @@ def _part(where: str, part: object) -> str:
     if not isinstance(part, dict):
         raise InvalidField(where, 'it must be an object such as {"type": "text", "text": "Hello"}')
     if part.get("type", "text") != "text":
-        raise UnsupportedField(where, "this model takes text only")
+        raise UnsupportedField(where, "this model accepts text only")
     if not isinstance(part.get("text"), str):
         raise InvalidField(f"{where}.text", "it must be a string")
     return str(part["text"])
 
 
 class ChatReply:
-    """The reply to one chat request. A chunk's constant bytes are made once, and a token adds its text between them."""
+    """The reply to one chat request. The constant bytes of a chunk are made once, so a token only adds its text."""
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"

@@ -1,4 +1,4 @@
-"""OpenAI completions: the plain-text path, field for field as vLLM 0.16 answers it, without pydantic.
+"""OpenAI completions on the plain path. Replies have the same fields as vLLM 0.16's, without pydantic.
 
 Source of the shapes: vllm/entrypoints/openai/completion/{protocol,serving}.py.
 """
@@ -17,19 +17,19 @@ from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import SamplingFields, convert, sampling
 from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
 
-DEFAULT_MAX_TOKENS = 16  # OpenAI's own, of a body that says nothing or null
+DEFAULT_MAX_TOKENS = 16  # OpenAI's default, for a body without a value or with null
 
 
 class CompletionFields(SamplingFields, frozen=True, kw_only=True):
-    """A completion body's fields that are served on the short path."""
+    """The fields of a completion body that the plain path supports."""
 
     prompt: str | list[Any]
 
 
 def parse(document: Mapping[str, Any], engine: Engine) -> Call:
-    """A completion body as a call.
+    """Parses a completion body.
 
-    :raises ClientError: naming the field.
+    :raises ClientError: a field is wrong. The error names it.
     """
     if document.get("prompt") is None:
         raise MissingField("prompt", "send a string, or a list of token ids")
@@ -55,11 +55,11 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
 
 
 def _prompt_ids(fields: CompletionFields, engine: Engine) -> list[int]:
-    """One prompt: a string, a list of token ids, or a list with one of these in it."""
+    """The token ids of the prompt: a string, a list of token ids, or a list with one of these."""
     prompt: object = fields.prompt
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         if len(prompt) > 1:
-            raise UnsupportedField("prompt", "send one prompt a request")
+            raise UnsupportedField("prompt", "send one prompt per request")
         prompt = prompt[0]
     if isinstance(prompt, str):
         add_special_tokens = True if fields.add_special_tokens is None else fields.add_special_tokens
@@ -70,7 +70,7 @@ def _prompt_ids(fields: CompletionFields, engine: Engine) -> list[int]:
 
 
 class CompletionReply:
-    """The reply to one completion request. A chunk's constant bytes are made once."""
+    """The reply to one completion request. The constant bytes of a chunk are made once."""
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"

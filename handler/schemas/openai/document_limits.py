@@ -1,4 +1,4 @@
-"""How much a body of the full path may hold, before vLLM's models look at it, whatever its fields mean."""
+"""Limits on the size of a body of the vLLM path. They are checked before vLLM's models parse it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any, Final
 from handler.errors import InvalidField
 
 MAX_REQUEST_ID: Final = 128
-# Messages, parts of one, tools.
+# The most messages, parts of a message, or tools.
 MAX_ITEMS: Final = 4096
 
 
-def check_items(document: Mapping[str, Any], talk: str) -> None:
-    """vLLM looks at these item by item, while nobody else has the interpreter: at 4,096 for up to 0.5 s.
+def check_items(document: Mapping[str, Any], conversation: str) -> None:
+    """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s.
 
-    :param talk: the field with the conversation.
-    :raises InvalidField: more than `MAX_ITEMS` messages, parts of one, or tools.
+    :param conversation: the field with the conversation.
+    :raises InvalidField: there are more than `MAX_ITEMS` messages, parts of a message, or tools.
     """
-    messages = document.get(talk)
-    lists = [(talk, messages), ("tools", document.get("tools"))]
+    messages = document.get(conversation)
+    lists = [(conversation, messages), ("tools", document.get("tools"))]
     for index, item in enumerate(messages[:MAX_ITEMS] if isinstance(messages, list) else ()):
         if isinstance(item, dict):
-            lists.append((f"{talk}[{index}].content", item.get("content")))
+            lists.append((f"{conversation}[{index}].content", item.get("content")))
     for field, items in lists:
         if isinstance(items, list) and len(items) > MAX_ITEMS:
-            raise InvalidField(field, f"it has {len(items):,} items; one request may have {MAX_ITEMS:,}")
+            raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
 
 
 def characters(value: object) -> int:
-    """Of all the texts in it."""
+    """The number of characters of all strings in a JSON value."""
     if isinstance(value, str):
         return len(value)
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -37,9 +37,9 @@ def characters(value: object) -> int:
 
 
 def check_integers(value: object, where: str = "") -> None:
-    """Past 64 bits an integer cannot reach vLLM's core.
+    """Rejects integers above 64 bits, which cannot be sent to vLLM's core.
 
-    :raises InvalidField: naming its place.
+    :raises InvalidField: there is one. The error names its field.
     """
     if isinstance(value, dict):
         for key, item in value.items():
@@ -51,9 +51,10 @@ def check_integers(value: object, where: str = "") -> None:
         raise InvalidField(where[:MAX_REQUEST_ID], "it is larger than 64 bits")
 
 
-def check_request_id(given: object) -> None:
-    """:raises InvalidField: it is no short line of printable ASCII."""
-    if given is None:
+def check_request_id(request_id: object) -> None:
+    """:raises InvalidField: it is not a short string of printable ASCII characters."""
+    if request_id is None:
         return
-    if not isinstance(given, str) or not given.isascii() or not given.isprintable() or len(given) > MAX_REQUEST_ID:
-        raise InvalidField("request_id", f"it must be up to {MAX_REQUEST_ID} printable ASCII characters")
+    printable = isinstance(request_id, str) and request_id.isascii() and request_id.isprintable()
+    if not isinstance(request_id, str) or not printable or len(request_id) > MAX_REQUEST_ID:
+        raise InvalidField("request_id", f"it must have at most {MAX_REQUEST_ID} printable ASCII characters")

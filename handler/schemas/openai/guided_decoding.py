@@ -1,5 +1,7 @@
-"""vLLM's older names for structured output, `guided_json` and its kin, as `structured_outputs`: 0.12 dropped them, and
-since then they are ignored in silence (vllm/entrypoints/openai/protocol.py of 0.11)."""
+"""Translates vLLM's older fields for structured output (`guided_json` ...) to `structured_outputs`.
+
+vLLM 0.12 removed them, and ignores them silently since then (vllm/entrypoints/openai/protocol.py of 0.11).
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,16 @@ OLDER: Mapping[str, str] = {
 
 
 def translate(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The body with `structured_outputs` alone.
+    """The body with `structured_outputs` in place of the older fields.
 
-    :raises InvalidField: both names for one thing.
+    :raises InvalidField: the body has fields of both kinds.
     """
-    given = {name: document[name] for name in OLDER if document.get(name) is not None}
+    older = {name: document[name] for name in OLDER if document.get(name) is not None}
     translated = {name: value for name, value in document.items() if name not in OLDER}
-    if not given:
+    if not older:
         return translated
     structured = document.get("structured_outputs")
     if structured is not None:
-        raise InvalidField(next(iter(given)), "'structured_outputs' says the same: send one of the two")
-    translated["structured_outputs"] = {OLDER[name]: value for name, value in given.items()}
+        raise InvalidField(next(iter(older)), "it cannot be combined with 'structured_outputs': send one of the two")
+    translated["structured_outputs"] = {OLDER[name]: value for name, value in older.items()}
     return translated

@@ -1,4 +1,4 @@
-"""Media that a request refers to: nothing is fetched, or read from disk, unless the endpoint's settings allow it."""
+"""Checks the media URLs of a request. Nothing is fetched or read from disk unless the endpoint's settings allow it."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ FIX = "send it inline as a data: URL"
 
 
 def check(document: Mapping[str, Any], allowed_domains: Collection[str], *, multimodal: bool) -> None:
-    """
-    :param allowed_domains: hosts that media may come from (`allowed_media_domains`).
-    :param multimodal: the model takes media at all.
-    :raises UnsupportedField: it does not.
-    :raises InvalidField: a URL of another kind, or of another host.
+    """Checks the media in a body.
+
+    :param allowed_domains: the hosts from which media may be fetched (`allowed_media_domains`).
+    :param multimodal: whether the model accepts media.
+    :raises UnsupportedField: the model accepts text only.
+    :raises InvalidField: a URL is of an unsupported kind, or its host is not allowed.
     """
     if not multimodal:
         for where, part in _parts(document):
             if part.get("type", "text") not in TEXT_TYPES:
-                raise UnsupportedField(where, "this model takes text only")
+                raise UnsupportedField(where, "this model accepts text only")
     for where, url in _urls(document):
         scheme = url.partition(":")[0].strip().lower()
         if scheme == "data":
             continue
         if scheme not in ("http", "https"):
-            raise InvalidField(where, f"it must be a data: URL, or http(s) from a host that is allowed: {FIX}")
+            raise InvalidField(where, f"it must be a data: URL, or an http(s) URL of an allowed host: {FIX}")
         if not allowed_domains:
             raise InvalidField(
-                where, f"this endpoint fetches nothing: {FIX}, or name the host in SM_VLLM_ALLOWED_MEDIA_DOMAINS"
+                where, f"this endpoint fetches no media: {FIX}, or allow the host with SM_VLLM_ALLOWED_MEDIA_DOMAINS"
             )
         try:
             host = urlsplit(url).hostname
         except ValueError:
             host = None
         if host not in allowed_domains:
-            raise InvalidField(where, f"its host is none of those allowed ({', '.join(sorted(allowed_domains))})")
+            raise InvalidField(where, f"its host is not allowed. Allowed are {', '.join(sorted(allowed_domains))}")
 
 
 def _urls(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for where, part in _parts(document):
         for name in URL_KEYS:
-            given = part.get(name)
-            url = given.get("url") if isinstance(given, dict) else given
+            value = part.get(name)
+            url = value.get("url") if isinstance(value, dict) else value
             if isinstance(url, str):
                 yield f"{where}.{name}", url
 

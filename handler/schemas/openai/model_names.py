@@ -1,4 +1,4 @@
-"""The names a model is served by."""
+"""Checks a request's model name, and lists the served models."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from handler.errors import ModelNotFound
 
 
-def check_model(asked: str | None, served: Sequence[str]) -> None:
-    """A request may leave the model out or send "", as SageMaker's OpenAI path passes on.
+def check_model(model: str | None, served: Sequence[str]) -> None:
+    """Checks the model name of a request. It may be absent, or "", which SageMaker's OpenAI path sends.
 
-    :raises ModelNotFound: it names another one.
+    :raises ModelNotFound: no served model has this name.
     """
-    if asked and asked not in served:
-        raise ModelNotFound(asked, tuple(served))
+    if model and model not in served:
+        raise ModelNotFound(model, tuple(served))
 
 
 def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> dict[str, Any]:
-    """OpenAI's list of models.
+    """The document of GET /v1/models.
 
     :param served: the model's own names.
-    :param max_model_len: tokens.
-    :param adapters: names of adapters, whose parent the model is.
+    :param max_model_len: in tokens.
+    :param adapters: the names of adapters, whose parent is the model.
     """
     return {
         "object": "list",

@@ -1,4 +1,4 @@
-"""The fields that the OpenAI bodies share, their types and bounds, and what happens to the ones we do not serve."""
+"""The fields that OpenAI's bodies share, with their types and bounds, and the handling of unsupported fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What a chat and a completion body have in common."""
+    """The fields that chat and completion bodies have in common."""
 
     model: str | None = None
     stream: bool | None = False
@@ -55,8 +55,8 @@ class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 
-# What the short path does not serve, each field with the values that ask for nothing: any other value takes the full
-# path (vLLM's own serving classes).
+# Fields that the plain path does not support, each with the values that have no effect. Any other value selects the
+# vLLM path.
 FULL: Mapping[str, tuple[object, ...]] = {
     "logprobs": (None, False),
     "top_logprobs": (None, 0),
@@ -90,7 +90,7 @@ FULL: Mapping[str, tuple[object, ...]] = {
     "vllm_xargs": (None, {}),
     "request_id": (None,),
 }
-# Fields of the API that neither path serves: vLLM 0.16 ignores them in silence, or refuses every value.
+# Fields of the API that no path supports: vLLM 0.16 ignores them silently, or rejects every value.
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
@@ -104,64 +104,65 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
 UNSERVED: Mapping[str, tuple[object, ...]] = {**FULL, **REFUSED}
 
 
-def asks_for(name: str, value: object, fields: Mapping[str, tuple[object, ...]]) -> bool:
-    """The field is one of these, and its value asks for something."""
+def has_effect(name: str, value: object, fields: Mapping[str, tuple[object, ...]]) -> bool:
+    """Whether a field is in `fields` and its value has an effect."""
     return name in fields and not any(value == none and type(value) is type(none) for none in fields[name])
 
 
-# Comparing a name with all known ones costs 0.1 ms: only so many unknown fields are looked at, and only short ones.
-MAX_STRANGERS = 32
+# Comparing a name with all known names takes 0.1 ms. So only this many unknown fields are compared, and only short
+# ones.
+MAX_UNKNOWN = 32
 MAX_NAME = 64
 
 
-# msgspec looks a type over when it first meets it, and ends the process where two threads do so at once: so did the
-# first two requests after a start (msgspec 0.22.0, "Segmentation fault").
-_DESCRIBING = threading.Lock()
+# msgspec inspects a type when it first meets it, and crashes if two threads do so at the same time. The first two
+# requests after a start did (msgspec 0.22.0, "Segmentation fault").
+_INSPECTING = threading.Lock()
 
 
 @cache
-def _describe(fields: type[Any]) -> msgspec.json.Decoder[Any]:
-    """Has the type looked over; the decoder itself is not needed."""
+def _inspect(fields: type[Any]) -> msgspec.json.Decoder[Any]:
+    """Makes msgspec inspect a type. The decoder itself is not needed."""
     return msgspec.json.Decoder(fields)
 
 
 def convert(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
-    """The typed body. Unknown fields are ignored, as vLLM ignores them, unless they look like a slip.
+    """The typed body. Unknown fields are ignored, as vLLM does, unless they look like a misspelling.
 
-    :raises InvalidField: a value of the wrong type or out of bounds, naming the field.
-    :raises UnsupportedField: a known field that asks for what is not served.
-    :raises UnknownField: a near miss of a known field.
+    :raises InvalidField: a value has the wrong type or is out of bounds. The error names its field.
+    :raises UnsupportedField: a field that is not supported has a value with an effect.
+    :raises UnknownField: an unknown field is almost a known one.
     """
     names = fields.__struct_fields__
-    strangers = 0
+    unknown = 0
     for name, value in document.items():
         if name in names:
             continue
         if name in UNSERVED:
             check_unserved(name, value)
-        elif strangers < MAX_STRANGERS and len(name) <= MAX_NAME:
-            strangers += 1
+        elif unknown < MAX_UNKNOWN and len(name) <= MAX_NAME:
+            unknown += 1
             check_near_miss(name, names)
-    with _DESCRIBING:
-        _describe(fields)
+    with _INSPECTING:
+        _inspect(fields)
     try:
         return msgspec.convert(document, fields, strict=True)
     except msgspec.ValidationError as error:
-        raise _named(str(error)) from None
+        raise _invalid_field(str(error)) from None
 
 
-def check_strangers(document: Mapping[str, Any], names: Collection[str]) -> None:
-    """What `convert` does about unknown fields, for a body that it does not convert.
+def check_unknown_fields(document: Mapping[str, Any], names: Collection[str]) -> None:
+    """Checks unknown fields as `convert` does, for a body that is not converted.
 
-    :raises UnknownField: a near miss of a known field.
+    :raises UnknownField: an unknown field is almost a known one.
     """
-    strangers = [name for name in document if name not in names and name not in UNSERVED and len(name) <= MAX_NAME]
-    for name in strangers[:MAX_STRANGERS]:
+    unknown = [name for name in document if name not in names and name not in UNSERVED and len(name) <= MAX_NAME]
+    for name in unknown[:MAX_UNKNOWN]:
         check_near_miss(name, names)
 
 
 def check_unserved(name: str, value: object) -> None:
-    if asks_for(name, value, UNSERVED):
+    if has_effect(name, value, UNSERVED):
         raise UnsupportedField(name, "leave it out")
 
 
@@ -171,19 +172,19 @@ def check_near_miss(name: str, names: Collection[str]) -> None:
         raise UnknownField(name, near[0])
 
 
-def _named(message: str) -> InvalidField:
-    """msgspec says "Expected `int`, got `str` - at `$.max_tokens`": the path becomes the field's name."""
+def _invalid_field(message: str) -> InvalidField:
+    """An error from msgspec's message, such as "Expected `int`, got `str` - at `$.max_tokens`"."""
     problem, _, path = message.partition(" - at `$.")
     return InvalidField(re.sub(r"`$", "", path) or "body", problem[0].lower() + problem[1:])
 
 
 def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: str = "max_tokens") -> Sampling:
-    """The engine's sampling for a body.
+    """The engine's sampling parameters for a body.
 
-    :raises InvalidField: an empty stop string, or more minimum than maximum tokens.
+    :raises InvalidField: a stop string is empty, or min_tokens is larger than the maximum.
     """
     if fields.stream_options is not None and not fields.stream:
-        raise InvalidField("stream_options", "it goes with 'stream': true only")
+        raise InvalidField("stream_options", "it is allowed only with 'stream': true")
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
     if "" in stop:
         raise InvalidField("stop", "a stop string is empty")

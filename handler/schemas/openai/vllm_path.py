@@ -1,7 +1,8 @@
-"""The full path: bodies that vLLM's own serving classes answer, after the checks that are ours.
+"""The vLLM path: checks a body, which vLLM's own serving classes then answer.
 
-What vLLM would ignore, fetch, or die of is refused here: parameters that the device does not honour, media from
-anywhere, token ids outside the vocabulary. Fields that both paths know are checked as the short path checks them.
+Values that vLLM would ignore, fetch from anywhere or crash on are rejected here: parameters that the device does not
+support, media of other hosts, token ids outside the vocabulary. Fields that both paths support are checked as on the
+plain path.
 """
 
 from __future__ import annotations
@@ -16,15 +17,14 @@ from handler.engine.generation.generation import Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
-from handler.schemas.openai import document_limits, media
-from handler.schemas.openai import guided_decoding as guided
+from handler.schemas.openai import document_limits, guided_decoding, media
 from handler.schemas.openai.chat import ChatFields, check_template_arguments
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import (
     REFUSED,
     SamplingFields,
-    check_strangers,
+    check_unknown_fields,
     check_unserved,
     convert,
     sampling,
@@ -46,13 +46,13 @@ SHARED: Mapping[Route, type[SamplingFields]] = {Route.CHAT: ChatFields, Route.CO
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
-    """A body of a route as a call.
+    """Parses a body of a route.
 
-    :raises ClientError: naming the field.
+    :raises ClientError: a field is wrong. The error names it.
     """
     key = PROMPTS[route]
     if document.get(key) in (None, []) and document.get("messages") in (None, []) and not document.get("prompt_embeds"):
-        raise MissingField(key, "it is what the request is about")
+        raise MissingField(key, "this route requires it")
     for name, value in document.items():
         if name in REFUSED:
             check_unserved(name, value)
@@ -61,11 +61,11 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     if route is Route.TOKENIZE or document.get("truncate_prompt_tokens") is not None:
         for field in (key, "messages"):
             engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
-    document = guided.translate(document)
+    document = guided_decoding.translate(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
     serving = engine.require_serving()
-    check_strangers(document, serving.fields(route))
+    check_unknown_fields(document, serving.fields(route))
     document_limits.check_request_id(document.get("request_id"))
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)
     if document.get("priority") and not engine.traits.priorities:
@@ -85,81 +85,84 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         _check_beams(document, engine.limits)
     _check_ids(route, document, engine)
     if route is Route.COMPLETIONS and document.get("max_tokens", 0) is None:
-        # OpenAI's default, as on the short path. vLLM takes null, makes the tokens, and then ends in an AssertionError
-        # (0.16 to 0.32, completion/serving.py).
+        # Use OpenAI's default, as on the plain path. vLLM accepts null, makes the tokens, and then fails with an
+        # AssertionError (0.16 to 0.32, completion/serving.py).
         del document["max_tokens"]
     return ServedCall(serving.request(route, document, headers))
 
 
 def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -> None:
-    """What the short path would say about the fields that it knows."""
+    """Checks the fields that both paths support, as the plain path does."""
     shared = SHARED[route]
     known = {name: value for name, value in document.items() if name in shared.__struct_fields__}
     if route is Route.COMPLETIONS:
         if document.get("echo") and known.get("max_tokens") == 0:
-            del known["max_tokens"]  # the prompt alone, with its logprobs
+            del known["max_tokens"]  # the reply is the prompt alone, with its logprobs
         known["prompt"] = ""
     fields = convert(known, shared)
     if isinstance(fields, ChatFields):
         check_template_arguments(fields.chat_template_kwargs)
-    asked, name = fields.max_tokens, "max_tokens"
+    max_tokens, name = fields.max_tokens, "max_tokens"
     if isinstance(fields, ChatFields) and fields.max_completion_tokens is not None:
-        asked, name = fields.max_completion_tokens, "max_completion_tokens"
-    engine.limits.check_max_tokens(asked, name)
-    chosen = sampling(fields, asked, name)
-    sampling_check.check(chosen, engine.limits.sampling)
-    engine.limits.check_stop_tokens(chosen.stop_token_ids)
+        max_tokens, name = fields.max_completion_tokens, "max_completion_tokens"
+    engine.limits.check_max_tokens(max_tokens, name)
+    parameters = sampling(fields, max_tokens, name)
+    sampling_check.check(parameters, engine.limits.sampling)
+    engine.limits.check_stop_tokens(parameters.stop_token_ids)
     prompt = document.get("prompt")
-    several = len(prompt) if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list) else 1
-    sequences = several * (fields.n or 1)
+    prompts = len(prompt) if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list) else 1
+    sequences = prompts * (fields.n or 1)
     if sequences > engine.max_sequences:
         field = "n" if (fields.n or 1) > 1 else "prompt"
-        raise InvalidField(field, f"it asks for {sequences} sequences; one request may have {engine.max_sequences}")
+        raise InvalidField(field, f"it requests {sequences} sequences; at most {engine.max_sequences} are allowed")
 
 
 def _check_beams(document: Mapping[str, Any], limits: RequestLimits) -> None:
-    """vLLM's search never ends before its limit (0.13.0 to 0.32.0, beam_search): without one it fills the context,
-    a request for each beam and token, and nothing is sent until then. A completion has a limit of its own."""
-    named = any(document.get(name) is not None for name in ("max_tokens", "max_completion_tokens"))
-    if not named and limits.max_output is None and limits.default_output is None:
+    """Requires a limit of output tokens for a beam search in a chat.
+
+    vLLM's beam search never ends before its limit (0.13.0 to 0.32.0, beam_search). Without one it fills the context,
+    with a request for each beam and token, and sends nothing until then. A completion has a default limit.
+    """
+    has_limit = any(document.get(name) is not None for name in ("max_tokens", "max_completion_tokens"))
+    if not has_limit and limits.max_output is None and limits.default_output is None:
         raise MissingField(
             "max_tokens",
-            "a search for beams goes on to its limit whatever it finds, so say how many tokens it may have",
+            "a beam search always runs to its limit, so give the number of output tokens",
         )
 
 
 def _check_response(document: Mapping[str, Any], engine: Engine) -> None:
-    """Without a tool server vLLM leaves OpenAI's own tools (web search, MCP ...) out in silence."""
+    """Rejects OpenAI's own tools (web search, MCP ...), which vLLM ignores silently without a tool server."""
     if type(document.get("max_output_tokens")) is int:
         engine.limits.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
     tools = document.get("tools")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and tool.get("type") != "function":
-            raise UnsupportedField(f"tools[{index}]", "this endpoint runs no tools itself; send functions")
+            raise UnsupportedField(f"tools[{index}]", "this endpoint runs no tools itself: send functions")
 
 
 def _check_ids(route: Route, document: Mapping[str, Any], engine: Engine) -> None:
-    """Token ids that the client sends, within the vocabulary: one past it ends vLLM's engine, or raises inside it."""
+    """Checks token ids in the body. One outside the vocabulary ends vLLM's engine, or fails inside it."""
     key = PROMPTS[route]
-    given = document.get(key)
-    if not isinstance(given, list) or key == "messages":
+    prompt = document.get(key)
+    if not isinstance(prompt, list) or key == "messages":
         return
-    lists: Sequence[object] = [given] if given and isinstance(given[0], int) else given
+    lists: Sequence[object] = [prompt] if prompt and isinstance(prompt[0], int) else prompt
     for ids in lists:
         if isinstance(ids, list) and all(type(token) is int for token in ids):
             engine.prompts.ids(ids, key)
 
 
-def _check_format(given: object) -> None:
-    """vLLM raises an AssertionError (0.16)."""
-    if isinstance(given, dict) and given.get("type") == "json_schema":
-        schema = given.get("json_schema")
+def _check_format(response_format: object) -> None:
+    """Checks the JSON schema. Without one, vLLM 0.16 fails with an AssertionError."""
+    if isinstance(response_format, dict) and response_format.get("type") == "json_schema":
+        schema = response_format.get("json_schema")
         if not isinstance(schema, dict) or not isinstance(schema.get("schema"), dict):
             raise InvalidField("response_format.json_schema", 'send {"name": ..., "schema": {...}}')
 
 
 class ServedCall:
-    """A call of the full path."""
+    """A call of the vLLM path."""
 
     __slots__ = ("_prepared", "reply")
 
@@ -183,12 +186,12 @@ class ServedCall:
     def tokens(self) -> TokenCounts:
         return self._prepared.tokens
 
-    def ticket(self, engine: Engine, sink: Sink) -> RunningCall:
-        return engine.serving_ticket(self._prepared, sink, self.reply.keep)
+    def request(self, engine: Engine, sink: Sink) -> RunningCall:
+        return engine.serving_request(self._prepared, sink, self.reply.keep)
 
 
 class ServedReply:
-    """vLLM's own bytes, passed on."""
+    """A reply of the vLLM path: vLLM's own bytes, unchanged."""
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
@@ -202,7 +205,7 @@ class ServedReply:
 
     @property
     def document(self) -> object | None:
-        """vLLM's model of the whole reply, once there is one."""
+        """vLLM's model of the whole reply. None before it is complete."""
         return None if self._whole is None else self._whole.document
 
     def opening(self) -> bytes:
@@ -222,5 +225,5 @@ class ServedReply:
     def whole(
         self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
     ) -> bytes:
-        assert self._whole is not None, "the ticket keeps the document before it says that it is done"
+        assert self._whole is not None, "the request keeps the document before it ends"
         return self._whole.text().encode()

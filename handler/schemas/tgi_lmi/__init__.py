@@ -1,1 +1,1 @@
-"""TODO"""
+"""The `inputs` schema of TGI and of DJL's LMI."""

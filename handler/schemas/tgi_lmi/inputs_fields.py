@@ -1,4 +1,4 @@
-"""The fields of an `inputs` body, their types and bounds, and those that are rejected with an error that names it.
+"""The fields of an `inputs` body with their types and bounds, and the parameters that are not supported.
 
 Sources: text-generation-inference, router/src/{lib,validation}.rs; djl-serving,
 serving/docs/lmi/user_guides/lmi_input_output_schema.md and djl_python/lmi_vllm/request_response_utils.py.
@@ -21,7 +21,7 @@ LMI: Final = "lmi"
 MAX_INPUTS: Final = 64
 MAX_BEST_OF: Final = 8
 MAX_GRAMMAR: Final = 64 * 1024
-# Parameters that are rejected with an error that names it, each with the values that ask for nothing.
+# Parameters that are not supported, each with the values that have no effect. Other values are rejected.
 UNSERVED: Final[Mapping[str, tuple[object, ...]]] = {
     "watermark": (None, False),
     "typical_p": (None, 1.0),
@@ -38,15 +38,15 @@ UNSERVED: Final[Mapping[str, tuple[object, ...]]] = {
 FIXES: Final[Mapping[str, str]] = {
     "n": "send 'best_of', or a list of 'inputs'",
     "num_return_sequences": "send 'best_of', or a list of 'inputs'",
-    "logprobs": "send 'details': true, and 'top_n_tokens' for the likeliest beside",
+    "logprobs": "send 'details': true, and 'top_n_tokens' for the likeliest tokens",
     "prompt_logprobs": "send 'decoder_input_details': true",
 }
-# Names of other APIs for what has a name here.
-SLIPS: Final[Mapping[str, str]] = {"max_tokens": "max_new_tokens", "max_length": "max_new_tokens"}
+# Names of other APIs, and the names in this API.
+OTHER_NAMES: Final[Mapping[str, str]] = {"max_tokens": "max_new_tokens", "max_length": "max_new_tokens"}
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters that are served. None: the schema's or the model's own default."""
+    """The supported parameters. None means the default of the schema or of the model."""
 
     max_new_tokens: Count | None = None
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
@@ -78,6 +78,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of an `inputs` body."""
+
     inputs: str | Annotated[list[Any], Meta(min_length=1, max_length=MAX_INPUTS)]
     parameters: dict[str, Any] | None = None
     stream: bool | None = None
@@ -85,18 +87,21 @@ class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
     adapters: str | list[str | None] | None = None
 
     def models(self, parameters: Parameters) -> list[str | None]:
-        """Of each text its adapter's name; None is the model itself. One, for messages.
+        """The adapter's name for each text. None is the model without an adapter. Messages have one name.
 
-        LMI's `adapters`: a name, or one for each text (djl-serving, serving/docs/adapters_api.md and
+        LMI's `adapters` is a name, or a list with a name for each text (djl-serving, serving/docs/adapters_api.md and
         engines/python/setup/djl_python/input_parser.py).
 
-        :raises InvalidField: there are not as many names as texts, or another field says the same.
+        :raises InvalidField: there are not as many names as texts, or another field also names an adapter.
         """
         texts = len(self.inputs) if isinstance(self.inputs, list) and isinstance(self.inputs[0], str) else 1
         if self.adapters is None:
             return [parameters.adapter_id or self.model] * texts
         if parameters.adapter_id or self.model:
-            raise InvalidField("adapters", "'model', 'parameters.adapter_id' or a header says the same: give one")
+            raise InvalidField(
+                "adapters",
+                "'model', 'parameters.adapter_id' or a header names an adapter as well: send only one of them",
+            )
         if isinstance(self.adapters, str):
             return [self.adapters or None] * texts
         if len(self.adapters) != texts:
@@ -104,19 +109,21 @@ class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
         return [name or None for name in self.adapters]
 
 
-def parameters_of(given: Mapping[str, Any]) -> Parameters:
+def parameters_of(document: Mapping[str, Any]) -> Parameters:
     """The typed parameters.
 
-    :raises ClientError: naming the field below `parameters`.
+    :raises ClientError: a parameter is wrong. The error names it.
     """
     for name, neutral in UNSERVED.items():
-        if name in given and not any(given[name] == value and type(given[name]) is type(value) for value in neutral):
+        if name in document and not any(
+            document[name] == value and type(document[name]) is type(value) for value in neutral
+        ):
             raise UnsupportedField(f"parameters.{name}", FIXES.get(name, "leave it out"))
-    for name, meant in SLIPS.items():
-        if name in given:
+    for name, meant in OTHER_NAMES.items():
+        if name in document:
             raise UnknownField(f"parameters.{name}", f"parameters.{meant}")
     try:
-        return convert({name: value for name, value in given.items() if name not in UNSERVED}, Parameters)
+        return convert({name: value for name, value in document.items() if name not in UNSERVED}, Parameters)
     except InvalidField as error:
         raise InvalidField(f"parameters.{error.field}", error.problem) from None
     except UnsupportedField as error:
@@ -125,15 +132,15 @@ def parameters_of(given: Mapping[str, Any]) -> Parameters:
         raise UnknownField(f"parameters.{error.field}", error.meant) from None
 
 
-def grammar_of(given: Mapping[str, Any] | None) -> Grammar | None:
+def grammar_of(grammar: Mapping[str, Any] | None) -> Grammar | None:
     """TGI's grammar: `{"type": "json", "value": schema}`, `json_schema` with the schema in an object, or `regex`.
 
-    :raises InvalidField: it has another shape.
+    :raises InvalidField: it has none of these forms.
     """
-    if given is None:
+    if grammar is None:
         return None
     name = "parameters.grammar"
-    kind, value = given.get("type"), given.get("value")
+    kind, value = grammar.get("type"), grammar.get("value")
     if kind == "json_schema" and isinstance(value, dict):
         value = value.get("schema")
     if kind in ("json", "json_object", "json_schema") and isinstance(value, dict):

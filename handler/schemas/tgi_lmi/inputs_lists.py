@@ -1,4 +1,4 @@
-"""Replies of an `inputs` body to several generations: a list of texts, and `best_of`. They are never streamed."""
+"""Replies to an `inputs` body with several generations: a list of texts, and `best_of`. They are never streamed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from handler.schemas.tgi_lmi.inputs_reply import InputsReply
 
 
 class _WholeReply:
-    """What of a reply is for streams only."""
+    """The methods for streams, which these replies do not use."""
 
     content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
@@ -22,7 +22,7 @@ class _WholeReply:
         self._replies = replies
         self._documents: list[dict[str, object]] = []
 
-    def heard_all(self, outputs: Sequence[Output]) -> None:
+    def receive_all(self, outputs: Sequence[Output]) -> None:
         self._documents = [reply.document(*output) for reply, output in zip(self._replies, outputs, strict=True)]
 
     def opening(self) -> bytes:
@@ -52,7 +52,7 @@ class ListReply(_WholeReply):
 
 
 class BestOfReply(_WholeReply):
-    """The answer with the highest mean log probability a token; the others are in its details.
+    """The answer with the highest mean log probability per token. The other answers are in its details.
 
     Source: text-generation-inference, router/src/infer/mod.rs (generate_best_of).
     """

@@ -1,4 +1,4 @@
-"""How TGI and LMI choose tokens, in the engine's terms."""
+"""Translates the sampling parameters of TGI and LMI to those of the engine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
-# LMI's default; TGI's is what the context has room for.
+# LMI's default. TGI's is as many as the context has room for.
 LMI_MAX_NEW_TOKENS = 30
 
 
 def greedy(parameters: Parameters, *, tgi: bool) -> bool:
-    """Greedy unless sampling is asked for: by `do_sample`, or by a parameter that shapes the distribution.
+    """Whether decoding is greedy: neither `do_sample` nor a parameter that changes the distribution requests sampling.
 
-    An explicit `do_sample: false` is final for LMI; for TGI such a parameter outweighs it, and its Python client sends
-    `false` with each request (text-generation-inference, router/src/validation.rs and
+    For LMI an explicit `do_sample: false` decides. For TGI such a parameter decides, because its Python client sends
+    `false` with every request (text-generation-inference, router/src/validation.rs and
     server/text_generation_server/utils/tokens.py; djl-serving, djl_python/lmi_vllm/request_response_utils.py).
     """
     if parameters.do_sample:
@@ -30,9 +30,11 @@ def greedy(parameters: Parameters, *, tgi: bool) -> bool:
 
 
 def sampling_of(parameters: Parameters, room: int, logprobs: int | None, *, tgi: bool) -> Sampling:
-    """:param room: tokens that the context has left.
+    """The engine's sampling parameters.
+
+    :param room: how many tokens the context has left.
     :param logprobs: as in `Sampling`.
-    :raises InvalidField: naming the field below `parameters`.
+    :raises InvalidField: a parameter is wrong. The error names it.
     """
     stop = (*(parameters.stop or ()), *(parameters.stop_sequences or ()))
     if "" in stop:
@@ -57,7 +59,7 @@ def sampling_of(parameters: Parameters, room: int, logprobs: int | None, *, tgi:
         stop=stop,
         stop_token_ids=tuple(parameters.stop_token_ids or ()),
         ignore_eos=bool(parameters.ignore_eos_token),
-        # TGI's text ends with the stop string, LMI's before it.
+        # TGI's text includes the stop string, LMI's does not.
         include_stop_str_in_output=tgi if include_stop is None else include_stop,
         skip_special_tokens=parameters.skip_special_tokens is not False,
         spaces_between_special_tokens=parameters.spaces_between_special_tokens is not False,

@@ -1,6 +1,6 @@
-"""What a request to /invocations says beside its body, and how it decides what the body leaves open.
+"""The options of a request to /invocations that are not in its body: schema, framing, formatter.
 
-Pure functions of plain values. The table is in docs/requests.md.
+They come from headers and settings. All functions are pure. docs/requests.md has the table.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI
 
 CHAT: Final = "chat"
 COMPLETION: Final = "completion"
-# What the custom attribute `schema` may say.
+# The values of the custom attribute `schema`.
 SCHEMAS: Final = (CHAT, COMPLETION, TGI, LMI)
 LINE_TYPES: Final = frozenset({JSON_LINES, "application/jsonl", "application/x-ndjson"})
-NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """What a request and the endpoint's settings say beside the body.
+    """The options of a request that come from its headers and the endpoint's settings.
 
-    :param accept: the media types of `Accept`, the liked best first.
+    :param accept: the media types of `Accept`, the preferred one first.
     :param attributes: SageMaker's custom attributes, parsed.
-    :param inputs_schema: whose `inputs` bodies are where nothing else says so: `lmi` or `tgi`.
-    :param output_formatter: LMI's setting: `json`, `jsonlines` or `sse`; None leaves it to the request.
+    :param inputs_schema: the default schema of `inputs` bodies: `lmi` or `tgi`.
+    :param output_formatter: LMI's setting: `json`, `jsonlines` or `sse`. None leaves it to the request.
     """
 
     accept: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    attributes: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
     inputs_schema: str = LMI
     output_formatter: str | None = None
 
     @property
     def schema(self) -> str | None:
-        """The schema that the custom attribute `schema` names.
+        """The schema in the custom attribute `schema`.
 
-        :raises InvalidField: none of ours.
+        :raises InvalidField: there is no such schema.
         """
         name = self.attributes.get("schema")
         if name is None:
@@ -52,13 +52,13 @@ class RequestOptions:
 
     @property
     def tgi(self) -> bool:
-        """An `inputs` body is TGI's rather than LMI's."""
+        """Whether an `inputs` body is TGI's rather than LMI's."""
         return (self.schema or self.inputs_schema) == TGI
 
     def framing(self, schema: str, formatter: str | None = None) -> str:
-        """The media type of a stream: the formatter's, else the first that `Accept` names, else the schema's own.
+        """The media type of a stream: the formatter's, else the first in `Accept`, else the schema's own.
 
-        :param formatter: the body's own, which outweighs the setting.
+        :param formatter: the one in the body, which has precedence over the setting.
         """
         formatter = formatter or self.output_formatter
         if formatter in ("jsonlines", "sse"):

@@ -1,4 +1,4 @@
-"""One model beside others, and the requests that use it."""
+"""One model of a multi-model endpoint, with its engine and the count of its requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class ModelState(StrEnum):
 
 
 class ModelPlaces(Admission):
-    """The places that one model's requests hold. `enter` takes its own alone, for a request that is let in to the
-    endpoint already; `leave` gives both back."""
+    """Counts the requests of one model. They are also counted by the endpoint's admission, which has the limit.
+
+    `enter` counts a request that the endpoint has admitted already. `leave` ends both counts.
+    """
 
     __slots__ = ("_endpoint",)
 
@@ -36,10 +38,10 @@ class ModelPlaces(Admission):
 
 @dataclass(slots=True)
 class LoadedModel:
-    """What is known of it. Changed by `Models` alone.
+    """A model and its state. Only `ModelRegistry` changes it.
 
-    :ivar engine, need: None until it serves.
-    :ivar used: when it was last asked for, in monotonic seconds.
+    :ivar engine, need: None until the model serves.
+    :ivar used: when a request last used it, in monotonic seconds.
     :ivar reason: why it failed.
     """
 

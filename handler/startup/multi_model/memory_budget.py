@@ -1,7 +1,7 @@
-"""What a further engine takes of the host's memory, and what is left for it. On the CPU line alone, so far.
+"""Estimates the host memory that a further engine needs, and how much is free. For the CPU line only.
 
-Counted is what an engine was promised, not what it holds: its key-value cache is reserved when it starts and filled
-later. What other engines were promised and have not taken yet is therefore no room for this one.
+An engine's key-value cache is reserved when it starts, and filled later. So each engine is counted with the memory that
+it may use, not with what it uses now. Memory that other engines have reserved and not used yet is not free.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from handler.neuron.hardware import host_memory
 from handler.neuron.hardware.host_cpu import SPACE
 
 GIB = 1024**3
-# vLLM's share of a NUMA node's memory where that is not set (vllm/platforms/cpu.py, get_device_total_memory).
+# The share of a NUMA node's memory that vLLM uses for the cache by default (vllm/platforms/cpu.py,
+# get_device_total_memory).
 UNSET_SHARE = 0.5
-# An engine core's own memory beside weights and cache (docs/sagemaker.md has the measurement).
+# The memory of an engine core besides weights and cache (docs/sagemaker.md has the measurement).
 CORE = GIB
 HALVES = ("bfloat16", "float16")
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
@@ -29,9 +30,9 @@ WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """What one engine takes, in bytes.
+    """The memory that one engine needs, in bytes.
 
-    :param cache_from: why the cache is of this size.
+    :param cache_from: the reason for the size of the cache.
     """
 
     weights: int
@@ -48,22 +49,22 @@ class MemoryNeed:
 
 
 def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.environ) -> MemoryNeed:
-    """What the engine of a plan will take for the model in a directory.
+    """The memory that an engine needs with a plan, for the model in a directory.
 
-    :raises SettingError: the cache's size is no number.
+    :raises SettingError: the configured size of the cache is not a number.
     """
     weights = sum(file.stat().st_size for pattern in WEIGHTS for file in path.glob(pattern)) * _growth(path, plan)
     space = plan.env.get(SPACE) or environ.get(SPACE)
     if space:
         if not space.strip().isdecimal():
-            raise SettingError(SPACE, f"'{space[:60]}' is no whole number", "Give the GiB of each engine's cache.")
+            raise SettingError(SPACE, f"'{space[:60]}' is not a whole number", "Give the GiB of each engine's cache.")
         return MemoryNeed(weights, int(space) * GIB, f"{SPACE}={space}")
     unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
     return MemoryNeed(weights, unset, f"{SPACE} is not set, so vLLM takes half")
 
 
 def _growth(path: Path, plan: EnginePlan) -> int:
-    """2 where the files hold 16-bit weights and the plan computes in float32."""
+    """How much larger the weights are in memory: 2 if the files hold 16-bit weights and the plan uses float32."""
     if plan.engine_args.get("dtype") != "float32":
         return 1
     facts = read_facts(str(path))
@@ -71,12 +72,12 @@ def _growth(path: Path, plan: EnginePlan) -> int:
 
 
 def room(running: Iterable[tuple[Engine, MemoryNeed]]) -> int:
-    """Bytes that a further engine may take.
+    """How many bytes a further engine may use.
 
-    :param running: the engines that there are, each with what it was promised.
+    :param running: the running engines, each with the memory that is reserved for it.
     """
-    owed = sum(max(0, need.bytes - host_memory.resident(engine.pids)) for engine, need in running)
-    return max(0, host_memory.available() - owed)
+    reserved = sum(max(0, need.bytes - host_memory.resident(engine.pids)) for engine, need in running)
+    return max(0, host_memory.available() - reserved)
 
 
 def gib(size: int) -> str:

@@ -1,4 +1,4 @@
-"""What can be wrong with a model that is loaded beside others."""
+"""The errors of loading, unloading and using the models of a multi-model endpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from handler.errors import ClientError, ServerError
 
 
 class InvalidModel(ClientError):
-    """What the URL names is no model that can be served beside others."""
+    """The URL does not give a model that can be served in a multi-model endpoint."""
 
     code = "invalid_model"
 
@@ -15,7 +15,7 @@ class InvalidModel(ClientError):
 
 
 class ModelNotLoaded(ClientError):
-    """No model of that name is loaded."""
+    """No model with this name is loaded."""
 
     status = 404
     kind = "not_found_error"
@@ -34,34 +34,34 @@ class ModelUnnamed(ClientError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This endpoint has no model of its own: name one that POST /models has loaded, in the path "
-            "/models/{name}/invoke or as the body's 'model'.",
+            "The request must name a model: use the path /models/{name}/invoke, or the body's 'model'. "
+            "POST /models loads models.",
             param="model",
         )
 
 
 class ModelExists(ClientError):
-    """The name is taken: by another model, one that is being loaded, the model of the start or an adapter."""
+    """Another model or an adapter has this name, perhaps one that is being loaded."""
 
     status = 409
     code = "model_exists"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"'{name[:200]}' is loaded or being loaded already: unload it first.")
+        super().__init__(f"'{name[:200]}' is already loaded or being loaded: unload it first.")
 
 
 class ModelsUnsupported(ClientError):
-    """This endpoint cannot hold several whole models."""
+    """This endpoint cannot serve several models. Adapters are no models in this sense."""
 
     status = 501
     code = "models_unsupported"
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"Several whole models cannot be served here: {problem}.")
+        super().__init__(f"This endpoint cannot serve several models: {problem}.")
 
 
 class ModelsFull(ServerError):
-    """There is no room. SageMaker unloads the one that was not used for longest, and asks again."""
+    """There is no memory for another model. SageMaker then unloads the least recently used one and tries again."""
 
     status = 507
     code = "models_full"
@@ -69,12 +69,12 @@ class ModelsFull(ServerError):
     def __init__(self, problem: str, least_used: str | None = None) -> None:
         fix = "Unload another, or use an instance with more memory."
         if least_used is not None:
-            fix = f"Unload one: '{least_used[:200]}' was not used for longest."
+            fix = f"Unload one: '{least_used[:200]}' is the least recently used."
         super().__init__(f"There is no room for another model: {problem}. {fix}")
 
 
 class ModelLoadFailed(ServerError):
-    """Its engine could not be started. Nothing of it is left."""
+    """The model's engine could not be started. It has been removed completely."""
 
     code = "model_load_failed"
 
@@ -83,7 +83,7 @@ class ModelLoadFailed(ServerError):
 
 
 class ModelFailed(ServerError):
-    """Its engine has ended while it served. The other models go on."""
+    """The model's engine ended while it served. The other models go on."""
 
     code = "model_failed"
 
@@ -92,11 +92,13 @@ class ModelFailed(ServerError):
 
 
 class ModelUnloaded(ServerError):
-    """It was unloaded, and this request did not end in the time that those under way are given."""
+    """The model was unloaded, and this request did not finish in the time that running requests get."""
 
     status = 503
     kind = "service_unavailable_error"
     code = "model_unloaded"
 
     def __init__(self, name: str, seconds: float) -> None:
-        super().__init__(f"The model '{name[:200]}' was unloaded {seconds:g} s ago, and this request ended with it.")
+        super().__init__(
+            f"The model '{name[:200]}' was unloaded, and this request did not finish within {seconds:g} s."
+        )

@@ -1,8 +1,9 @@
-"""The models that are loaded beside the one of the start, by name: loaded, asked, watched and unloaded one by one.
+"""The registry of the models that are loaded while the endpoint serves: loads, finds, watches and unloads them by name.
 
-SageMaker loads a model with POST when it is first asked for; told 507, it unloads the one that was not used for longest
-and asks again ("Custom containers for multi-model endpoints", contract for serving multiple models). So nothing is
-unloaded here unless that is asked for (`unload_least_used`): SageMaker would go on sending it requests.
+SageMaker loads a model with a POST when the first request for it arrives. On a 507 it unloads the least recently used
+model and tries again ("Custom containers for multi-model endpoints", contract for serving multiple models). So the
+registry itself unloads a model only with the setting `unload_least_used`. Otherwise SageMaker would still send requests
+to a model that is gone.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from handler.startup.multi_model.memory_budget import MemoryNeed, gib, room
 from handler.startup.multi_model.model_errors import ModelExists, ModelFailed, ModelNotLoaded, ModelsFull, ModelUnloaded
 
 logger = logging.getLogger(__name__)
-# A stalled engine that comes back within this many stall times goes on, as the first one does.
-PATIENCE = 5.0
-# Requests that were ended are given this long to say so.
-LINGER = 2.0
+# A stalled engine is failed after this many times the `stall` setting, as that of the start is.
+STALL_FACTOR = 5.0
+# How many seconds ended requests have to send their error.
+ERROR_SECONDS = 2.0
 
 
 class ModelRegistry:
-    """Thread-safe. Loading and unloading wait in the caller's thread; requests never do.
+    """The models by name. Thread-safe. Loading and unloading block the caller's thread, but never a request.
 
-    :param first: gives the engine of the start; None where there is none.
-    :param first_need: what the engine of the start was promised.
-    :param prepare, start: from a directory to an engine.
+    :param first: returns the engine of the start, or None if there is none.
+    :param first_need: the memory that is reserved for the engine of the start.
+    :param prepare, start: check the model in a directory, and start its engine.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class ModelRegistry:
         self._starting = threading.Lock()
 
     def all(self) -> list[LoadedModel]:
-        """Those that serve and those that failed."""
+        """The models that serve and those that failed."""
         with self._changed:
             shown = (ModelState.SERVING, ModelState.FAILED)
             return [model for model in self._by_name.values() if model.state in shown]
@@ -71,22 +72,23 @@ class ModelRegistry:
         return [model.engine for model in self.all() if model.engine is not None]
 
     def get(self, name: str) -> LoadedModel:
-        """:raises ModelNotLoaded: none of that name serves, or has failed."""
+        """:raises ModelNotLoaded: no model with this name serves or has failed."""
         found = next((model for model in self.all() if model.name == name), None)
         if found is None:
             raise ModelNotLoaded(name)
         return found
 
     def has(self, name: str) -> bool:
-        """The name is a model's, whatever its state."""
+        """Whether a model has this name, in any state."""
         with self._changed:
             return name in self._by_name
 
     def enter(self, name: str) -> tuple[Engine, Admission] | None:
-        """Takes a place for a request, which is in the endpoint's count already. None: there is no such model.
+        """Counts a request for a model. The endpoint has admitted the request already.
 
-        :raises ModelFailed: it has ended.
-        :raises ModelNotLoaded: it is being loaded or unloaded.
+        :returns: the model's engine, and the admission to leave at the end. None if no model has this name.
+        :raises ModelFailed: the model's engine has ended.
+        :raises ModelNotLoaded: the model is being loaded or unloaded.
         """
         with self._changed:
             model = self._by_name.get(name)
@@ -101,15 +103,15 @@ class ModelRegistry:
             return model.engine, model.places
 
     def load(self, name: str, source: str, path: Path) -> LoadedModel:
-        """Starts an engine for the model in a directory. One at a time: what one takes, the next must see.
+        """Starts an engine for the model in a directory. One at a time, so that each sees the memory of the one before.
 
-        :param source: as the caller named it.
-        :raises EndpointError: a name that is taken or none, a model that cannot be served, or no room.
+        :param source: the model's address in the request.
+        :raises EndpointError: the name is invalid or in use, the model cannot be served, or there is no memory.
         """
         if not NAME.fullmatch(name) or ".." in name:
             problem = "it must begin with a letter or digit and have at most 256 of A-Z a-z 0-9 ._:/@=+-"
             raise InvalidField("model_name", problem)
-        model = self._reserved(name, source)
+        model = self._reserve(name, source)
         try:
             prepared = self._prepare(self._config, name, path)
             with self._starting:
@@ -119,18 +121,19 @@ class ModelRegistry:
                 began = time.monotonic()
                 model.engine, model.need = self._start(prepared), prepared.need
                 model.used = time.monotonic()
-                self._become(model, ModelState.SERVING)
+                self._set_state(model, ModelState.SERVING)
                 logger.info("the model %s serves after %.1f s", name, model.used - began)
         except BaseException:
-            self._forget(model)
+            self._remove(model)
             raise
         self._set_limit()
         return model
 
     def unload(self, name: str) -> int:
-        """No further request gets it. Those under way may end within `drain`; returns how many were ended then.
+        """Unloads a model. Running requests may finish within the setting `drain`; new ones are rejected.
 
-        :raises ModelNotLoaded: none of that name serves, or has failed.
+        :returns: how many requests were ended.
+        :raises ModelNotLoaded: no model with this name serves or has failed.
         """
         with self._changed:
             model = self.get(name)
@@ -144,42 +147,42 @@ class ModelRegistry:
                     ended = model.places.count
                 self._end(model, ModelUnloaded(name, drain))
         finally:
-            self._forget(model)
+            self._remove(model)
             self._set_limit()
         logger.info("the model %s is unloaded; requests that were ended: %d", name, ended)
         return ended
 
     def watch(self) -> None:
-        """Notices the engines that ended or stay stalled. Called now and then, by one thread."""
+        """Fails the models whose engine has ended or is stalled for too long. Call regularly, from one thread."""
         for model in self.all():
             engine = model.engine
             if engine is None or model.state is not ModelState.SERVING:
                 continue
             if engine.dead():
                 self._fail(model, "its process ended")
-            elif engine.stalled_for() > self._config.stall * PATIENCE:
+            elif engine.stalled_for() > self._config.stall * STALL_FACTOR:
                 self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
 
     def fail_requests(self) -> None:
-        """The engine of the start has failed, and these end with the process."""
+        """Ends all requests with an error, because the engine of the start has failed and the process ends."""
         for model in self.all():
             if model.engine is not None:
                 model.engine.fail_requests(
-                    ModelFailed(model.name, "the model of the start did, which ends the process")
+                    ModelFailed(model.name, "the engine of the first model failed, which ends the process")
                 )
 
     def stop(self) -> None:
-        """Ends the engines, for this process ends: that is no failure of theirs."""
+        """Ends the engines, because the process ends. The models are not marked as failed."""
         engines = self.engines()
         with self._changed:
             self._by_name.clear()
         for engine in engines:
             engine.stop()
 
-    def _reserved(self, name: str, source: str) -> LoadedModel:
-        """The name's entry, which keeps others from it. A model that leaves is waited for."""
+    def _reserve(self, name: str, source: str) -> LoadedModel:
+        """Reserves a name with a new entry. Waits for a model of this name that is being unloaded."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._leaving(name))
+            self._changed.wait_for(lambda: not self._is_unloading(name))
             first, old = self._first(), self._by_name.get(name)
             taken = old is not None and old.state is not ModelState.FAILED
             if taken or (first is not None and name in first.served_names):
@@ -187,68 +190,71 @@ class ModelRegistry:
             model = self._by_name[name] = LoadedModel(name, source, ModelPlaces(self._admission))
             return model
 
-    def _leaving(self, name: str) -> bool:
+    def _is_unloading(self, name: str) -> bool:
         model = self._by_name.get(name)
         return model is not None and model.state is ModelState.UNLOADING
 
     def _make_room(self, prepared: starting.PreparedModel) -> None:
-        """:raises ModelsFull: there is none, and none may be made."""
-        while (problem := self._lacks(prepared)) is not None:
+        """Unloads models until there is room for another, if that is allowed.
+
+        :raises ModelsFull: there is no room.
+        """
+        while (problem := self._no_room_reason(prepared)) is not None:
             idle = [model for model in self.all() if model.state is ModelState.SERVING]
             oldest = min(idle, key=lambda model: model.used, default=None)
             if oldest is None or not self._config.unload_least_used:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             self.unload(oldest.name)
 
-    def _lacks(self, prepared: starting.PreparedModel) -> str | None:
-        """What there is too little of for another engine."""
+    def _no_room_reason(self, prepared: starting.PreparedModel) -> str | None:
+        """Why there is no room for another engine. None if there is."""
         with self._changed:
             models = [model for model in self._by_name.values() if model.engine is not None]
         most = self._config.max_models
         if most is not None and len(models) >= most:
-            return f"{len(models)} are loaded, as many as ENDPOINT_MAX_MODELS allows"
-        promised = [(model.engine, model.need) for model in models if model.engine is not None and model.need]
+            return f"{len(models)} models are loaded, the limit of ENDPOINT_MAX_MODELS"
+        reserved = [(model.engine, model.need) for model in models if model.engine is not None and model.need]
         first = self._first()
         if first is not None and self._first_need is not None:
-            promised.append((first, self._first_need))
-        left = room(promised)
-        if prepared.need.bytes > left:
-            return f"it needs {prepared.need}, and {gib(left)} of the host's memory are free"
+            reserved.append((first, self._first_need))
+        free = room(reserved)
+        if prepared.need.bytes > free:
+            return f"it needs {prepared.need}, and {gib(free)} of the host's memory are free"
         return None
 
     def _fail(self, model: LoadedModel, reason: str) -> None:
         logger.error("the model %s has failed: %s", model.name, reason)
         model.reason = reason
-        self._become(model, ModelState.FAILED)
+        self._set_state(model, ModelState.FAILED)
         error = ModelFailed(model.name, reason)
         threading.Thread(target=self._end, args=(model, error), name="end-model", daemon=True).start()
 
     def _end(self, model: LoadedModel, error: EndpointError) -> None:
-        """Ends what still uses the engine, with an error, and then the engine."""
+        """Ends a model's requests with an error, and then its engine."""
         with self._changed:
             engine, model.engine = model.engine, None
         if engine is None:
             return
         engine.fail_requests(error)
-        model.places.wait_empty(LINGER)
+        model.places.wait_empty(ERROR_SECONDS)
         engine.stop()
         del engine
-        gc.collect()  # vLLM's client is a knot of references; what was frozen at the start is not walked
+        gc.collect()  # vLLM's client has circular references. Objects that were frozen at the start are not walked
         self._set_limit()
 
-    def _become(self, model: LoadedModel, state: ModelState) -> None:
+    def _set_state(self, model: LoadedModel, state: ModelState) -> None:
         with self._changed:
             model.state = state
             self._changed.notify_all()
 
-    def _forget(self, model: LoadedModel) -> None:
+    def _remove(self, model: LoadedModel) -> None:
         with self._changed:
             if self._by_name.get(model.name) is model:
                 del self._by_name[model.name]
             self._changed.notify_all()
 
     def _set_limit(self) -> None:
-        """A queue is behind all engines' slots together."""
+        """Sets the endpoint's limit of requests from the slots of all engines."""
         first = self._first()
         slots = sum(engine.slots for engine in self.engines()) + (0 if first is None else first.slots)
         self._admission.limit = places(self._config, slots)

@@ -1,4 +1,4 @@
-"""The way of one further model: its settings, its plan, its engine, a warm-up. What fails leaves nothing behind."""
+"""Starts one model of a multi-model endpoint: settings, plan, engine, warm-up. A failure leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from handler.startup.multi_model.model_errors import (
 from handler.startup.output_tail import output_tail
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
-# What belongs to the model of the start and to no other.
+# Settings that apply only to the model of the start, with their neutral values.
 OF_THE_START: Mapping[str, Any] = {
     "enable_lora": None,
     "lora_modules": {},
@@ -45,14 +45,14 @@ OF_THE_START: Mapping[str, Any] = {
     "fused_speculation": None,
     "artifact_store": None,
 }
-CODE = "ENDPOINT_CUSTOM_CODE=false serves it without; else give it an endpoint of its own."
-APART = (
-    "Give each an endpoint or an inference component of its own, or serve LoRA adapters over one model "
+CODE = "Set ENDPOINT_CUSTOM_CODE=false to serve it without its code, or give it an endpoint of its own."
+SEPARATE = (
+    "Give each model an endpoint or an inference component of its own, or serve LoRA adapters over one model "
     "(ENDPOINT_ENABLE_LORA=true, named in ENDPOINT_LORA_MODULES)"
 )
 NEURON = (
-    "on this line ({line}) every engine takes its NeuronCores for itself, and no setting divides an instance's cores "
-    f"among engines of one container. {APART}"
+    "on this line ({line}) every engine needs NeuronCores of its own, and no setting divides an instance's cores "
+    f"among the engines of one container. {SEPARATE}"
 )
 SEVERAL = (
     "several front ends (ENDPOINT_FRONT_ENDS, SAGEMAKER_MODEL_SERVER_WORKERS) share one engine. Set it to 1, "
@@ -62,7 +62,7 @@ SEVERAL = (
 
 @dataclass(frozen=True, slots=True)
 class PreparedModel:
-    """A model that can be started: read and checked, nothing of it running."""
+    """A model that was read and checked, and whose engine can be started."""
 
     name: str
     config: EndpointConfig
@@ -75,9 +75,9 @@ Start = Callable[[PreparedModel], Engine]
 
 
 def whole_model(config: EndpointConfig, source: str) -> Path | None:
-    """The directory of a whole model; None where it is an adapter's, or nobody's.
+    """The directory of a model. None if the directory has an adapter, or neither.
 
-    :raises EndpointError: it cannot be brought.
+    :raises EndpointError: it cannot be fetched.
     """
     directory = bring(source, config)
     whole = (directory / CONFIG).is_file() and not (directory / ADAPTER_CONFIG).is_file()
@@ -85,15 +85,15 @@ def whole_model(config: EndpointConfig, source: str) -> Path | None:
 
 
 def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
-    """Reads and checks a model as the one of the start is; what the environment says holds for each.
+    """Reads and checks a model, as the start does. The environment's settings apply to every model.
 
-    :raises EndpointError: it cannot be served, or not beside others.
+    :raises EndpointError: the model cannot be served, or not in a multi-model endpoint.
     """
     if config.front_ends > 1:
         raise ModelsUnsupported(SEVERAL)
     try:
         if find_code(config, str(path)) is not None:
-            raise InvalidModel(name, "it comes with code of its own, which runs for the model of the start only", CODE)
+            raise InvalidModel(name, "it has code of its own, which is supported only for the model of the start", CODE)
         if not config.trust_remote_code:
             check_remote_code(path, "url")
         own = load(os.environ, model=str(path))
@@ -110,16 +110,16 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
 
 
 def start(prepared: PreparedModel) -> Engine:
-    """A running engine that has made its first tokens. 10 to 60 s on a CPU.
+    """Starts an engine and warms it up. 10 to 60 s on a CPU.
 
-    :raises ModelsFull: the system ended its process, as it does when memory runs out.
-    :raises ModelLoadFailed: whatever else kept it from starting.
+    :raises ModelsFull: the system killed the engine's process, as it does when memory runs out.
+    :raises ModelLoadFailed: the engine did not start for another reason.
     """
     name = prepared.name
     use_environment(prepared.plan)
     with output_tail() as output:
         try:
-            return _warm(prepared)
+            return _launch(prepared)
         except EndpointError as error:
             raise ModelLoadFailed(name, error.message) from error
         except Exception as error:
@@ -127,11 +127,11 @@ def start(prepared: PreparedModel) -> Engine:
             if isinstance(failure, CompileKilled):
                 raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from error
             known = fix_for(failure.reason)
-            said = "Fix its files or the settings." if known == OTHERWISE else known
-            raise ModelLoadFailed(name, f"{failure.reason}. {said}") from error
+            fix = "Fix its files or the settings." if known == OTHERWISE else known
+            raise ModelLoadFailed(name, f"{failure.reason}. {fix}") from error
 
 
-def _warm(prepared: PreparedModel) -> Engine:
+def _launch(prepared: PreparedModel) -> Engine:
     engine = launch(prepared.plan, prepared.config, further=True)
     try:
         engine.failure = ModelFailed(prepared.name, "its process ended")

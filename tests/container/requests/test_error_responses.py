@@ -205,7 +205,7 @@ def test_an_unexpected_error_while_the_reply_is_made_is_an_error_object_too(
     def broken(*arguments: object) -> object:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(service.engine, "ticket", broken)
+    monkeypatch.setattr(service.engine, "request", broken)
     error_of(client.post("/v1/completions", json={"prompt": "a", "stream": stream}), 500)
 
 

@@ -187,7 +187,7 @@ def test_a_full_endpoint_says_507_and_names_the_one_that_was_not_used_for_longes
     reply = client.post("/models", json={"model_name": "three", "url": url})
     assert reply.status_code == 507
     assert "ENDPOINT_MAX_MODELS" in reply.json["error"]["message"]
-    assert "'two' was not used for longest" in reply.json["error"]["message"]
+    assert "'two' is the least recently used" in reply.json["error"]["message"]
     assert client.delete("/models/two").json == {"modelName": "two"}
     assert load("three") == (200, "")
     assert listed(client) == ["one", "three"]

@@ -50,19 +50,19 @@ class ScriptedApi:
     def longest_token(self, tokenizer: object) -> int:
         return 5
 
-    def chat_template(self, llm: ScriptedVllm, tokenizer: object, given: object = None) -> str:
+    def chat_template(self, llm: ScriptedVllm, tokenizer: object, configured: object = None) -> str:
         return PLAIN_TEMPLATE
 
-    def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object, given: str) -> bool:
+    def content_as_parts(self, llm: ScriptedVllm, tokenizer: object, template: object, content_format: str) -> bool:
         return False
 
-    def own_figures(self, llm: ScriptedVllm) -> None:
+    def metrics_registry(self, llm: ScriptedVllm) -> None:
         return None
 
     def core_pids(self, llm: ScriptedVllm) -> tuple[int, ...]:
         return llm.pids
 
-    async def question(self, llm: ScriptedVllm) -> None:
+    async def probe(self, llm: ScriptedVllm) -> None:
         pass
 
     def sampling_params(self, sampling: Sampling, max_tokens: int, defaults: Any, stream: bool) -> SimpleNamespace:

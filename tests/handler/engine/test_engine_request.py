@@ -1,4 +1,4 @@
-"""The real `Engine` and its tickets, over a scripted vLLM."""
+"""The real `Engine` and its requests, over a scripted vLLM."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Bench:
     def on_loop(self, function: Callable[[], Any]) -> Any:
         return on_loop(self.loop, function)
 
-    def ticket(self, prompt: int = 3, stream: bool = True, **sampling: Any) -> EngineRequest:
-        return self.engine.ticket(Generation("r", [1] * prompt, Sampling(**sampling), stream), self.sink)
+    def request(self, prompt: int = 3, stream: bool = True, **sampling: Any) -> EngineRequest:
+        return self.engine.request(Generation("r", [1] * prompt, Sampling(**sampling), stream), self.sink)
 
     def begun(self) -> EngineRequest:
-        """A ticket that vLLM has taken in."""
-        ticket = self.ticket()
-        self.on_loop(ticket.begin)
-        eventually(lambda: ticket.internal_id is not None)
-        return ticket
+        """A request that vLLM has taken in."""
+        request = self.request()
+        self.on_loop(request.begin)
+        eventually(lambda: request.internal_id is not None)
+        return request
 
 
 @pytest.fixture
@@ -81,27 +81,27 @@ def bench(api: None, loop: LoopThread) -> Bench:
 
 
 def test_tokens_reach_the_sink_in_order(bench: Bench) -> None:
-    ticket = bench.begun()
+    request = bench.begun()
     for step in (("a", [1], None, None), ("b", [2, 3], None, None), ("c", [4], "stop", "END")):
-        bench.on_loop(lambda step=step: ticket.push(*step))
+        bench.on_loop(lambda step=step: request.push(*step))
     assert bench.sink.heard == [("a", (1,), None, None), ("b", (2, 3), None, None), ("c", (4,), "stop", "END")]
 
 
 def test_nothing_reaches_the_sink_after_its_end(bench: Bench) -> None:
-    ticket = bench.begun()
-    bench.on_loop(lambda: ticket.push("a", [1], "length", None))
-    bench.on_loop(lambda: ticket.push("b", [2], None, None))
-    bench.on_loop(lambda: ticket.push("c", [3], "stop", None))
-    bench.on_loop(lambda: ticket.fail(EngineFailed("late")))
-    bench.on_loop(ticket.cancel)
+    request = bench.begun()
+    bench.on_loop(lambda: request.push("a", [1], "length", None))
+    bench.on_loop(lambda: request.push("b", [2], None, None))
+    bench.on_loop(lambda: request.push("c", [3], "stop", None))
+    bench.on_loop(lambda: request.fail(EngineFailed("late")))
+    bench.on_loop(request.cancel)
     assert bench.sink.heard == [("a", (1,), "length", None)]
     assert bench.vllm.aborted == [], "a request that has ended needs no abort"
 
 
 @pytest.mark.parametrize("reason", ["error", "abort"])
 def test_an_end_that_is_no_answer_is_a_failure(bench: Bench, reason: str) -> None:
-    ticket = bench.begun()
-    bench.on_loop(lambda: ticket.push("half", [1], reason, None))
+    request = bench.begun()
+    bench.on_loop(lambda: request.push("half", [1], reason, None))
     (heard,) = bench.sink.heard
     assert isinstance(heard, GenerationFailed)
     assert heard.status == 500
@@ -109,18 +109,18 @@ def test_an_end_that_is_no_answer_is_a_failure(bench: Bench, reason: str) -> Non
 
 
 def test_only_the_first_failure_is_told(bench: Bench) -> None:
-    ticket = bench.begun()
+    request = bench.begun()
     first = EngineFailed("first")
     for error in (first, EngineFailed("second")):
-        bench.on_loop(lambda error=error: ticket.fail(error))
-    bench.on_loop(lambda: ticket.push("x", [1], "stop", None))
+        bench.on_loop(lambda error=error: request.fail(error))
+    bench.on_loop(lambda: request.push("x", [1], "stop", None))
     assert bench.sink.heard == [first]
 
 
 def test_cancelled_before_it_begins_it_never_reaches_vllm(bench: Bench) -> None:
-    ticket = bench.ticket()
-    bench.on_loop(ticket.cancel)
-    bench.on_loop(ticket.begin)
+    request = bench.request()
+    bench.on_loop(request.cancel)
+    bench.on_loop(request.begin)
     bench.begun()  # a later one is in: the loop has done what it had to do
     assert len(bench.vllm.asked) == 1
     assert bench.engine.unfinished() == 1
@@ -128,10 +128,10 @@ def test_cancelled_before_it_begins_it_never_reaches_vllm(bench: Bench) -> None:
 
 def test_cancelled_while_vllm_takes_it_in_its_slot_is_freed(bench: Bench) -> None:
     bench.on_loop(bench.vllm.admitted.clear)
-    ticket = bench.ticket()
-    bench.on_loop(ticket.begin)
+    request = bench.request()
+    bench.on_loop(request.begin)
     eventually(lambda: bench.vllm.asked)
-    bench.on_loop(ticket.cancel)
+    bench.on_loop(request.cancel)
     assert bench.vllm.aborted == []
     bench.on_loop(bench.vllm.admitted.set)
     eventually(lambda: bench.vllm.aborted == ["r-internal"])
@@ -140,12 +140,12 @@ def test_cancelled_while_vllm_takes_it_in_its_slot_is_freed(bench: Bench) -> Non
 
 
 def test_cancelled_while_it_runs_its_slot_is_freed_once(bench: Bench) -> None:
-    ticket = bench.begun()
-    bench.on_loop(lambda: ticket.push("a", [1], None, None))
-    bench.on_loop(ticket.cancel)
-    bench.on_loop(ticket.cancel)
+    request = bench.begun()
+    bench.on_loop(lambda: request.push("a", [1], None, None))
+    bench.on_loop(request.cancel)
+    bench.on_loop(request.cancel)
     eventually(lambda: bench.vllm.aborted)
-    bench.on_loop(lambda: ticket.push("b", [2], "abort", None))
+    bench.on_loop(lambda: request.push("b", [2], "abort", None))
     assert bench.sink.heard == [("a", (1,), None, None)]
     assert bench.vllm.aborted == ["r-internal"]
     assert bench.engine.unfinished() == 0
@@ -153,7 +153,7 @@ def test_cancelled_while_it_runs_its_slot_is_freed_once(bench: Bench) -> None:
 
 def test_an_output_that_comes_with_the_taking_in_is_not_lost(bench: Bench) -> None:
     bench.vllm.earlier = ("all", (1, 2), "stop", None)
-    bench.on_loop(bench.ticket().begin)
+    bench.on_loop(bench.request().begin)
     assert bench.sink.ended.wait(WITHIN)
     assert bench.sink.heard == [("all", (1, 2), "stop", None)]
     assert bench.vllm.aborted == []
@@ -165,7 +165,7 @@ def test_an_output_that_comes_with_the_taking_in_is_not_lost(bench: Bench) -> No
 )
 def test_what_vllm_refuses_reaches_the_sink(bench: Bench, raised: Exception, heard: type[EndpointError]) -> None:
     bench.vllm.refusal = raised
-    bench.on_loop(bench.ticket().begin)
+    bench.on_loop(bench.request().begin)
     assert bench.sink.ended.wait(WITHIN)
     assert [type(error) for error in bench.sink.heard] == [heard]
 
@@ -173,10 +173,10 @@ def test_what_vllm_refuses_reaches_the_sink(bench: Bench, raised: Exception, hea
 def test_a_request_that_fails_after_it_was_cancelled_tells_nobody(bench: Bench) -> None:
     bench.on_loop(bench.vllm.admitted.clear)
     bench.vllm.refusal = KeyError("x")
-    ticket = bench.ticket()
-    bench.on_loop(ticket.begin)
+    request = bench.request()
+    bench.on_loop(request.begin)
     eventually(lambda: bench.vllm.asked)
-    bench.on_loop(ticket.cancel)
+    bench.on_loop(request.cancel)
     bench.on_loop(bench.vllm.admitted.set)
     bench.vllm.refusal = None
     bench.begun()
@@ -184,28 +184,28 @@ def test_a_request_that_fails_after_it_was_cancelled_tells_nobody(bench: Bench) 
 
 
 def test_vllm_is_asked_for_what_the_limits_leave(bench: Bench) -> None:
-    bench.on_loop(bench.ticket(CONTEXT - 5).begin)
-    bench.on_loop(bench.ticket(max_tokens=9).begin)
+    bench.on_loop(bench.request(CONTEXT - 5).begin)
+    bench.on_loop(bench.request(max_tokens=9).begin)
     eventually(lambda: len(bench.vllm.asked) == 2)
     assert [params.max_tokens for _, params in bench.vllm.asked] == [5, 9]
 
 
 def test_what_the_limits_refuse_is_never_queued(bench: Bench) -> None:
     with pytest.raises(PromptTooLong):
-        bench.ticket(CONTEXT)
+        bench.request(CONTEXT)
     assert bench.vllm.asked == []
 
 
 def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench) -> None:
     with pytest.raises(InvalidField) as caught:
-        bench.ticket(top_k=-99)
+        bench.request(top_k=-99)
     assert caught.value.param == "top_k"
     assert bench.vllm.asked == []
 
 
 def test_a_dead_engine_ends_every_request(bench: Bench) -> None:
     assert bench.engine.trouble() is None
-    ticket = bench.begun()
+    request = bench.begun()
     bench.vllm.dead = True
     assert bench.engine.dead()
     assert bench.engine.trouble() == "its process ended"
@@ -213,7 +213,7 @@ def test_a_dead_engine_ends_every_request(bench: Bench) -> None:
     assert bench.sink.ended.wait(WITHIN)
     (heard,) = bench.sink.heard
     assert isinstance(heard, EngineFailed)
-    assert ticket.ended
+    assert request.ended
 
 
 def test_stopping_ends_cores_that_are_deaf(api: None, loop: LoopThread) -> None:
@@ -233,20 +233,20 @@ def test_stopping_ends_cores_that_are_deaf(api: None, loop: LoopThread) -> None:
 
 
 def test_a_late_request_is_told_so_and_its_slot_is_freed(bench: Bench) -> None:
-    ticket = bench.ticket()
+    request = bench.request()
     late = DeadlineExceeded(1, stream=True)
-    bench.on_loop(lambda: ticket.begin(0.01, late))
+    bench.on_loop(lambda: request.begin(0.01, late))
     eventually(lambda: bench.vllm.aborted == ["r-internal"])
     assert bench.sink.heard == [late]
-    bench.on_loop(lambda: ticket.push("a", [1], None, None))
+    bench.on_loop(lambda: request.push("a", [1], None, None))
     assert bench.sink.heard == [late]
 
 
 def test_a_request_that_has_ended_is_never_late(bench: Bench) -> None:
-    ticket = bench.ticket()
-    bench.on_loop(lambda: ticket.begin(0.02, DeadlineExceeded(1, stream=True)))
-    eventually(lambda: ticket.internal_id is not None)
-    bench.on_loop(lambda: ticket.push("a", [1], "stop", None))
+    request = bench.request()
+    bench.on_loop(lambda: request.begin(0.02, DeadlineExceeded(1, stream=True)))
+    eventually(lambda: request.internal_id is not None)
+    bench.on_loop(lambda: request.push("a", [1], "stop", None))
     bench.loop.run(asyncio.sleep(0.05))
     assert bench.sink.heard == [("a", (1,), "stop", None)]
     assert bench.vllm.aborted == []

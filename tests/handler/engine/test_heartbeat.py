@@ -21,7 +21,7 @@ STALL = 0.2
 
 
 class Core:
-    """A child that burns CPU, and a question that it answers or not."""
+    """A child that burns CPU, and a probe that it answers or not."""
 
     def __init__(self, loop: LoopThread) -> None:
         self.loop = loop
@@ -29,16 +29,16 @@ class Core:
         self.answers = asyncio.Event()
         self.answered = 0
 
-    async def question(self) -> None:
+    async def probe(self) -> None:
         await self.answers.wait()
         self.answered += 1
 
     def watched(self, stall: float = STALL) -> Heartbeat:
-        """A pulse whose first question is asked and not yet answered."""
-        pulse = Heartbeat(self.question, [self.process.pid], stall)
-        self.loop.spawn(pulse.beat())
-        eventually(lambda: pulse.late() > 0)
-        return pulse
+        """A heartbeat whose first probe is sent and not yet answered."""
+        heartbeat = Heartbeat(self.probe, [self.process.pid], stall)
+        self.loop.spawn(heartbeat.run())
+        eventually(lambda: heartbeat.late() > 0)
+        return heartbeat
 
     def stop(self) -> None:
         os.kill(self.process.pid, signal.SIGSTOP)
@@ -65,63 +65,63 @@ def core(loop: LoopThread, monkeypatch: pytest.MonkeyPatch) -> Iterator[Core]:
 
 def test_a_stopped_core_is_stalled_once_it_is_late_and_no_earlier(core: Core) -> None:
     core.stop()
-    pulse = core.watched()
-    eventually(pulse.stalled)
-    assert pulse.late() >= STALL
+    heartbeat = core.watched()
+    eventually(heartbeat.stalled)
+    assert heartbeat.late() >= STALL
 
 
 def test_a_stopped_core_that_is_not_late_yet_is_no_stall(core: Core) -> None:
     core.stop()
-    pulse = core.watched(stall=3600)
-    eventually(lambda: pulse.late() > 0.05)
-    assert not pulse.stalled()
+    heartbeat = core.watched(stall=3600)
+    eventually(lambda: heartbeat.late() > 0.05)
+    assert not heartbeat.stalled()
 
 
 def test_a_core_that_computes_is_late_but_not_stalled(core: Core) -> None:
     core.burn()
-    pulse = core.watched()
-    eventually(lambda: pulse.late() > 3 * STALL)
-    assert not pulse.stalled()
+    heartbeat = core.watched()
+    eventually(lambda: heartbeat.late() > 3 * STALL)
+    assert not heartbeat.stalled()
 
 
 def test_a_core_that_computes_for_ever_is_stalled_in_the_end(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_FACTOR", 2)
     core.burn()
-    pulse = core.watched()
-    eventually(pulse.stalled)
-    assert pulse.late() >= 2 * STALL
+    heartbeat = core.watched()
+    eventually(heartbeat.stalled)
+    assert heartbeat.late() >= 2 * STALL
 
 
 def test_a_core_that_answers_again_is_stalled_no_more(core: Core) -> None:
     core.stop()
-    pulse = core.watched()
-    eventually(pulse.stalled)
+    heartbeat = core.watched()
+    eventually(heartbeat.stalled)
     core.answer()
     eventually(lambda: core.answered > 3)
-    assert not pulse.stalled()
+    assert not heartbeat.stalled()
 
 
 def test_a_core_that_is_gone_is_stalled(core: Core) -> None:
     core.burn()
-    pulse = core.watched()
+    heartbeat = core.watched()
     core.process.kill()
     core.process.wait(WITHIN)
-    eventually(pulse.stalled)
+    eventually(heartbeat.stalled)
 
 
 def test_before_the_first_question_nothing_is_late() -> None:
-    async def question() -> None:
+    async def probe() -> None:
         raise AssertionError
 
-    pulse = Heartbeat(question, [], STALL)
-    assert pulse.late() == 0.0
-    assert not pulse.stalled()
+    heartbeat = Heartbeat(probe, [], STALL)
+    assert heartbeat.late() == 0.0
+    assert not heartbeat.stalled()
 
 
 def test_an_engine_that_can_no_longer_be_asked_becomes_stalled(core: Core) -> None:
-    async def question() -> None:
+    async def probe() -> None:
         raise ConnectionError
 
-    pulse = Heartbeat(question, [], STALL)
-    core.loop.spawn(pulse.beat())
-    eventually(pulse.stalled)
+    heartbeat = Heartbeat(probe, [], STALL)
+    core.loop.spawn(heartbeat.run())
+    eventually(heartbeat.stalled)

@@ -157,7 +157,7 @@ def test_nobody_waits_while_no_token_of_those_that_run_is_shown() -> None:
 
 
 def test_one_whose_client_is_gone_costs_no_prefill_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefill_pace, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(prefill_pace, "CHECK_SECONDS", 0.01)
 
     async def story() -> None:
         engine = Scripted(ONE_BY_ONE)
@@ -174,7 +174,7 @@ def test_one_whose_client_is_gone_costs_no_prefill_and_holds_nobody_up(monkeypat
 def test_one_that_the_engine_no_longer_has_makes_room_though_it_never_had_a_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prefill_pace, "LOOK_AGAIN", 0.01)
+    monkeypatch.setattr(prefill_pace, "CHECK_SECONDS", 0.01)
 
     async def story() -> None:
         engine = Scripted(ONE_BY_ONE)
@@ -186,8 +186,8 @@ def test_one_that_the_engine_no_longer_has_makes_room_though_it_never_had_a_toke
 
 
 def test_an_engine_that_is_held_up_is_waited_for_no_longer_than_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefill_pace, "LOOK_AGAIN", 0.01)
-    monkeypatch.setattr(prefill_pace, "PATIENCE", 0.05)
+    monkeypatch.setattr(prefill_pace, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(prefill_pace, "MAX_PREFILL_SECONDS", 0.05)
 
     async def story() -> None:
         engine = Scripted(ONE_BY_ONE)

@@ -91,13 +91,13 @@ def test_a_text_becomes_its_tokens(text: str, special: bool) -> None:
 def test_the_tokens_of_a_text_that_cannot_fit_are_not_counted() -> None:
     prompts = replace(scripted_prompts(), max_characters=20)
     assert text_of(prompts.text("x" * 20, "prompt")) == "x" * 20
-    with pytest.raises(TextTooLong, match="has 21 characters, and this model's context holds 20 at most") as caught:
+    with pytest.raises(TextTooLong, match="has 21 characters, and this model's context holds at most 20") as caught:
         prompts.text("x" * 21, "inputs[1]")
     assert caught.value.param == "inputs[1]"
     with pytest.raises(TextTooLong):
         prompts.chat([{"role": "user", "content": "x" * 21}])
     assert text_of(prompts.text("x" * 21, "inputs", cut=True)) == "x" * 21
-    with pytest.raises(InvalidField, match="it has 2,000,001 characters; one request may have 2,000,000"):
+    with pytest.raises(InvalidField, match="it has 2,000,001 characters; at most 2,000,000 are allowed"):
         prompts.text("x" * (MOST_COUNTED + 1), "inputs", cut=True)
     assert (
         len(replace(prompts, max_characters=MOST_COUNTED + 2).text("x" * (MOST_COUNTED + 1), "prompt"))

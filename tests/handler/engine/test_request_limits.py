@@ -77,7 +77,7 @@ def test_a_stop_token_past_the_vocabulary_would_end_the_engine() -> None:
 
 def test_more_tokens_than_one_request_may_have_are_refused_by_the_client_s_own_name() -> None:
     limits = RequestLimits(CONTEXT, VOCAB, max_output=5)
-    with pytest.raises(InvalidField, match="6 is more than this endpoint generates for one request, 5") as caught:
+    with pytest.raises(InvalidField, match="6 is more than this endpoint's limit of 5 output tokens") as caught:
         asked(limits, max_tokens=6, max_tokens_field="max_completion_tokens")
     assert caught.value.param == "max_completion_tokens"
     assert asked(limits, max_tokens=5) == 5

@@ -91,7 +91,7 @@ def test_what_vllm_answers(message: str, code: int, kind: type[Exception], param
 def test_vllms_own_parameter_and_value_are_taken_off() -> None:
     error = response(f"out of range (parameter=logit_bias, value=['{SECRET}'])", param="logit_bias")
     assert error.param == "logit_bias"
-    assert error.message == "The request is refused: out of range."
+    assert error.message == "The request was rejected: out of range."
 
 
 @pytest.mark.parametrize("param", ["input_text", "input_tokens"])

@@ -94,7 +94,7 @@ class Adapters:
 
 @pytest.fixture
 def loop() -> Iterator[LoopThread]:
-    thread = LoopThread.start("serving-tickets")
+    thread = LoopThread.start("serving-requests")
     yield thread
     thread.stop()
 
@@ -105,14 +105,14 @@ class Case:
         self.serving = Serving(*script)
         self.adapters = Adapters()
         self.engine = SimpleNamespace(
-            loop=loop, serving_tickets=set(), adapters=self.adapters, base_names=("base",), failure=None
+            loop=loop, serving_requests=set(), adapters=self.adapters, base_names=("base",), failure=None
         )
         self.sink = Sink()
         self.kept: list[object] = []
         prepared: Any = SimpleNamespace(model=model)
         engine: Any = self.engine
         serving: Any = self.serving
-        self.ticket = ServingRequest(engine, serving, prepared, self.sink, self.kept.append)
+        self.request = ServingRequest(engine, serving, prepared, self.sink, self.kept.append)
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         async def run() -> None:
@@ -122,13 +122,13 @@ class Case:
 
     def over(self) -> None:
         """Nothing is left of it."""
-        eventually(lambda: not self.engine.serving_tickets)
+        eventually(lambda: not self.engine.serving_requests)
         assert self.adapters.running == 0
 
 
 def test_events_reach_the_sink_in_order_and_then_the_end(loop: LoopThread) -> None:
     case = Case(loop, "a", "b", "c")
-    case.call(case.ticket.begin)
+    case.call(case.request.begin)
     eventually(lambda: case.sink.ended)
     assert case.sink.heard == ["a", "b", "c"]
     case.over()
@@ -137,7 +137,7 @@ def test_events_reach_the_sink_in_order_and_then_the_end(loop: LoopThread) -> No
 def test_a_document_is_kept_before_the_end_is_told(loop: LoopThread) -> None:
     case = Case(loop, "whole")
     case.sink.on_push = lambda: case.kept.append("told")
-    case.call(case.ticket.begin)
+    case.call(case.request.begin)
     eventually(lambda: case.sink.ended)
     assert case.kept == [WHOLE, "told"]
     case.over()
@@ -146,9 +146,9 @@ def test_a_document_is_kept_before_the_end_is_told(loop: LoopThread) -> None:
 @pytest.mark.parametrize("script", [("wait",), ("a", "wait", "b")])
 def test_a_client_that_leaves_ends_it_without_a_word(loop: LoopThread, script: tuple[str, ...]) -> None:
     case = Case(loop, *script)
-    case.call(case.ticket.begin)
+    case.call(case.request.begin)
     eventually(lambda: case.serving.begun == 1)
-    case.call(case.ticket.cancel)
+    case.call(case.request.cancel)
     case.over()
     assert case.sink.error is None
     assert not case.sink.ended
@@ -157,8 +157,8 @@ def test_a_client_that_leaves_ends_it_without_a_word(loop: LoopThread, script: t
 
 def test_one_that_leaves_before_it_begins_never_begins(loop: LoopThread) -> None:
     case = Case(loop, "a")
-    case.call(case.ticket.cancel)
-    case.call(case.ticket.begin)
+    case.call(case.request.cancel)
+    case.call(case.request.begin)
     case.over()
     assert case.serving.begun == 0
 
@@ -167,8 +167,8 @@ def test_one_that_leaves_as_it_begins_gives_its_adapter_back(loop: LoopThread) -
     case = Case(loop, "a", model="tuned")
 
     def begin_and_leave() -> None:
-        case.ticket.begin()
-        case.ticket.cancel()
+        case.request.begin()
+        case.request.cancel()
 
     case.call(begin_and_leave)
     case.over()
@@ -177,8 +177,8 @@ def test_one_that_leaves_as_it_begins_gives_its_adapter_back(loop: LoopThread) -
 
 def test_a_client_that_is_cut_off_while_it_is_written_to(loop: LoopThread) -> None:
     case = Case(loop, "a", "b", "wait", "c")
-    case.sink.on_push = case.ticket.cancel
-    case.call(case.ticket.begin)
+    case.sink.on_push = case.request.cancel
+    case.call(case.request.begin)
     case.over()
     assert case.sink.heard == ["a"]
     assert case.serving.closed == 1
@@ -187,13 +187,13 @@ def test_a_client_that_is_cut_off_while_it_is_written_to(loop: LoopThread) -> No
 @pytest.mark.parametrize("script", [("wait",), ("a", "wait")])
 def test_a_deadline_and_a_dying_engine_are_told(loop: LoopThread, script: tuple[str, ...]) -> None:
     case = Case(loop, *script)
-    case.call(case.ticket.begin, 0.01, DeadlineExceeded(0.01, stream=False))
+    case.call(case.request.begin, 0.01, DeadlineExceeded(0.01, stream=False))
     eventually(lambda: isinstance(case.sink.error, DeadlineExceeded))
     case.over()
     case = Case(loop, *script)
-    case.call(case.ticket.begin, 100.0, DeadlineExceeded(100.0, stream=False))
-    case.call(case.ticket.fail, EngineFailed("its process ended"))
-    case.call(case.ticket.fail, EngineFailed("again"))
+    case.call(case.request.begin, 100.0, DeadlineExceeded(100.0, stream=False))
+    case.call(case.request.fail, EngineFailed("its process ended"))
+    case.call(case.request.fail, EngineFailed("again"))
     eventually(lambda: isinstance(case.sink.error, EngineFailed))
     case.over()
 
@@ -207,7 +207,7 @@ def test_an_error_before_or_in_the_stream_is_told(
 ) -> None:
     for script in ((error,), ("a", error)):
         case = Case(loop, *script)
-        case.call(case.ticket.begin)
+        case.call(case.request.begin)
         case.over()
         assert isinstance(case.sink.error, kind)
         assert "secret" not in case.sink.error.message
@@ -215,12 +215,12 @@ def test_an_error_before_or_in_the_stream_is_told(
 
 def test_an_adapter_is_held_while_it_is_used(loop: LoopThread) -> None:
     case = Case(loop, "wait", model="tuned")
-    case.call(case.ticket.begin)
+    case.call(case.request.begin)
     assert case.adapters.running == 1
     assert case.serving.adapters == [("tuned", "tuned#1")]
     case.loop.call(case.serving.gate.set)
     case.over()
     gone = Case(loop, "a", model="gone")
-    gone.call(gone.ticket.begin)
+    gone.call(gone.request.begin)
     assert isinstance(gone.sink.error, AdapterNotFound)
     gone.over()

@@ -75,7 +75,7 @@ def test_a_field_that_is_near_none_is_ignored_as_vllm_ignores_it() -> None:
 
 
 @pytest.mark.parametrize("name", UNSERVED)
-def test_an_unserved_field_is_refused_by_name_unless_it_asks_for_nothing(name: str) -> None:
+def test_an_unserved_field_is_rejected_unless_its_value_has_no_effect(name: str) -> None:
     for value in UNSERVED[name]:
         convert({"messages": [], name: value}, ChatFields)
     for value in ("something", 3, [1], {"type": "json_schema"}):

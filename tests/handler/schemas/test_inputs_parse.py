@@ -88,7 +88,7 @@ def test_each_parameter_reaches_the_engine(name: str, value: object, field: str,
 
 
 @pytest.mark.parametrize("name", [*UNSERVED])
-def test_what_is_not_served_is_refused_by_name_unless_it_asks_for_nothing(name: str) -> None:
+def test_what_is_not_served_is_rejected_unless_its_value_has_no_effect(name: str) -> None:
     assert refused({name: "something"}).param == f"parameters.{name}"
     for value in UNSERVED[name]:
         assert generation({name: value})

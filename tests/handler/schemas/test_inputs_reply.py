@@ -53,7 +53,7 @@ def test_a_token_stream_adds_up_to_its_text(deltas: list[str], full: bool) -> No
 
 def test_a_token_event_in_full() -> None:
     reply = reply_to({"details": True, "top_n_tokens": 2, "seed": 5}, TGI)
-    reply.heard([position(97, -0.5, (98, -1.5))], None)
+    reply.receive([position(97, -0.5, (98, -1.5))], None)
     (first,) = events_of(reply.event("a", [97], None, None))
     assert first == {
         "index": 1,
@@ -65,7 +65,7 @@ def test_a_token_event_in_full() -> None:
         "generated_text": None,
         "details": None,
     }
-    reply.heard([position(99, -2.0, (97, -0.1), (98, -0.2))], None)
+    reply.receive([position(99, -2.0, (97, -0.1), (98, -0.2))], None)
     (last,) = events_of(reply.event("c", [99], "length", None))
     assert [token["id"] for token in last["top_tokens"]] == [97, 98], "the likeliest, not the one drawn"
     assert last["generated_text"] == "abcac"
@@ -89,7 +89,7 @@ def test_text_that_comes_with_the_end_token_is_not_marked_special() -> None:
 
 def test_a_step_of_several_tokens_is_as_many_events() -> None:
     reply = reply_to({}, LMI)
-    reply.heard([position(97, -0.5), position(98, -0.6)], None)
+    reply.receive([position(97, -0.5), position(98, -0.6)], None)
     own = events_of(reply.event("ab", [97, 98], None, None))
     assert [(event["token"]["text"], event["token"]["logprob"]) for event in own] == [("a", -0.5), ("b", -0.6)]
     other = events_of(reply.event("é", [99, 100], None, None))
@@ -99,7 +99,7 @@ def test_a_step_of_several_tokens_is_as_many_events() -> None:
 
 def test_no_log_probability_is_null_and_never_one_of_an_earlier_step() -> None:
     reply = reply_to({}, LMI)
-    reply.heard([position(97, -0.5)], None)
+    reply.receive([position(97, -0.5)], None)
     events = events_of(reply.event("a", [97], None, None) + reply.event("b", [98], None, None))
     assert [event["token"]["logprob"] for event in events] == [-0.5, None]
 
@@ -129,7 +129,7 @@ def test_the_whole_reply_is_lmis_object_or_tgis_list() -> None:
 
 def test_the_details_in_full() -> None:
     reply = reply_to({"decoder_input_details": True, "top_n_tokens": 1}, WHOLE)
-    reply.heard(
+    reply.receive(
         [position(120, -0.1), position(BOS, -0.2)], [None, position(97, -1.0), position(98, -2.0), position(99, -3.0)]
     )
     details = json.loads(reply.whole("x", [120, BOS], "stop", None))["details"]
@@ -156,7 +156,7 @@ def test_the_details_in_full() -> None:
 
 def test_a_list_is_answered_in_order() -> None:
     reply: Any = reply_to({}, WHOLE, inputs=["ab", "c"])
-    reply.heard_all([("one", [1], "stop", None), ("two", [2], "length", None)])
+    reply.receive_all([("one", [1], "stop", None), ("two", [2], "length", None)])
     assert json.loads(reply.whole("", (), "stop", None)) == [{"generated_text": "one"}, {"generated_text": "two"}]
 
 
@@ -165,9 +165,9 @@ def test_best_of_is_the_one_with_the_highest_mean(asked: RequestOptions) -> None
     reply: Any = reply_to({"best_of": 3, "do_sample": True, "details": True, "return_full_text": False}, asked)
     means = [(-0.9,), (-0.2, -0.4), (-0.1, -0.1, -1.6)]
     for each, logprobs in zip(reply._replies, means, strict=True):
-        each.heard([position(97, logprob) for logprob in logprobs], None)
+        each.receive([position(97, logprob) for logprob in logprobs], None)
     outputs = [(text, [97] * len(logprobs), "stop", None) for text, logprobs in zip("abc", means, strict=True)]
-    reply.heard_all(outputs)
+    reply.receive_all(outputs)
     whole = json.loads(reply.whole("", (), "stop", None))
     best = whole[0] if isinstance(whole, list) else whole
     assert isinstance(whole, list) is (asked is not WHOLE)

@@ -23,16 +23,16 @@ def scraped(service: Service) -> str:
 
 def test_figures_are_scraped(tmp_path: Path) -> None:
     service = Service.of(EndpointConfig(artifact_store="file:///store"))
-    figures = service.artifacts
-    figures.hear({"event": "artifact_miss", "fields": ["max_model_len", "neuronx-cc"]})
-    figures.hear({"event": "artifact_miss", "fields": ["max_model_len"]})
-    figures.hear({"event": "artifact_miss", "fields": []})
-    figures.hear({"event": "artifact_miss", "problem": "AccessDenied"})
-    figures.hear({"event": "artifact_restored", "keys": ["a"]})
-    figures.hear({"event": "artifact_lease_lost"})
-    figures.restored(Restored(tmp_path, 100, 60, 40, 0, 2.0))
-    figures.compiled(7.5)
-    figures.waited(1.5)
+    metrics = service.artifacts
+    metrics.record({"event": "artifact_miss", "fields": ["max_model_len", "neuronx-cc"]})
+    metrics.record({"event": "artifact_miss", "fields": ["max_model_len"]})
+    metrics.record({"event": "artifact_miss", "fields": []})
+    metrics.record({"event": "artifact_miss", "problem": "AccessDenied"})
+    metrics.record({"event": "artifact_restored", "keys": ["a"]})
+    metrics.record({"event": "artifact_lease_lost"})
+    metrics.restored(Restored(tmp_path, 100, 60, 40, 0, 2.0))
+    metrics.compiled(7.5)
+    metrics.waited(1.5)
     text = scraped(service)
     for line in (
         "endpoint_artifact_hits_total 1.0",
@@ -56,13 +56,13 @@ def test_without_a_store_there_are_none() -> None:
 
 
 def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
-    ArtifactMetrics().hear({"event": "artifact_miss", "message": "two\nlines", "fields": ["x"]})
+    ArtifactMetrics().record({"event": "artifact_miss", "message": "two\nlines", "fields": ["x"]})
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["message"] for line in lines] == ["two\nlines"]
 
 
 def test_a_manifest_cannot_fill_the_metrics() -> None:
-    figures = ArtifactMetrics()
-    figures.hear({"event": "artifact_miss", "fields": ["x" * 10_000, *map(str, range(1000))]})
-    assert len(figures.miss_fields) <= 12
-    assert all(len(name) <= 80 for name in figures.miss_fields)
+    metrics = ArtifactMetrics()
+    metrics.record({"event": "artifact_miss", "fields": ["x" * 10_000, *map(str, range(1000))]})
+    assert len(metrics.miss_fields) <= 12
+    assert all(len(name) <= 80 for name in metrics.miss_fields)

@@ -14,7 +14,7 @@ import sample_model
 from container.routes import merged_engine_metrics as shown
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
-from handler.engine.vllm_api.core import engine_metrics as figures
+from handler.engine.vllm_api.core import engine_metrics
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.multi_model.memory_budget import CORE, GIB, MemoryNeed, need_of, room
@@ -138,9 +138,9 @@ def test_a_second_engines_figures_take_nothing_from_the_first() -> None:
             forget()
             return counters("second")
 
-        _, own = figures.apart(second)
+        _, own = engine_metrics.with_own_registry(second)
         first.labels("first").inc()
-        engine = SimpleNamespace(figures=own)
+        engine = SimpleNamespace(metrics_registry=own)
         service: Any = SimpleNamespace(models=SimpleNamespace(engines=lambda: [engine]))
         text = generate_latest(shown.vllm_registry(service)).decode()
         assert 'vllm:test_tokens_total{model_name="first"} 2.0' in text

@@ -1,1 +1,1 @@
-"""TODO"""
+"""vLLM's engine core: starting it, its parameters, its processes, its metrics, and its fixes for single versions."""

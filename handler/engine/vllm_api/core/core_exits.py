@@ -1,8 +1,8 @@
-"""How the processes of an engine's core ended, after a start that failed.
+"""Finds the exit statuses of an engine core's processes after a start that failed.
 
-vLLM says "Failed core proc(s): {}" when it looks before the system has the status (v1/engine/utils.py,
-`wait_for_engine_startup`): a process's end is seen by its closed pipe, a moment earlier. The processes themselves are
-still held by the frames that the error came through, and know it by then.
+vLLM's message is "Failed core proc(s): {}" if vLLM looks before the system has the status (v1/engine/utils.py,
+`wait_for_engine_startup`). It notices the end of a process by its closed pipe, a moment earlier. The traceback's frames
+still hold the process objects, which have the status by then.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from types import TracebackType
 
 CORES = re.compile(r"Failed core proc\(s\): \{([^}]*)\}")
 STATUS = re.compile(r": (-?\d+)")
-# What the frames call the one that started them (vLLM 0.11 to 0.16).
+# The names of local variables, in vLLM's frames, that hold the process manager (vLLM 0.11 to 0.16).
 HOLDERS = ("proc_manager", "local_engine_manager", "engine_manager")
 REAPED_WITHIN = 1.0
 
 
 def core_exits(error: BaseException) -> list[int]:
-    """Statuses as `multiprocessing` has them, a negative one being a signal; empty where nothing is known."""
-    told = [int(status) for cores in CORES.findall(str(error)) for status in STATUS.findall(cores)]
-    # Its own shutdown ends by SIGTERM what still ran, so what it told of itself goes before what is found now.
-    return told or _held(error.__traceback__)
+    """The exit statuses, as in `multiprocessing`: a negative one is a signal. Empty if none is known."""
+    reported = [int(status) for cores in CORES.findall(str(error)) for status in STATUS.findall(cores)]
+    # vLLM's own shutdown ends the other processes by SIGTERM, so the statuses in its message are preferred.
+    return reported or _statuses_in_frames(error.__traceback__)
 
 
-def _held(traceback: TracebackType | None) -> list[int]:
+def _statuses_in_frames(traceback: TracebackType | None) -> list[int]:
     found: dict[int, int] = {}
     while traceback is not None:
         for name in HOLDERS:

@@ -1,7 +1,8 @@
-"""The processes that an engine is: its cores and, where vLLM has them, the workers that the cores compute in.
+"""Finds the processes of an engine: its cores and their workers.
 
-The CPU engine of 0.13.0 and 0.16.0 computes in its core; that of 0.24.0 has a worker of its own below it, and so has
-every tensor parallel engine. Who looks at the core alone takes a long step for a stall, and kills half of it.
+The CPU engine of 0.13.0 and 0.16.0 computes in its core. That of 0.24.0 has a worker process below the core, and so has
+every tensor parallel engine. With the core's pid alone, a long step would look like a stall, and the workers would
+survive the core.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ TITLE = "VLLM::"
 
 
 def engine_pids(engine: Any) -> tuple[int, ...]:
-    """The cores first, then the workers. Not Python's resource tracker below them: it cleans up after the others."""
+    """The cores' pids, then the workers'. Python's resource tracker is not included: it cleans up after the others."""
     manager = engine.engine_core.resources.engine_manager
     cores = [process.pid for process in getattr(manager, "processes", ()) if process.pid]
     return (*cores, *_workers(cores))

@@ -1,8 +1,8 @@
-"""Grammars on the CPU worker: vLLM 0.16 dies of a batch in which one request has a grammar and another has none.
+"""Fixes a crash of vLLM 0.16's CPU worker: a batch in which one request has a grammar and another has none.
 
-Its `apply_grammar_bitmask` (vllm/v1/structured_output/utils.py) then makes a tensor in pinned memory, which takes a
-GPU's driver. Where every request of the batch has a row it does not: so each request without a grammar gets a row that
-allows everything. vLLM imports this in the worker's process (`worker_extension_cls`).
+vLLM's `apply_grammar_bitmask` (vllm/v1/structured_output/utils.py) then makes a tensor in pinned memory, which needs a
+GPU driver. It does not if every request of the batch has a row. So each request without a grammar gets a row that
+allows every token. vLLM imports this module in the worker's process (`worker_extension_cls`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from vllm.v1.core.sched.output import GrammarOutput
 from vllm.v1.structured_output.utils import apply_grammar_bitmask
 from vllm.v1.worker import gpu_model_runner
 
-EVERYTHING = -1  # of a row: 32 tokens a word, each allowed
+ALL_ALLOWED = -1  # one word of a row: 32 tokens, each allowed
 
 
 def apply_to_all(scheduler_output: Any, grammar_output: GrammarOutput, input_batch: Any, logits: Any) -> None:
@@ -24,13 +24,13 @@ def apply_to_all(scheduler_output: Any, grammar_output: GrammarOutput, input_bat
     drafted = scheduler_output.scheduled_spec_decode_tokens
     rows = sum(1 + len(drafted.get(request, ())) for request in free)
     mask = grammar_output.grammar_bitmask
-    everything = np.full((rows, mask.shape[1]), EVERYTHING, dtype=mask.dtype)
+    everything = np.full((rows, mask.shape[1]), ALL_ALLOWED, dtype=mask.dtype)
     extended = GrammarOutput([*limited, *free], np.concatenate([mask, everything]))
     apply_grammar_bitmask(scheduler_output, extended, input_batch, logits)
 
 
 class GrammarsOnCpu:
-    """Adds nothing to the worker: that vLLM imports it is the point."""
+    """An empty worker extension. vLLM imports this module because of it."""
 
 
 gpu_model_runner.apply_grammar_bitmask = apply_to_all

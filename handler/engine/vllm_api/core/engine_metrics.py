@@ -1,9 +1,9 @@
-"""vLLM's own figures of a second engine in one process.
+"""Keeps vLLM's metrics of several engines in one process.
 
-vLLM makes them in prometheus_client's one registry and takes those of an earlier engine out of it first
-(v1/metrics/loggers.py, `PrometheusStatLogger`; v1/metrics/prometheus.py, `unregister_vllm_metrics`): the first engine's
-would be counted on, and never seen again. So a further engine's are moved to a registry of their own, and the others
-put back. In between, for the few milliseconds that vLLM takes from one to the other, a scrape lacks them.
+vLLM registers its metrics in prometheus_client's global registry, and unregisters those of an earlier engine first
+(v1/metrics/loggers.py, `PrometheusStatLogger`; v1/metrics/prometheus.py, `unregister_vllm_metrics`). The first engine
+would go on counting, but nobody would see it. So the metrics of a further engine are moved to a registry of their own,
+and those of the earlier engines are registered again. A scrape in the few milliseconds in between does not have them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from prometheus_client import REGISTRY, CollectorRegistry
 Made = TypeVar("Made")
 
 
-def apart(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry]:
-    """What `make` makes, and the figures that come with it, which go when the registry does."""
+def with_own_registry(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry]:
+    """Calls `make`, and returns its result with a registry of the metrics that it registered."""
     before = _of_vllm()
     own = CollectorRegistry()
     try:
@@ -32,5 +32,5 @@ def apart(make: Callable[[], Made]) -> tuple[Made, CollectorRegistry]:
 
 
 def _of_vllm() -> set[Any]:
-    """By the name that vLLM goes by itself."""
+    """vLLM's metrics, which vLLM itself finds by their name."""
     return {found for found in list(REGISTRY._collector_to_names) if "vllm" in getattr(found, "_name", "")}

@@ -9,26 +9,26 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 
 def config(engine: AsyncLLM) -> tuple[int, int] | None:
-    """Adapters in memory at once, and the largest rank; None where the engine takes no adapters."""
+    """How many adapters fit in memory, and the largest rank. None if the engine was started without LoRA."""
     found = engine.vllm_config.lora_config
     return None if found is None else (int(found.max_loras), int(found.max_lora_rank))
 
 
 def request(identity: int, name: str, path: str) -> Any:
-    """What a request names an adapter by. `identity` must never be used again for another adapter."""
+    """vLLM's reference to an adapter, for a request. `identity` must never be used for another adapter."""
     return LoRARequest(lora_name=name, lora_int_id=identity, lora_path=path)
 
 
 async def add(engine: AsyncLLM, wanted: Any) -> None:
     """Loads the adapter into the engine's memory.
 
-    :raises ValueError: vLLM refuses it, in one line.
+    :raises ValueError: vLLM rejects the adapter. The message is one line.
     """
     try:
         await engine.add_lora(wanted)
     except Exception as error:  # vLLM wraps whatever the core raised into a plain Exception
         text = str(error).partition("method failed:")[2].strip() or type(error).__name__
-        raise ValueError(text.splitlines()[0].rstrip(".")[:300] if text else "no reason given") from None
+        raise ValueError(text.splitlines()[0].rstrip(".")[:300] if text else "vLLM gave no reason") from None
 
 
 async def remove(engine: AsyncLLM, identity: int) -> None:

@@ -1,8 +1,8 @@
-"""Several clients of one engine core, by the way of vLLM's `--api-server-count`. Written for, and seen on, 0.16.0.
+"""Several clients of one engine core, with vLLM's mechanism for `--api-server-count`. Written and tested for 0.16.0.
 
 The core connects to a pair of addresses for each client, which the client binds (v1/engine/core_client.py, `MPClient`).
-It greets each address once: a second process at the same address would wait for ever. So there are more addresses than
-clients, and a client that takes a dead one's place gets addresses of its own.
+It sends its greeting to each address once, so a second process at the same address would wait forever. So there are
+more addresses than clients, and a client that replaces a dead one gets addresses of its own.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from handler.errors import SettingError
 def launch(
     arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None
 ) -> tuple[AsyncLLM, CoreClients]:
-    """A core with `count` seats, and the client on the first of them, which owns the core. On the loop that serves it.
+    """Starts a core for `count` clients, and makes the first client, which owns the core. Call on its loop.
 
-    :param setting: what asked for it, for messages.
-    :raises SettingError: several cores.
-    :raises Exception: whatever vLLM raises when it cannot start; the core has printed why.
+    :param setting: the setting that requests several front ends, for messages.
+    :raises SettingError: the arguments request several cores.
+    :raises Exception: any error that vLLM raises when it cannot start. The core has printed the reason.
     """
     arguments._api_process_count, arguments._api_process_rank = count, -1
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
     if config.parallel_config.data_parallel_size > 1:
-        raise SettingError(setting, "it does not go with data parallelism", "Leave one of the two out.")
+        raise SettingError(setting, "it cannot be combined with data parallelism", "Remove one of the two.")
     shared = patch.object(EngineCoreProc, "run_engine_core", staticmethod(run_shared_core))
     executor, stats = Executor.get_class(config), not arguments.disable_log_stats
     with shared, launch_core_engines(config, executor, stats, count) as (manager, _, addresses):
-        pass  # it waits for the core at its end
+        pass  # at its end, the context manager waits for the core
     try:
         llm = _client(config, arguments, addresses.inputs[0], addresses.outputs[0], count, 0, pace)
         llm.engine_core.resources.engine_manager = manager
@@ -51,21 +51,27 @@ def launch(
     return llm, CoreClients(tuple(addresses.inputs), tuple(addresses.outputs))
 
 
-def join(arguments: AsyncEngineArgs, seats: CoreClients, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
-    """The client on a seat that nobody had before. On the loop that will serve it."""
-    arguments._api_process_count, arguments._api_process_rank = seats.count, index
+def join(arguments: AsyncEngineArgs, addresses: CoreClients, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
+    """Makes a further client, with an index that no client had before. Call on the loop that will serve it."""
+    arguments._api_process_count, arguments._api_process_rank = addresses.count, index
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
-    return _client(config, arguments, seats.inputs[index], seats.outputs[index], seats.count, index, pace)
+    return _client(config, arguments, addresses.inputs[index], addresses.outputs[index], addresses.count, index, pace)
 
 
 def _client(
-    config: Any, arguments: AsyncEngineArgs, to: str, back: str, count: int, index: int, pace: PaceLimit | None
+    config: Any,
+    arguments: AsyncEngineArgs,
+    input_address: str,
+    output_address: str,
+    count: int,
+    index: int,
+    pace: PaceLimit | None,
 ) -> AsyncLLM:
     llm = AsyncLLM.from_vllm_config(
         vllm_config=config,
         enable_log_requests=arguments.enable_log_requests,
         disable_log_stats=arguments.disable_log_stats,
-        client_addresses={"input_address": to, "output_address": back},
+        client_addresses={"input_address": input_address, "output_address": output_address},
         client_count=count,
         client_index=index,
     )
@@ -74,12 +80,12 @@ def _client(
 
 
 async def release(llm: AsyncLLM, index: int) -> int:
-    """Frees what a client that has ended holds in the core; returns how many requests that was."""
+    """Ends the requests of a client that has ended, in the core, and returns how many there were."""
     return int(await llm.engine_core.call_utility_async("release_client", index))
 
 
 def core_ended(llm: AsyncLLM) -> None:
-    """Tells a client that did not start the core, and so cannot see it, that it is gone. On the loop."""
+    """Tells a client that the core has ended, if the client did not start the core itself. Call on the loop."""
     resources = llm.engine_core.resources
     resources.engine_dead = True
     if resources.output_queue_task is not None:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""vLLM's own OpenAI serving classes, run in this process: requests, replies, errors and fixes."""

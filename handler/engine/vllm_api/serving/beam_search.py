@@ -1,9 +1,9 @@
-"""vLLM's beam search gets as many log probabilities a step as it asks for. Seen on 0.16.0 and 0.32.0.
+"""Fixes vLLM's beam search, which fails if it gets more log probabilities per step than it requested.
 
-It asks for one token with the `2 * n` likeliest, and then tells the beams apart by a place in all of them together
-(entrypoints/openai/engine/serving.py, beam_search; later entrypoints/generate/beam_search). The token that was drawn
-comes beside the likeliest where it is none of them: at a temperature, or where several are equally likely. One more
-than was asked for puts beams in the place of others, and in the end raises an IndexError.
+Seen on 0.16.0 and 0.32.0. vLLM requests one token with the `2 * n` likeliest, and finds a beam by its position in the
+list of all of them (entrypoints/openai/engine/serving.py, beam_search; later entrypoints/generate/beam_search). If the
+sampled token is not among the likeliest, which happens with a temperature or with equally likely tokens, the list has
+one entry more. Beams are then mixed up, and in the end an IndexError is raised.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 
 from vllm.v1.engine.async_llm import AsyncLLM
 
-# The running task answers a request for beams.
+# Whether the running task answers a beam search request.
 SEARCHING: ContextVar[bool] = ContextVar("searching", default=False)
 Generate = Callable[..., AsyncGenerator[Any, None]]
 
 
-def even(llm: AsyncLLM) -> None:
-    """From now on what beams get from `llm.generate` has just the log probabilities asked for. Once an engine."""
-    llm.generate = _evened(llm.generate)
+def limit_logprobs(llm: AsyncLLM) -> None:
+    """Makes `llm.generate` return only as many log probabilities as a beam search requests. Call once for an engine."""
+    llm.generate = _limited(llm.generate)
 
 
-def _evened(generate: Generate) -> Generate:
+def _limited(generate: Generate) -> Generate:
     @functools.wraps(generate)
-    async def evened(prompt: Any, sampling: Any, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+    async def limited(prompt: Any, sampling: Any, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         searching = SEARCHING.get()
         async with contextlib.aclosing(generate(prompt, sampling, *arguments, **named)) as outputs:
             async for output in outputs:
@@ -36,7 +36,7 @@ def _evened(generate: Generate) -> Generate:
                     for completion in output.outputs:
                         for likeliest in completion.logprobs or ():
                             if len(likeliest) > sampling.logprobs:
-                                del likeliest[next(iter(likeliest))]  # what was drawn is first
+                                del likeliest[next(iter(likeliest))]  # the sampled token is first
                 yield output
 
-    return evened
+    return limited

@@ -1,8 +1,8 @@
-"""vLLM's request models, checked up to the first thing that is wrong in each list.
+"""Validates a body with vLLM's request models, and stops at the first error in each list.
 
-pydantic goes on to the end, and keeps an error for every member of every union at every item. Measured with vLLM 0.16
-and pydantic 2.14: `{"input": [[1, 2], ...]}` of 30,000 items (240 KB) gives 1.8 million errors, which take 14 GB and
-hold the interpreter, and with it all streams and /ping, for 100 s. Up to the first one there are 62, in under 10 ms.
+pydantic validates every item, and keeps an error for every member of every union at every item. Measured with vLLM 0.16
+and pydantic 2.14: `{"input": [[1, 2], ...]}` with 30,000 items (240 KB) gives 1.8 million errors, which take 14 GB and
+block the interpreter, with all streams and /ping, for 100 s. With this module there are 62 errors, in under 10 ms.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import CoreSchema, SchemaValidator
 
 Model = TypeVar("Model", bound=BaseModel)
-SEVERAL: Final = frozenset({"list", "tuple", "set", "frozenset", "dict"})
+CONTAINERS: Final = frozenset({"list", "tuple", "set", "frozenset", "dict"})
 
 
 def checked(model: type[Model], document: dict[str, Any]) -> Model:
-    """What `model.model_validate` gives.
+    """As `model.model_validate`.
 
-    :raises pydantic.ValidationError: with one wrong item of a list, or one wrong value of a dictionary.
+    :raises pydantic.ValidationError: it has only the first wrong item of a list, or wrong value of a dictionary.
     """
     return cast(Model, _validator(model).validate_python(document))
 
@@ -34,8 +34,8 @@ def _failing_fast(schema: Any) -> Any:
     """A copy of a core schema, or of a part of one (https://docs.pydantic.dev, pydantic_core.core_schema)."""
     if isinstance(schema, dict):
         copied = {name: _failing_fast(part) for name, part in schema.items()}
-        kind = copied.get("type")  # a dictionary where it is a field's name
-        if isinstance(kind, str) and kind in SEVERAL:
+        kind = copied.get("type")  # a dictionary, if 'type' is the name of a field
+        if isinstance(kind, str) and kind in CONTAINERS:
             copied["fail_fast"] = True
         return copied
     if isinstance(schema, list | tuple):

@@ -1,9 +1,9 @@
-"""The events of a streamed response (/v1/responses) as bytes, with the places they speak of put right.
+"""Writes the events of a streamed response (/v1/responses), and fixes their indexes.
 
-vLLM 0.16 counts `content_index` on after a part has begun, and announces the message that follows a reasoning under
-the reasoning's own `output_index` (vllm/entrypoints/openai/responses/serving.py, _process_simple_streaming_events): a
-client that goes by them, as openai's `responses.stream` does, fails with an IndexError. There is one part in each item,
-and an item's place is the number of those that began before it.
+vLLM 0.16 increases `content_index` after a part has begun, and gives the message after a reasoning item the same
+`output_index` as the reasoning (vllm/entrypoints/openai/responses/serving.py, _process_simple_streaming_events). A
+client that uses the indexes, as openai's `responses.stream` does, fails with an IndexError. Each item has one part, so
+`content_index` is 0. An item's `output_index` is the number of items that began before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEGINS = "response.output_item.added"
 async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
     """Server-sent events (vllm/entrypoints/openai/responses/api_router.py).
 
-    :param fix: not where vLLM counts rightly (gpt-oss has a way of its own).
+    :param fix: whether to fix the indexes. Those of gpt-oss, which vLLM writes with other code, are correct.
     """
     items = 0
     try:
@@ -30,14 +30,14 @@ async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
                 return
             items += kind == BEGINS
             if fix:
-                put_right(event, items - 1)
+                fix_indexes(event, items - 1)
             yield f"event: {kind}\ndata: {event.model_dump_json(indent=None)}\n\n"
     finally:
         await source.aclose()
 
 
-def put_right(event: BaseModel, item: int) -> None:
-    """:param item: the place of the item that is being made."""
+def fix_indexes(event: BaseModel, item: int) -> None:
+    """:param item: the index of the current item."""
     if hasattr(event, "content_index"):
         event.content_index = 0
     if hasattr(event, "output_index"):

@@ -1,7 +1,8 @@
-"""Items of a response's `input`, tried as vLLM will read them. Seen on 0.16.0 (entrypoints/openai/responses/utils.py).
+"""Checks the items of a response's `input` with the function by which vLLM converts them to messages.
 
-OpenAI's client library knows some thirty kinds of items; vLLM makes messages of messages, calls, their outputs and
-reasoning, hands every other kind on as it is, and raises far inside (a 500) because such a one has no role.
+Seen on 0.16.0 (entrypoints/openai/responses/utils.py). OpenAI's client library has about thirty kinds of items. vLLM
+converts messages, function calls, their outputs and reasoning. It passes every other kind on unchanged, and later fails
+with an internal error (500), because such an item has no role.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from vllm.entrypoints.openai.responses.utils import construct_chat_messages_with
 
 from handler.errors import InvalidField, UnsupportedField
 
-FIX = "send messages of text, function calls, their outputs, or reasoning with a text"
+FIX = "send text messages, function calls, function call outputs, or reasoning with text"
 
 
 def check(items: object) -> None:
-    """:raises ClientError: naming the item that cannot become a message."""
+    """:raises ClientError: an item cannot be converted to a message. The error names it."""
     for index, item in enumerate(items if isinstance(items, list) else ()):
         try:
             messages = construct_chat_messages_with_tool_call([item])

@@ -1,8 +1,8 @@
-"""vLLM's own OpenAI serving classes, in this process, over the engine that the short path uses too. Seen on 0.16.0.
+"""Answers requests with vLLM's own OpenAI serving classes, in this process and over its engine. Tested on 0.16.0.
 
-The only module that imports them. What goes in is a route, a JSON object and headers; what comes out is one document or
-a stream of server-sent events. A request is checked in the thread that brings it (`request`), and answered on the
-engine's loop (`reply`).
+This is the only module that imports them. The input is a route, a JSON object and headers. The output is one document
+or a stream of server-sent events. A request is checked in the caller's thread (`request`), and answered on the engine's
+loop (`reply`).
 """
 
 from __future__ import annotations
@@ -37,32 +37,34 @@ from handler.engine.api_routes import Route, Traits
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.core.grammar_guard import GrammarUntried
-from handler.engine.vllm_api.serving import beam_search as beams
-from handler.engine.vllm_api.serving import fail_fast_validation as first_error
 from handler.engine.vllm_api.serving import (
+    beam_search,
+    fail_fast_validation,
     response_events,
     response_items,
     serving_errors,
     serving_log,
     serving_schemas,
+    token_counting,
 )
-from handler.engine.vllm_api.serving import token_counting as token_count
 from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
-# No host has this name (RFC 6761): with no domain allowed, vLLM would fetch from all of them.
+# No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
 NO_DOMAIN: Final = "none.invalid"
-# What of a request's headers vLLM may see: trace context. Others steer it (X-data-parallel-rank, X-Request-Id).
+# The request headers that vLLM gets: the trace context. Other headers would control vLLM (X-data-parallel-rank,
+# X-Request-Id).
 HEADERS: Final = ("traceparent", "tracestate")
 
 
 @dataclass(frozen=True, slots=True)
 class _Api:
-    """One of vLLM's serving objects.
+    """How one route is served by vLLM.
 
-    :param state: where it is, on the versions that have it elsewhere too; `method` is what it is asked by.
-    :param models: of a request, by the key that tells them apart; "" is the rest.
-    :param pooling: whether the model must make embeddings; None: either.
+    :param state: the names of vLLM's serving object. Versions have different names.
+    :param method: the method that answers a request.
+    :param models: vLLM's request models, by the key that a body must have. "" is for all other bodies.
+    :param pooling: True if the model must make embeddings, False if it must generate text, None for both.
     """
 
     state: tuple[str, ...]
@@ -71,7 +73,7 @@ class _Api:
     pooling: bool | None = None
 
 
-# The routes whose requests may ask for beams. /v1/responses keeps fields that it does not know, this one too.
+# The routes with beam search. /v1/responses keeps unknown fields, `use_beam_search` too, but has no beam search.
 BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
 TOKENIZATION: Final = ("openai_serving_tokenization", "serving_tokenization")  # 0.24.0
 APIS: Final[Mapping[Route, _Api]] = {
@@ -95,9 +97,9 @@ APIS: Final[Mapping[Route, _Api]] = {
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request that vLLM's models have taken.
+    """A request that vLLM's request model has accepted.
 
-    :ivar tokens: what was counted of it so far.
+    :ivar tokens: the tokens that were counted so far.
     """
 
     route: Route
@@ -110,7 +112,7 @@ class PreparedRequest:
 
 @dataclass(frozen=True, slots=True)
 class WholeReply:
-    """One document. It becomes bytes in the thread that sends it, not on the loop."""
+    """A reply of one document. It is encoded in the thread that sends it, not on the loop."""
 
     document: BaseModel
 
@@ -119,7 +121,7 @@ class WholeReply:
 
 
 class Serving:
-    """vLLM's serving objects over one engine. Make it with `Serving.start`, on the engine's loop."""
+    """vLLM's serving objects for one engine. Create it with `Serving.start`, on the engine's loop."""
 
     def __init__(self, llm: AsyncLLM, state: SimpleNamespace, traits: Traits) -> None:
         self._llm = llm
@@ -132,13 +134,15 @@ class Serving:
     async def start(
         cls, llm: AsyncLLM, arguments: Any, front_end: FrontendSettings, max_output_tokens: int | None = None
     ) -> Serving:
+        """Creates vLLM's serving objects.
+
+        :param arguments: the engine arguments that `engine_arguments.engine_args` made.
+        :param max_output_tokens: the output tokens of a request that gives no number. None: as many as the context has
+            room for.
         """
-        :param arguments: the engine's, as `core.engine_args` made them.
-        :param max_output_tokens: of a request that does not say; None: what the context leaves.
-        """
-        serving_log.quiet()
-        token_count.count(llm)
-        beams.even(llm)
+        serving_log.shorten_errors()
+        token_counting.count(llm)
+        beam_search.limit_logprobs(llm)
         if not llm.model_config.allowed_media_domains:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
@@ -155,9 +159,9 @@ class Serving:
         options.log_error_stack = False
         state = SimpleNamespace()
         await init_app_state(llm, state, options, tasks)
-        if llm.tokenizer is not None and hasattr(llm.renderer, "get_async_tokenizer"):  # 0.24 has none
-            # vLLM encodes prompts in a thread of its own, and its parsers encode on the loop: with one tokenizer, one
-            # changes its truncation while the other works, and a good request fails with "Already borrowed".
+        if llm.tokenizer is not None and hasattr(llm.renderer, "get_async_tokenizer"):  # 0.24 does not have it
+            # vLLM encodes prompts in a thread, and its parsers encode on the loop. With the same tokenizer, one changes
+            # its truncation while the other works, and a valid request fails with "Already borrowed".
             encoder = llm.renderer.get_async_tokenizer()
             encoder.tokenizer = copy.deepcopy(encoder.tokenizer)
         if max_output_tokens is not None:
@@ -165,20 +169,20 @@ class Serving:
         return cls(llm, state, _traits(llm, options, tasks))
 
     def fields(self, route: Route) -> frozenset[str]:
-        """The names of every field that vLLM knows on a route."""
+        """The names of all fields that vLLM accepts on a route."""
         found: set[str] = set()
         for model in APIS[route].models.values():
             found |= set(model.model_fields)
         return frozenset(found)
 
     def schemas(self) -> tuple[dict[Route, Any], dict[Route, Any], dict[str, Any]]:
-        """JSON Schemas of each route's body, of its reply, and of what these refer to. Takes about 3 s."""
+        """The JSON Schemas of each route's body, of its reply, and of their parts. Takes about 3 s."""
         return serving_schemas.schemas({route: api.models for route, api in APIS.items()})
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> PreparedRequest:
-        """A request, checked by vLLM's own models. In any thread.
+        """Checks a request with vLLM's own models. May be called from any thread.
 
-        :raises ClientError: naming the field; or the model that is served does not do this.
+        :raises ClientError: a field is wrong, or the served model has another task.
         """
         api = APIS[route]
         if api.pooling is not None and api.pooling != self.traits.pooling:
@@ -191,13 +195,15 @@ class Serving:
             raise UnsupportedTask(route, does, "use vLLM 0.16.0")
         model = next(model for key, model in api.models.items() if not key or key in document)
         try:
-            request: BaseModel = first_error.checked(model, dict(document))
+            request: BaseModel = fail_fast_validation.checked(model, dict(document))
         except ValidationError as error:
             raise serving_errors.from_validation(error) from None
         except EndpointError:
             raise
-        except Exception as error:  # vLLM's validators index what the client sent without a look at its kind
-            raise InvalidBody(f"a part of it has another shape than the API's ({type(error).__name__})") from None
+        except Exception as error:  # vLLM's validators index values without checking their type
+            raise InvalidBody(
+                f"a part of it does not have the structure that the API requires ({type(error).__name__})"
+            ) from None
         if route is Route.RESPONSES and not self._state.openai_serving_responses.use_harmony:
             response_items.check(getattr(request, "input", None))
         kept = {name: headers[name] for name in HEADERS if name in headers}
@@ -207,15 +213,15 @@ class Serving:
         )
 
     def _serving(self, api: _Api) -> Any:
-        """What answers it; None where this version, or this model's task, has none."""
+        """The serving object of a route. None if the installed vLLM, or the model's task, has none."""
         found = (getattr(self._state, name, None) for name in api.state)
         return next((serving for serving in found if hasattr(serving, api.method)), None)
 
     def use_adapter(self, prepared: PreparedRequest, name: str, request: Any) -> None:
-        """A request for the model `name` is about to be answered with this adapter. On the loop.
+        """Makes vLLM answer a request for the model `name` with a LoRA adapter. Call on the loop.
 
-        :param name: the model's own name too, where the bare model's requests bring an adapter of zeros.
-        :param request: vLLM's LoRARequest; its own name need not be the one that clients know.
+        :param name: the adapter's name, or the model's own name if the request uses the adapter of zeros.
+        :param request: vLLM's LoRARequest. Its name may differ from the one that clients use.
         """
         if hasattr(prepared.request, "model"):
             prepared.request.model = name
@@ -227,20 +233,22 @@ class Serving:
         self._adapters[request.lora_int_id] = name
 
     def _model_name(self, lora: Any = None) -> str:
-        """In the place of OpenAIServingModels.model_name: the name in replies."""
+        """The model name in replies. Replaces OpenAIServingModels.model_name."""
         if lora is not None:
             return self._adapters.get(int(lora.lora_int_id), str(lora.lora_name))
         return str(self._state.openai_serving_models.base_model_paths[0].name)
 
     async def reply(self, prepared: PreparedRequest) -> WholeReply | AsyncIterator[str]:
-        """One document, or a stream of events. On the loop; cancelling the task that awaits frees the slots.
+        """Answers a request with one document or a stream of events. Call on the loop.
 
-        :raises EndpointError: before a stream has begun, and in it.
+        Cancelling the awaiting task frees the slots.
+
+        :raises EndpointError: the request failed, before or during a stream.
         """
         api = APIS[prepared.route]
         serving = self._serving(api)
-        token_count.COUNTED.set(prepared.tokens)
-        beams.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
+        token_counting.COUNTED.set(prepared.tokens)
+        beam_search.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
         try:
             result = await self._result(prepared, getattr(serving, api.method))
         except Exception as error:
@@ -267,7 +275,7 @@ class Serving:
                 await guard.check(untried.params)
 
     async def _frames(self, source: Any, serving: Any) -> AsyncIterator[str]:
-        """vLLM's frames; its error frame, after which it would say [DONE] as if all was well, becomes an error."""
+        """vLLM's frames. An error frame becomes an exception, because vLLM would send [DONE] after it."""
         try:
             async for frame in source:
                 if frame.startswith(ERROR_FRAME):
@@ -290,7 +298,7 @@ class Serving:
 
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
-    """vLLM takes the least of what is asked for, what the context leaves and the model's own default."""
+    """Limits the default number of output tokens. vLLM uses the least of it, the request's number and the context."""
     for name in ("openai_serving_chat", "openai_serving_completion", "openai_serving_responses"):
         serving = getattr(state, name, None)
         if serving is not None:
@@ -314,19 +322,19 @@ def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits
 
 
 def check_parsers(arguments: Any, front_end: FrontendSettings) -> None:
-    """Loads the plugins that are allowed, and sees that the parsers named exist. Before an engine is started.
+    """Loads the configured parser plugins, and checks that the configured parsers exist. Call before the engine starts.
 
-    :raises SettingError: naming the parser, and those there are.
+    :raises SettingError: a parser does not exist. The error lists those that do.
     """
     if front_end.tool_parser_plugin:
         ToolParserManager.import_tool_parser(front_end.tool_parser_plugin)
     if arguments.reasoning_parser_plugin:
         ReasoningParserManager.import_reasoning_parser(arguments.reasoning_parser_plugin)
-    asked = {
+    configured = {
         "tool_call_parser": (front_end.tool_call_parser, ToolParserManager),
         "reasoning_parser": (arguments.reasoning_parser, ReasoningParserManager),
     }
-    for name, (parser, manager) in asked.items():
+    for name, (parser, manager) in configured.items():
         if parser and parser not in manager.list_registered():
             known = ", ".join(sorted(manager.list_registered()))
-            raise SettingError(f"ENDPOINT_{name.upper()}", f"there is no '{parser[:80]}'", f"Give one of {known}.")
+            raise SettingError(f"ENDPOINT_{name.upper()}", f"there is no '{parser[:80]}'", f"Use one of {known}.")

@@ -1,4 +1,7 @@
-"""vLLM's errors as errors of our tree: nothing of what the client sent, no traceback, and the field's name."""
+"""Translates the errors of vLLM's serving classes to endpoint errors that name the field.
+
+A message contains nothing that the client sent, and no traceback.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +25,37 @@ from handler.errors import (
 )
 
 MAX_MESSAGE = 400
-# pydantic's account of a value: it quotes the value, which may be a prompt.
+# The part of pydantic's message that quotes the value, which may be a prompt.
 QUOTED = re.compile(r"\s*\[type=\w+, input_value=.*?input_type=[\w.]+\]", re.DOTALL)
-PARAMETER = re.compile(r"\s*\(parameter=.*\)$", re.DOTALL)  # VLLMValidationError's own, with the value
+PARAMETER = re.compile(r"\s*\(parameter=.*\)$", re.DOTALL)  # appended by VLLMValidationError, with the value
 MORE = re.compile(r"\s*For further information visit \S+")
 GRAMMAR = re.compile(r"\b(grammar|schema|regex|structured outputs?|choice)\b", re.IGNORECASE)
-# Fields that vLLM's messages begin with (vllm/sampling_params.py).
+# Field names with which vLLM's messages begin (vllm/sampling_params.py).
 NAMED = frozenset(
     {"n", "temperature", "top_p", "top_k", "min_p", "allowed_token_ids", "bad_words", "structured_outputs"}
 )
-# vLLM's names of a quantity, where the API has another.
+# vLLM's names for fields that have another name in the API.
 PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt"}
 
 
 def from_validation(error: ValidationError) -> ClientError:
-    """The field at fault and pydantic's message about it. In a union all members complain: the deepest is named."""
-    complaints = error.errors(include_url=False, include_input=False, include_context=False)
-    worst = max(complaints, key=lambda complaint: len(_path(complaint["loc"])))
+    """An error with the wrong field and pydantic's message.
+
+    For a union, pydantic has an error for each member. The one with the longest path is used.
+    """
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    deepest = max(details, key=lambda detail: len(_path(detail["loc"])))
     cause = next((found.get("ctx", {}).get("error") for found in error.errors(include_url=False)), None)
     parameter = getattr(cause, "parameter", None)  # VLLMValidationError
-    problem = clean(worst["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "))
-    path = _path(worst["loc"])
+    problem = clean(deepest["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "))
+    path = _path(deepest["loc"])
     if not path:
         return RequestRefused(problem, parameter)
     return InvalidField(_dotted(path), problem[:1].lower() + problem[1:].rstrip("."))
 
 
 def _path(location: Sequence[int | str]) -> tuple[int | str, ...]:
-    """The keys and indexes of a location, without the names of types that pydantic puts between them."""
+    """The keys and indexes of a location, without the type names that pydantic inserts."""
     return tuple(part for part in location if isinstance(part, int) or (part.isidentifier() and not part[:1].isupper()))
 
 
@@ -59,24 +65,24 @@ def _dotted(path: Sequence[int | str]) -> str:
 
 
 def from_response(info: Any, *, dead: bool) -> EndpointError:
-    """What vLLM's ErrorInfo (message, param, code) says.
+    """Translates vLLM's ErrorInfo (message, param, code).
 
-    :param dead: the engine's process has ended, whatever the message says.
+    :param dead: the engine's process has ended. Then the error is EngineFailed, whatever the message is.
     """
     return _translated(str(info.message), info.param, int(info.code), dead)
 
 
 def from_frame(frame: str, *, dead: bool) -> EndpointError:
-    """As `from_response`, of an error in a stream: `data: {"error": {...}}`."""
+    """As `from_response`, for an error in a stream: `data: {"error": {...}}`."""
     try:
         error = json.loads(frame.partition("data:")[2])["error"]
         return _translated(str(error["message"]), error.get("param"), int(error["code"]), dead)
     except (ValueError, KeyError, TypeError):
-        return EngineFailed("its process ended") if dead else GenerationFailed("a stream broke off")
+        return EngineFailed("its process ended") if dead else GenerationFailed("the stream ended early")
 
 
 def from_exception(error: Exception) -> EndpointError | None:
-    """An error of ours, where vLLM carries one along; or one for what vLLM does not implement."""
+    """The endpoint error that caused an exception, or one for what vLLM does not implement. None: neither."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, EndpointError):
@@ -95,15 +101,17 @@ def _translated(message: str, param: str | None, code: int, dead: bool) -> Endpo
     message = clean(message)
     param = PARAMETERS.get(param or "", param)
     if code >= 500 and code != 501:
-        return GenerationFailed("an internal error")  # whose text is for the log
+        return GenerationFailed("an internal error")  # vLLM has logged the text
     if code == 404:
         return NothingStored(message, param)
     if "context length" in message or "max_model_len" in message:
         return ContextExceeded(message, param or "prompt")
     if code == 501 and param:
         return UnsupportedField(param, "leave it out")
-    if "Invalid JSON" in message:  # of a tool call that must be made (tool_choice)
-        return RequestRefused("the model's tool call ended before it was whole JSON: raise 'max_tokens'", "max_tokens")
+    if "Invalid JSON" in message:  # in a required tool call (tool_choice)
+        return RequestRefused(
+            "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
+        )
     if param is None and GRAMMAR.search(message):
         param = "structured_outputs"
     if param is None and message.split(" ", 1)[0] in NAMED:
@@ -112,6 +120,6 @@ def _translated(message: str, param: str | None, code: int, dead: bool) -> Endpo
 
 
 def clean(message: str) -> str:
-    """One line, no quoted values, of a length that a person reads."""
+    """A message as one short line, without quoted values."""
     message = PARAMETER.sub("", MORE.sub("", QUOTED.sub("", message)))
     return " ".join(message.split())[:MAX_MESSAGE]

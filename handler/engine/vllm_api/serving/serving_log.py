@@ -1,4 +1,7 @@
-"""vLLM's serving classes log what a client sends wrongly, with tracebacks: here that is not news, nor fit for a log."""
+"""Shortens the log lines that vLLM's serving classes write for a client's errors.
+
+vLLM logs a traceback for each of them. A client could fill the log, and its request's text would be in it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Of requests: a client could fill the log with them, and with what it sent.
+# Loggers of vLLM that write lines about requests.
 PREFIXES = ("vllm.entrypoints.", "vllm.renderers.")
 IGNORED_FIELDS = "vllm.entrypoints.openai.engine.protocol"
 
@@ -24,17 +27,20 @@ class _NoTraceback(logging.Filter):
         return True
 
 
-def quiet() -> None:
-    """From now on vLLM's handlers print one line for such an error, without the request's text."""
+def shorten_errors() -> None:
+    """Makes vLLM's handlers print one line for a client's error, without the request's text."""
     for handler in logging.getLogger("vllm").handlers:
         if not any(isinstance(found, _NoTraceback) for found in handler.filters):
             handler.addFilter(_NoTraceback())
 
 
 @contextmanager
-def root_kept() -> Iterator[None]:
-    """The root logger stays as it is, though a package that vLLM's API server imports sets it to ERROR and with it
-    silences the whole process (model_hosting_container_standards, logging_config.py; seen with 0.1)."""
+def root_logger_kept() -> Iterator[None]:
+    """Restores the levels of the root logger afterwards.
+
+    A package that vLLM's API server imports sets them to ERROR, which silences the whole process
+    (model_hosting_container_standards, logging_config.py; seen with 0.1).
+    """
     root = logging.getLogger()
     level, levels = root.level, [(handler, handler.level) for handler in root.handlers]
     try:

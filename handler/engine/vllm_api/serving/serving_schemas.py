@@ -1,4 +1,4 @@
-"""What vLLM's models of requests and replies say of themselves, as JSON Schema. Seen on 0.16.0."""
+"""The JSON Schemas of vLLM's request and reply models, for the OpenAPI document. Tested on 0.16.0."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPLIES: Mapping[Route, type[BaseModel]] = {
     Route.TOKENIZE: TokenizeResponse,
     Route.DETOKENIZE: DetokenizeResponse,
 }
-# A reply's part may have the name of a request's and say something else.
+# A reply's model may have the same name as a different model of a request, so they get different prefixes.
 REQUEST_REF = "#/components/schemas/vllm.{model}"
 REPLY_REF = "#/components/schemas/vllm.reply.{model}"
 
@@ -31,20 +31,23 @@ REPLY_REF = "#/components/schemas/vllm.reply.{model}"
 def schemas(
     requests: Mapping[Route, Mapping[str, type[BaseModel]]],
 ) -> tuple[dict[Route, Schema], dict[Route, Schema], dict[str, Schema]]:
-    """Of each route's body, of its reply, and of the parts that they refer to."""
+    """The schemas of each route's body, of each route's reply, and of the models to which they refer."""
     parts: dict[str, Schema] = {}
     bodies: dict[Route, Schema] = {}
     for route, models in requests.items():
-        told = [_told(model.model_json_schema(ref_template=REQUEST_REF), "vllm.", parts) for model in models.values()]
-        bodies[route] = told[0] if len(told) == 1 else {"anyOf": told}
+        found = [
+            _extract(model.model_json_schema(ref_template=REQUEST_REF), "vllm.", parts) for model in models.values()
+        ]
+        bodies[route] = found[0] if len(found) == 1 else {"anyOf": found}
     replies = {
-        route: _told(model.model_json_schema(mode="serialization", ref_template=REPLY_REF), "vllm.reply.", parts)
+        route: _extract(model.model_json_schema(mode="serialization", ref_template=REPLY_REF), "vllm.reply.", parts)
         for route, model in REPLIES.items()
     }
     return bodies, replies, parts
 
 
-def _told(schema: Schema, prefix: str, parts: dict[str, Schema]) -> Schema:
+def _extract(schema: Schema, prefix: str, parts: dict[str, Schema]) -> Schema:
+    """Moves the definitions of a schema to `parts`, and returns the rest."""
     for name, part in schema.pop("$defs", {}).items():
         parts[prefix + name] = part
     return schema

@@ -1,7 +1,7 @@
-"""Counts what vLLM's serving classes ask of the engine, by the request they do it for. Seen on 0.16.0.
+"""Counts the tokens of each request that vLLM's serving classes answer. Tested on 0.16.0.
 
-They call `AsyncLLM.generate` and `encode` in the task that awaits them, or in tasks that it makes, which inherit its
-context: so a context variable says whose tokens they are, whatever the route and however many sequences.
+The classes call `AsyncLLM.generate` and `encode` in the task of the request, or in tasks that it creates, which inherit
+its context. So a context variable tells to which request the tokens belong, for any route and any number of sequences.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.generation.token_counts import TokenCounts
 
-# Of the request that the running task answers.
+# The counts of the request that the running task answers.
 COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
 Generate = Callable[..., AsyncGenerator[Any, None]]
 
 
 def count(llm: AsyncLLM) -> None:
-    """From now on what goes through `llm.generate` and `llm.encode` is counted. Once an engine."""
+    """Makes `llm.generate` and `llm.encode` count tokens. Call once for an engine."""
     llm.generate = _counted(llm.generate)
     llm.encode = _counted(llm.encode)
 
@@ -33,7 +33,7 @@ def _counted(generate: Generate) -> Generate:
     async def counted(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         tokens = COUNTED.get()
         first = True
-        # Closed with this one: vLLM frees the slots when its generator is closed.
+        # vLLM frees the slots when its generator is closed, so it is closed together with this one.
         async with contextlib.aclosing(generate(*arguments, **named)) as outputs:
             async for output in outputs:
                 if tokens is not None:
@@ -41,12 +41,12 @@ def _counted(generate: Generate) -> Generate:
                         tokens.prompt += len(output.prompt_token_ids or ())
                         first = False
                     if isinstance(output, RequestOutput):
-                        tokens.output += _made(output)
+                        tokens.output += _new_tokens(output)
                 yield output
 
     return counted
 
 
-def _made(output: RequestOutput) -> int:
-    """What is new in an output: with DELTA each brings what the last has not, with FINAL_ONLY there is one."""
+def _new_tokens(output: RequestOutput) -> int:
+    """The number of new tokens in an output. With DELTA each output has only new ones, with FINAL_ONLY there is one."""
     return sum(len(completion.token_ids) for completion in output.outputs)

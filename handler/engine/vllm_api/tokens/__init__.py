@@ -1,1 +1,1 @@
-"""TODO"""
+"""The direct path of tokens from the engine core's socket to their sinks, on vLLM 0.16."""

@@ -1,4 +1,4 @@
-"""A plain request on its way into vLLM, and what vLLM's output processor knows its sink by. Seen on 0.16.0."""
+"""Queues a plain request whose tokens go to a sink, and collects its outputs. Tested on 0.16.0."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from handler.errors import EndpointError
 
 
 class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is untyped from here
-    """What vLLM's output processor hands a request's outputs to, when they go to a sink.
+    """Receives a request's outputs from vLLM's output processor, and pushes them to a sink.
 
     :param apart: tokens of different steps are never pushed together.
-    :ivar plain: no stop strings, no special spacing: the text of a token is what the decoder says, and nothing else.
-    :ivar made: tokens so far.
-    :ivar text, ids: what has been made and not been pushed yet.
+    :ivar plain: the request has no stop strings and no special spacing, so the text of a token is the decoder's output.
+    :ivar made: how many tokens there are so far.
+    :ivar text, ids: what is made but not pushed yet.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         self.times: Times | None = None
         self._translate = translate
 
-    def read_by(self, detokenizer: Any) -> None:
-        """How the tokens become text, known from the first of them on."""
+    def use_detokenizer(self, detokenizer: Any) -> None:
+        """Sets how tokens become text. Call at the first token."""
         self.plain = (
             type(detokenizer) is FastIncrementalDetokenizer
             and not detokenizer.stop
@@ -62,7 +62,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         self.ids += ids
 
     def kept(self) -> tuple[str, list[int]]:
-        """All of it, which is then pushed."""
+        """Returns what was kept, and forgets it."""
         text, ids = "".join(self.text), self.ids
         self.text, self.ids = [], []
         return text, ids
@@ -92,12 +92,11 @@ async def add_request(
     trace: Mapping[str, str] | None = None,
     apart: bool = False,
 ) -> str | None:
-    """Queues a request for text alone, whose tokens go to a sink.
-
-    Returns vLLM's internal id; None where the sink has ended before the engine's pace let the request in.
+    """Queues a request for text only, whose tokens go to a sink.
 
     :param apart: tokens of different steps are never pushed together.
-    :raises Exception: what vLLM's input processor refuses; `EngineDeadError`.
+    :returns: vLLM's internal id. None if the sink ended while the request waited for its prefill.
+    :raises Exception: vLLM's input processor rejects the request, or the engine is dead (`EngineDeadError`).
     """
     if llm.errored:
         raise EngineDeadError()
@@ -108,7 +107,9 @@ async def add_request(
     )
     processor.assign_request_id(request)
     pace = llm.token_path.pace
-    if pace is not None and params.structured_outputs is None:  # a grammar may be compiled for seconds: nobody's turn
+    if (
+        pace is not None and params.structured_outputs is None
+    ):  # compiling a grammar may take seconds, so such requests do not hold up others
         tokens = len(request.prompt_token_ids or ())
         if not await pace.turn(request.request_id, tokens, lambda: not sink.ended):
             return None

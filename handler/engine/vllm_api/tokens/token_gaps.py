@@ -1,7 +1,7 @@
-"""vLLM's histogram of the time between tokens, told of a step's tokens at once. Written for, and seen on, 0.16.0.
+"""Updates vLLM's histogram of the time between tokens, once for all tokens of a step. Written and tested for 0.16.0.
 
-vLLM observes every token by itself (v1/metrics/loggers.py, `inter_token_latencies_iter`), which cost as much as a fifth
-of what a streamed token costs in all. Finding each gap's bucket and adding to each bucket once gives the same numbers.
+vLLM observes every token by itself (v1/metrics/loggers.py, `inter_token_latencies_iter`), which was a fifth of the cost
+of a streamed token. Here each bucket is increased once, which gives the same numbers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from handler.engine.histogram import observe_all
 
 
 class TokenGaps:
-    """Make it with `of`.
+    """Observes the times between tokens. Create it with `of`.
 
-    :param histograms: vLLM's, by the engine's index.
+    :param histograms: vLLM's histograms, by the engine's index.
     """
 
     def __init__(self, histograms: Sequence[dict[int, Histogram]]) -> None:
@@ -26,7 +26,7 @@ class TokenGaps:
 
     @classmethod
     def of(cls, manager: Any) -> TokenGaps:
-        """Over what `AsyncLLM.logger_manager` feeds; whatever else it feeds has no use for gaps."""
+        """For the Prometheus loggers of an `AsyncLLM.logger_manager`."""
         loggers = () if manager is None else manager.stat_loggers
         return cls([each.histogram_inter_token_latency for each in loggers if isinstance(each, PrometheusStatLogger)])
 

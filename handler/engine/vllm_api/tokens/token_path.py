@@ -1,16 +1,16 @@
-"""The way of tokens from the engine's core to their sinks, in one step of the loop. Written for, and seen on, 0.16.0.
+"""Moves tokens from the engine core's socket to their sinks, in one callback of the loop. Written for vLLM 0.16.0.
 
-vLLM's own way wakes a task for a message, another for its outputs, and makes two objects a token; measured with 32
-streams that is half of what a front end costs beside the sending itself (benchmarks/README.md). Here the loop reads
-the core's socket itself, and a plain request's tokens go straight to its sink. Whatever else runs on the engine
-(vLLM's serving classes, logprobs, several sequences) goes through vLLM's output processor as ever.
+vLLM itself wakes one task for a message and another for its outputs, and makes two objects for each token. Measured
+with 32 streams, that is half of a front end's cost without the sending (benchmarks/README.md). Here the loop reads the
+core's socket itself, and a plain request's tokens go directly to its sink. All other requests (vLLM's serving classes,
+logprobs, several sequences) go through vLLM's output processor as usual.
 
-Where the loop is behind, and further steps of the core are here already, their tokens go to the sink together: as
-vLLM's own collector does. No token waits for one that is not here yet.
+If the loop is late, and further steps of the core have arrived already, their tokens are pushed to the sink together,
+as vLLM's own collector does. No token waits for one that has not arrived.
 
-What is used of vLLM: `AsyncMPClient`'s sockets, decoder and `_process_utility_output` (v1/engine/core_client.py),
-`OutputProcessor.request_states` and its statistics (v1/engine/output_processor.py), the detokenizer
-(v1/engine/detokenizer.py).
+These parts of vLLM are used: `AsyncMPClient`'s sockets, decoder and `_process_utility_output`
+(v1/engine/core_client.py), `OutputProcessor.request_states` and its statistics (v1/engine/output_processor.py), and
+the detokenizer (v1/engine/detokenizer.py).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
 
 logger = logging.getLogger(__name__)
 
-# Messages handled before other work of the loop gets its turn; the core sends one a step.
-AT_ONCE = 8
+# How many messages are handled before the loop runs other tasks. The core sends one message per step.
+MAX_MESSAGES = 8
 
 
 class TokenPath:
-    """Takes the place of vLLM's two tasks between the core's socket and the requests. Lives on the engine's loop."""
+    """Replaces vLLM's two tasks between the core's socket and the requests. Use it on the engine's loop only."""
 
     def __init__(self, llm: AsyncLLM, pace: PaceLimit | None = None) -> None:
         self._client = llm.engine_core
@@ -54,12 +54,12 @@ class TokenPath:
         self.pace = None if pace is None else PrefillPace(pace, self._loop, self._is_prefilling)
         self._open = True
         self._more = False
-        self._keeping: list[SinkCollector] = []
+        self._unflushed: list[SinkCollector] = []
         self._aborts: set[asyncio.Task[None]] = set()
 
     @classmethod
     def install(cls, llm: AsyncLLM, pace: PaceLimit | None = None) -> TokenPath:
-        """Before the loop has turned since `llm` was made: vLLM's own tasks have not begun, and never do."""
+        """Call before the loop has run another task since `llm` was made, so that vLLM's own tasks never begin."""
         path = llm.token_path = cls(llm, pace)
         for task in (llm.output_handler, path._resources.output_queue_task):
             if task is not None:
@@ -67,11 +67,11 @@ class TokenPath:
         guard = path._loop.create_task(path._guard(), name="TokenPath")
         llm.output_handler = path._resources.output_queue_task = guard
         path._loop.add_reader(path._fd, path._readable)
-        path._loop.call_soon(path._readable)  # the descriptor tells of changes only
+        path._loop.call_soon(path._readable)  # the descriptor signals changes only
         return path
 
     async def _guard(self) -> None:
-        """Stands where vLLM looks for its tasks: it cancels them when the core has died, and asks whether they run."""
+        """The task that vLLM sees in place of its own. vLLM checks that it runs, and cancels it when the core dies."""
         try:
             await self._loop.create_future()
         finally:
@@ -92,14 +92,14 @@ class TokenPath:
     def _readable(self) -> None:
         again = False
         try:
-            frames = self._received()
-            for place in range(AT_ONCE):
+            frames = self._receive()
+            for place in range(MAX_MESSAGES):
                 if frames is None:
                     break
                 self._resources.validate_alive(frames)
                 message = self._client.decoder.decode(frames)
-                again = place == AT_ONCE - 1
-                frames = None if again else self._received()
+                again = place == MAX_MESSAGES - 1
+                frames = None if again else self._receive()
                 self._more = frames is not None
                 self._take(message)
         except Exception as error:
@@ -113,8 +113,8 @@ class TokenPath:
         if again:
             self._loop.call_soon(self._readable)
 
-    def _received(self) -> list[zmq.Frame] | None:
-        """One message; None where none is here."""
+    def _receive(self) -> list[zmq.Frame] | None:
+        """One message. None if none has arrived."""
         if not self._open or self._socket.closed:
             return None
         try:
@@ -124,9 +124,9 @@ class TokenPath:
 
     def _flush(self) -> None:
         self._more = False
-        if self._keeping:
-            keeping, self._keeping = self._keeping, []
-            for collector in keeping:
+        if self._unflushed:
+            collectors, self._unflushed = self._unflushed, []
+            for collector in collectors:
                 collector.flush()
 
     def _take(self, message: EngineCoreOutputs) -> None:
@@ -154,7 +154,7 @@ class TokenPath:
             try:
                 if not self._push(state, output, message.timestamp, stats, gaps):
                     aborted.append(output.request_id)
-            except Exception as error:  # one request's trouble is not the others'
+            except Exception as error:  # the other requests of this step must not fail
                 logger.exception("an output cannot be handled")
                 state.queue.put(error)
         if others:
@@ -165,7 +165,7 @@ class TokenPath:
             task.add_done_callback(self._aborts.discard)
         if self.pace is not None:
             self.pace.step(shown)
-            if message.scheduler_stats is not None:  # to whoever looks on, they wait for the engine
+            if message.scheduler_stats is not None:  # in vLLM's metrics they wait for the engine
                 message.scheduler_stats.num_waiting_reqs += self.pace.waiting
         self._processor.update_scheduler_stats(message.scheduler_stats)
         self._gaps.observe(gaps, message.engine_index)
@@ -185,9 +185,9 @@ class TokenPath:
         stats: IterationStats | None,
         gaps: list[float],
     ) -> bool:
-        """One request's tokens of one step. False where the core does not know yet that it has ended.
+        """Handles one request's tokens of one step. False if the request has ended and the core does not know it yet.
 
-        :param gaps: takes the time since the request's last token.
+        :param gaps: the time since the request's last token is added to it.
         """
         collector: SinkCollector = state.queue
         collector.made += len(output.new_token_ids)
@@ -203,7 +203,7 @@ class TokenPath:
         if state.is_prefilling:
             state.num_cached_tokens = output.num_cached_tokens
             state.is_prefilling = False
-            collector.read_by(state.detokenizer)
+            collector.use_detokenizer(state.detokenizer)
         if collector.plain:
             shown = ids
             if finish == FinishReason.STOP and not state.detokenizer.include_stop_str_in_output:
@@ -212,7 +212,7 @@ class TokenPath:
             for token in shown:
                 try:
                     text += collector.step(collector.tokenizer, token) or ""
-                except Exception:  # what its decoder cannot take, and how it goes on from there, is vLLM's to say
+                except Exception:  # vLLM handles a token that the decoder rejects, and goes on from there
                     text += state.detokenizer._protected_step(token) or ""
                     collector.step = state.detokenizer.stream.step
             if collector.whole:
@@ -231,7 +231,7 @@ class TokenPath:
                 collector.keep(text, ids)
             elif self._more and not collector.apart:
                 collector.keep(text, ids)
-                self._keeping.append(collector)
+                self._unflushed.append(collector)
             else:
                 collector.sink.push(text, ids, None, None)
             return True

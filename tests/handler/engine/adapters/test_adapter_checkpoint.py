@@ -13,7 +13,7 @@ from safetensors import safe_open
 import sample_model
 from handler.engine.adapters.adapter_checkpoint import CONFIG, WEIGHTS, copy_checked
 from handler.engine.adapters.adapter_errors import InvalidAdapter
-from handler.engine.adapters.empty_adapter import write_nothing
+from handler.engine.adapters.empty_adapter import write_empty_adapter
 
 RANK = 8
 
@@ -45,7 +45,7 @@ def test_the_two_files_are_copied_and_nothing_else(adapter: Path) -> None:
     ("change", "says"),
     [
         ({"r": 17}, "above 16"),
-        ({"r": 4}, "of rank"),
+        ({"r": 4}, "the rank in adapter_model.safetensors is"),
         ({"r": True}, "no rank"),
         ({"r": None}, "no rank"),
         ({"lora_alpha": "16"}, "lora_alpha"),
@@ -99,7 +99,7 @@ def test_a_model_is_no_adapter() -> None:
 
 
 def test_the_adapter_of_nothing_is_zeros_of_the_model_s_shape(tmp_path: Path) -> None:
-    assert write_nothing(sample_model.path(), tmp_path / "nothing")
+    assert write_empty_adapter(sample_model.path(), tmp_path / "nothing")
     copy_checked("nothing", tmp_path / "nothing", tmp_path / "copy", 1)
     with safe_open(tmp_path / "copy" / WEIGHTS, "pt") as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  it is no mapping
@@ -109,4 +109,4 @@ def test_the_adapter_of_nothing_is_zeros_of_the_model_s_shape(tmp_path: Path) ->
 
 
 def test_a_model_without_a_known_module_has_no_adapter_of_nothing(tmp_path: Path) -> None:
-    assert not write_nothing(tmp_path, tmp_path / "nothing")
+    assert not write_empty_adapter(tmp_path, tmp_path / "nothing")

@@ -1,4 +1,4 @@
-"""Artifacts of others: loaded only when they fit the plan."""
+"""External artifacts are loaded only if they match the plan."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
 from handler.neuron.engine_plan import EnginePlan
-from handler.startup.given_artifacts import with_given_artifacts
+from handler.startup.external_artifacts_loading import with_external_artifacts
 
 NAME = "NEURON_COMPILED_ARTIFACTS"
 
 
 def plan(**arguments: object) -> EnginePlan:
-    asked = {"tensor_parallel_size": 2, "max_num_seqs": 4, "max_model_len": 4096, **arguments}
-    return EnginePlan("nxdi-0.16", asked)  # type: ignore[arg-type]
+    arguments = {"tensor_parallel_size": 2, "max_num_seqs": 4, "max_model_len": 4096, **arguments}
+    return EnginePlan("nxdi-0.16", arguments)  # type: ignore[arg-type]
 
 
 def service(directory: Path, scratch: Path) -> Service:
@@ -33,14 +33,14 @@ def service(directory: Path, scratch: Path) -> Service:
 
 def test_artifacts_that_fit_are_named_to_the_plugin(tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "compiled")
-    found = with_given_artifacts(service(directory, tmp_path), plan())
+    found = with_external_artifacts(service(directory, tmp_path), plan())
     assert found.env[NAME] == str(directory)
 
 
 def test_a_difference_stops_the_start_with_both_values(tmp_path: Path) -> None:
     directory = write_artifacts(tmp_path / "compiled")
     with pytest.raises(SettingErrors) as caught:
-        with_given_artifacts(service(directory, tmp_path), plan(tensor_parallel_size=4, max_model_len=8192))
+        with_external_artifacts(service(directory, tmp_path), plan(tensor_parallel_size=4, max_model_len=8192))
     message = caught.value.message
     assert "2" in message
     assert "4" in message
@@ -52,14 +52,14 @@ def test_a_truncated_graph_stops_the_start(tmp_path: Path) -> None:
     graph = directory / "model.pt"
     graph.write_bytes(graph.read_bytes()[:-40])
     with pytest.raises(SettingErrors, match=r"model\.pt"):
-        with_given_artifacts(service(directory, tmp_path), plan())
+        with_external_artifacts(service(directory, tmp_path), plan())
 
 
 def test_artifacts_that_are_not_there_name_the_setting(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=NAME):
-        with_given_artifacts(service(tmp_path / "nowhere", tmp_path), plan())
+        with_external_artifacts(service(tmp_path / "nowhere", tmp_path), plan())
 
 
 def test_the_cpu_line_has_none(tmp_path: Path) -> None:
     cpu = EnginePlan("cpu", {})
-    assert with_given_artifacts(service(tmp_path / "nowhere", tmp_path), cpu) is cpu
+    assert with_external_artifacts(service(tmp_path / "nowhere", tmp_path), cpu) is cpu

@@ -1,7 +1,8 @@
-"""Compiled artifacts that somebody else made and a setting names: brought here, looked at, and held against the plan.
+"""Loads external artifacts: compiled elsewhere, and named by a setting. Fetches them and compares them with the plan.
 
-The plugin loads NEURON_COMPILED_ARTIFACTS as it stands: it checks no digest, ignores what the configuration asks for,
-and dies on a truncated file. So a difference, or a file that cannot be loaded, stops the start here, by name.
+The plugin loads the directory in NEURON_COMPILED_ARTIFACTS without a check. It verifies no digest, ignores the
+configuration if it differs, and crashes on a truncated file. So a difference, or a file that cannot be loaded, ends the
+start here, with an error that names the field or the file.
 """
 
 from __future__ import annotations
@@ -26,30 +27,34 @@ from handler.storage.directory_objects import DirectoryObjects
 logger = logging.getLogger(__name__)
 
 
-def with_given_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
-    """The plan, led to the artifacts that the configuration names.
+def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
+    """The plan with the environment variable that makes the plugin load the external artifacts, if there are any.
 
-    :raises SettingErrors: they cannot be loaded, or were compiled for something else: each field with both values.
+    :raises SettingErrors: they cannot be loaded, or were compiled for other values. The error has each field with both
+        values.
     """
     config = state.config
     if not config.compiled_artifacts or plan.line == "cpu":
         return plan
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
     state.lifecycle.stage("fetch artifacts")
-    target = config.scratch / "given-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
+    target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
     with shown(state.lifecycle, "fetch artifacts") as progress:
         directory = bring(config.compiled_artifacts, target, setting, of_bytes(progress))
     found = describe(DirectoryObjects(directory))
-    logger.info("artifacts at %s: nobody vouches for %s", found.where, "; ".join(found.not_vouched))
-    refuse(found.findings, setting)
+    logger.info("the external artifacts at %s cannot be checked for: %s", found.where, "; ".join(found.not_vouched))
+    _raise_errors(found.findings, setting)
     instance = this_machine(config)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (str(instance.lnc[0]) if instance else None)
-    refuse(cross_check(found.config, plan, lnc=int(lnc) if lnc else None), setting)
+    _raise_errors(cross_check(found.config, plan, lnc=int(lnc) if lnc else None), setting)
     return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
 
 
-def refuse(findings: Sequence[Finding], setting: str) -> None:
-    """Logs the warnings. :raises SettingErrors: there are errors."""
+def _raise_errors(findings: Sequence[Finding], setting: str) -> None:
+    """Logs the warnings among the findings.
+
+    :raises SettingErrors: there are errors among them.
+    """
     for finding in findings:
         if finding.severity is not Severity.ERROR:
             logger.warning("[%s] %s: %s. %s", finding.code, finding.setting, finding.why, finding.fix)

@@ -1,0 +1,63 @@
+"""Parses engine arguments with vLLM's own parser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Set
+from typing import NoReturn
+
+import vllm
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.platforms import current_platform
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.headless_node import GRAMMARS_ON_CPU
+from handler.errors import SettingError
+from handler.json_value import Json
+
+
+class _SettingsParser(FlexibleArgumentParser):  # type: ignore[misc]  # vLLM is untyped from here
+    """vLLM's own parser, so that values mean the same as for `vllm serve`. It raises an error instead of exiting."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncEngineArgs:
+    """Parses a plan's engine arguments with vLLM's own parser.
+
+    :param config: names the setting behind an argument, for messages.
+    :raises SettingError: vLLM's parser rejects an argument. The error names its setting.
+    """
+    parser = _SettingsParser(prog="serve", add_help=False, allow_abbrev=False)
+    AsyncEngineArgs.add_cli_args(parser)
+    options = {option for action in parser._actions for option in action.option_strings}
+    argv: list[str] = []
+    for name, value in arguments.items():
+        words = _words(name, value, options)
+        try:
+            parser.parse_args(words)
+        except (ValueError, SystemExit) as error:
+            source = config.source(f"engine_args.{name}").name or config.source(name).name or name
+            raise SettingError(source, f"vLLM rejects it ({error})", "Give a value that vLLM accepts.") from None
+        argv += words
+    found = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
+    if vllm.__version__.startswith("0.16.") and current_platform.is_cpu() and not found.worker_extension_cls:
+        found.worker_extension_cls = GRAMMARS_ON_CPU
+    return found
+
+
+def _words(name: str, value: Json, options: Set[str]) -> list[str]:
+    """One argument as words of vLLM's command line. A false flag without a negated form is omitted."""
+    option = f"--{name.replace('_', '-')}"
+    if value is None:
+        return []
+    if value is True:
+        return [option]
+    if value is False:
+        negated = f"--no-{option[2:]}"
+        return [negated] if negated in options else []
+    if isinstance(value, list):
+        return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
+    return [option, value if isinstance(value, str) else json.dumps(value)]

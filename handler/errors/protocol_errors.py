@@ -1,0 +1,95 @@
+"""Errors in a request as a whole: its path, its method, its size, its timing."""
+
+from __future__ import annotations
+
+from handler.errors.base import ClientError
+
+
+class InvalidRequest(ClientError):
+    """The bytes that were sent are not an HTTP request."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"The request cannot be read: {problem}.")
+
+
+class RouteNotFound(ClientError):
+    """No route has this path."""
+
+    status = 404
+    kind = "not_found_error"
+    code = "not_found"
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(
+            f"{method} {path[:200]} is not served here: use GET /ping, POST /invocations, "
+            "POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /tokenize, /detokenize "
+            "or GET /v1/models."
+        )
+
+
+class MethodNotAllowed(ClientError):
+    """The path exists, but not with this method."""
+
+    status = 405
+    code = "method_not_allowed"
+
+    def __init__(self, method: str, path: str, allowed: tuple[str, ...]) -> None:
+        self.allowed = allowed
+        super().__init__(f"{path[:200]} accepts {' or '.join(allowed)}, not {method}.")
+
+
+class UpgradeRequired(ClientError):
+    """The path accepts only WebSocket connections."""
+
+    status = 426
+    code = "upgrade_required"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} accepts WebSocket connections only: request an upgrade, or use POST /invocations.")
+
+
+class RequestTimedOut(ClientError):
+    """The client did not send its body in time."""
+
+    status = 408
+    code = "request_timed_out"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The request body did not arrive within {seconds:g} s.")
+
+
+class BodyTooLarge(ClientError):
+    """The body is larger than SageMaker, or the endpoint's setting, allows."""
+
+    status = 413
+    code = "body_too_large"
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            f"The request body is larger than {limit_bytes:,} bytes: send a smaller one, or use an S3 input."
+        )
+
+
+class UnsupportedMediaType(ClientError):
+    """The content type is not JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+    def __init__(self, content_type: str) -> None:
+        self.content_type = content_type
+        given = f"'{content_type[:100]}'" if content_type else "missing"
+        super().__init__(f"Content-Type is {given}: send 'application/json'.", param="Content-Type")
+
+
+class TooManyRequests(ClientError):
+    """The endpoint has as many requests as it accepts. `retry_after` is in seconds."""
+
+    status = 429
+    kind = "rate_limit_error"
+    code = "too_many_requests"
+
+    def __init__(self, limit: int, retry_after: int = 1) -> None:
+        self.limit, self.retry_after = limit, retry_after
+        super().__init__(f"The endpoint already has {limit} requests, its limit: try again in {retry_after} s.")
