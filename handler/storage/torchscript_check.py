@@ -8,12 +8,12 @@ from __future__ import annotations
 import io
 import zipfile
 
-from handler.storage.safetensors_shape import BrokenFile, Read
+from handler.storage.safetensors_header import BrokenFile, ReadRange
 
 LARGEST_READ = 64 * 1024 * 1024
 
 
-def check_torchscript(read: Read, size: int) -> None:
+def check_torchscript(read: ReadRange, size: int) -> None:
     """:raises BrokenFile: it is no zip, is cut off, or holds no TorchScript."""
     try:
         with zipfile.ZipFile(_Ranges(read, size)) as archive:
@@ -30,7 +30,7 @@ def check_torchscript(read: Read, size: int) -> None:
 class _Ranges(io.RawIOBase):
     """A file for `zipfile` to read the end of, wherever it is; never more than `LARGEST_READ` at once."""
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadRange, size: int) -> None:
         self._read, self._size, self._at = read, size, 0
 
     def seekable(self) -> bool:

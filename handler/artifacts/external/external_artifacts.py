@@ -16,7 +16,7 @@ from handler.artifacts.identity.checkpoint_identity import reader
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.storage.object_store import ObjectStore
-from handler.storage.safetensors_shape import BrokenFile, tensors
+from handler.storage.safetensors_header import BrokenFile, read_header
 from handler.storage.storage_errors import TooLarge
 from handler.storage.torchscript_check import check_torchscript
 
@@ -153,7 +153,7 @@ def _whole(files: ObjectStore, path: str, size: int, code: str, findings: list[F
         if path.endswith(GRAPH):
             check_torchscript(reader(files, path), size)
         else:
-            tensors(reader(files, path), size)
+            read_header(reader(files, path), size)
     except BrokenFile as error:
         findings.append(_error(code, f"{path} {error}", "Copy it again, or compile again."))
         return False

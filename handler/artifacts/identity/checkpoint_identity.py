@@ -17,7 +17,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectInfo, ObjectStore
-from handler.storage.safetensors_shape import BrokenFile, tensors
+from handler.storage.safetensors_header import BrokenFile, read_header
 from handler.storage.storage_errors import NotFound
 
 CONFIGS = ("config.json", "adapter_config.json", "params.json")
@@ -90,10 +90,10 @@ def _shape(files: ObjectStore, info: ObjectInfo, setting: str) -> dict[str, Json
     if not info.key.endswith(".safetensors"):
         return {info.key: info.size}
     try:
-        found = tensors(reader(files, info.key), info.size)
+        found = read_header(reader(files, info.key), info.size)
     except BrokenFile as error:
         raise SettingError(setting, f"{files.uri}/{info.key} {error}", "Upload it again: it may be cut off.") from error
-    return {name: [dtype, *shape] for name, (dtype, shape) in found.items()}
+    return {name: [tensor.dtype, *tensor.shape] for name, tensor in found.items()}
 
 
 def _content(files: ObjectStore, info: ObjectInfo) -> str:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from handler.artifacts.external.external_artifacts import describe, recognised
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
-from handler.storage.safetensors_shape import BrokenFile
+from handler.storage.safetensors_header import BrokenFile
 from handler.storage.torchscript_check import check_torchscript
 
 
