@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
 from handler.processes import alive
+from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
     from botocore.config import Config
@@ -94,16 +95,14 @@ def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list
     :raises SettingError: a key that climbs out of the directory.
     """
     files = []
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", []):
-            key = item["Key"]
-            relative = key.removeprefix(prefix)
-            if not relative or relative.endswith("/"):
-                continue
-            path = PurePosixPath(relative)
-            if path.is_absolute() or ".." in path.parts or "\0" in relative:
-                raise SettingError(setting, f"the key '{key}' leads out of the model's directory", "Remove it.")
-            files.append(RemoteFile(key, path, item["Size"]))
+    for item in list_objects(client, bucket, prefix):
+        relative = item.key.removeprefix(prefix)
+        if not relative or relative.endswith("/"):
+            continue
+        path = PurePosixPath(relative)
+        if path.is_absolute() or ".." in path.parts or "\0" in relative:
+            raise SettingError(setting, f"the key '{item.key}' leads out of the model's directory", "Remove it.")
+        files.append(RemoteFile(item.key, path, item.size))
     paths = {file.path for file in files}
     for file in files:
         if not paths.isdisjoint(file.path.parents):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.s3_errors import translated
+from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
 
 if TYPE_CHECKING:
@@ -123,13 +125,8 @@ class S3Objects:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         with translated(self._uri(prefix), "s3:ListBucket"):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix
-            )
-            for page in pages:
-                for item in page.get("Contents", []):
-                    key = item["Key"].removeprefix(self.prefix)
-                    yield ObjectInfo(key, item["Size"], item["LastModified"].timestamp(), item["ETag"])
+            for info in list_objects(self.client, self.bucket, self.prefix + prefix):
+                yield replace(info, key=info.key.removeprefix(self.prefix))
 
     def head(self, key: str) -> ObjectInfo:
         with translated(self._uri(key), "s3:GetObject"):

@@ -78,6 +78,7 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
 def _of_s3(uri: str, what: str) -> list[Item]:
     from handler.storage.s3_download import split
     from handler.storage.s3_errors import translated
+    from handler.storage.s3_listing import list_objects
     from handler.storage.s3_objects import make_client
     from handler.storage.safe_paths import confined
 
@@ -85,10 +86,9 @@ def _of_s3(uri: str, what: str) -> list[Item]:
     client = make_client()
     found = []
     with translated(uri, "s3:ListBucket"):
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for entry in page.get("Contents", []):
-                relative = entry["Key"].removeprefix(prefix)
-                if relative and not relative.endswith("/"):
-                    origin = S3File(client, bucket, entry["Key"], entry["ETag"])
-                    found.append(Item(confined(relative), entry["Size"], origin))
+        for entry in list_objects(client, bucket, prefix):
+            relative = entry.key.removeprefix(prefix)
+            if relative and not relative.endswith("/"):
+                origin = S3File(client, bucket, entry.key, entry.etag)
+                found.append(Item(confined(relative), entry.size, origin))
     return found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
 from handler.storage.s3_errors import translated
+from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
 from model_packaging.package import multipart
 from model_packaging.package import package_manifest as manifests
@@ -120,12 +121,8 @@ def preview(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
 def listed(target: UploadTarget) -> dict[str, int]:
     """Sizes of the objects below the prefix, by path."""
     with translated(target.uri, "s3:ListBucket"):
-        pages = target.client.get_paginator("list_objects_v2").paginate(Bucket=target.bucket, Prefix=target.prefix)
-        return {
-            entry["Key"].removeprefix(target.prefix): entry["Size"]
-            for page in pages
-            for entry in page.get("Contents", [])
-        }
+        found = list_objects(target.client, target.bucket, target.prefix)
+        return {item.key.removeprefix(target.prefix): item.size for item in found}
 
 
 def _require_ours(
