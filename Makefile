@@ -158,7 +158,7 @@ bench-restore: $(READY)
 	@$(BIN)/python -m benchmarks restore
 
 bench-fleet: $(READY)
-	@$(BIN)/python -m benchmarks fleet
+	@$(BIN)/python -m tests.simulation
 
 # Writes down what is installed now, without what torch pins itself (CUDA packages differ by build) and ourselves.
 lock: $(READY)

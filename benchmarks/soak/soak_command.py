@@ -15,13 +15,12 @@ import click
 import msgspec
 import psutil
 
-from benchmarks.lib.contestant import KINDS, Contestant, EngineShape
+from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
 from benchmarks.soak.soak_requests import OPENAI, OURS
 from benchmarks.soak.soak_state import Held, StateWatch
 
-WEIGHTS = Path(__file__).parent.parent / "sample_model" / "weights"
 SLOTS = 16
 PARTS = 10
 OURS_SETTINGS = {
@@ -57,7 +56,7 @@ COLUMNS = (
 @click.option("--server", default="container", show_default=True, type=click.Choice(list(KINDS)))
 @click.option("--openai-only", is_flag=True, help="Only what `vllm serve` answers too.")
 @click.option("--out", default=Path("build/soak.json"), show_default=True, type=click.Path(path_type=Path))
-def command(
+def soak_command(
     minutes: float,
     warm_minutes: float,
     visitors: int,
@@ -121,7 +120,7 @@ def _contestant(kind: str, scratch: Path, kv_blocks: int) -> Contestant:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    made = KINDS[kind](kind, port, WEIGHTS, scratch, EngineShape(max_num_seqs=SLOTS))
+    made = KINDS[kind](kind, port, SAMPLE_MODEL, scratch, EngineShape(max_num_seqs=SLOTS))
     if kind == "container":
         blocks = {"SM_VLLM_NUM_GPU_BLOCKS_OVERRIDE": str(kv_blocks)} if kv_blocks else {}
         return dataclasses.replace(made, environment={**made.environment, **OURS_SETTINGS, **blocks})
