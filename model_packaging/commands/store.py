@@ -124,7 +124,9 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
         click.echo(f"{'Would delete' if dry_run else 'Deleted' if gone else 'Pinned, and so kept:'} {kind} {name}.")
     if not dry_run:
         done = opened.collect()
-        click.echo(f"{done.deleted} objects deleted ({size_text(done.deleted_bytes)}), {done.condemned} condemned.")
+        click.echo(
+            f"{done.deleted} objects deleted ({size_text(done.deleted_bytes)}), {done.marked} marked for deletion."
+        )
     sys.exit(1 if pinned else 0)
 
 

@@ -134,7 +134,7 @@ def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instanc
         options=scenario.options,
         failures=NegativeEntries(objects, machine),
         listener=instance.events.append,
-        timing=machine,
+        clock=machine,
         random=machine.random,
     )
     try:

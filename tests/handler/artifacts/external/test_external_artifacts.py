@@ -67,7 +67,7 @@ def test_a_configuration_without_a_graph_is_an_interrupted_compile(directory: Pa
     found = describe(DirectoryObjects(directory))
     assert not found.loadable
     assert [finding.code for finding in found.findings] == ["artifacts-interrupted-compile"]
-    assert "interrupted compile" in found.findings[0].why
+    assert "the compile was interrupted" in found.findings[0].why
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 1000, -1, -10, -100])
