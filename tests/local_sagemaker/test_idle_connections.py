@@ -56,7 +56,7 @@ class Container:
 def container() -> Iterator[Container]:
     container = Container()
     yield container
-    container.server.listener.close()
+    container.listener.close()
 
 
 def ask(container: Container, kept: IdleConnections) -> bytes:
