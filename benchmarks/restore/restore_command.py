@@ -16,14 +16,16 @@ from handler.storage.storage_errors import ArtifactError
 
 
 @click.command("restore")
-@click.option("--pairs", default=7, show_default=True, type=click.IntRange(1), help="Runs of each side per rival.")
-@click.option("--rivals", default=",".join(RIVALS), show_default=True, help="Which of them, separated by commas.")
-@click.option("--threads", default=threads_here, type=click.IntRange(1), help="Connections of ours.")
-@click.option("--scale", default=1.0, show_default=True, type=float, help="Of every size: 1 is 2.2 GB in 200 files.")
+@click.option("--pairs", default=7, show_default=True, type=click.IntRange(1), help="Pairs of runs per rival.")
+@click.option("--rivals", default=",".join(RIVALS), show_default=True, help="The rivals, separated by commas.")
+@click.option("--threads", default=threads_here, type=click.IntRange(1), help="Connections of our restore.")
+@click.option(
+    "--scale", default=1.0, show_default=True, type=float, help="Factor for all sizes; 1 is 2.2 GB in 200 files."
+)
 @click.option("--scratch", default=Path("build/bench-restore"), show_default=True, type=click.Path(path_type=Path))
 @click.option("--out", default=Path("build/bench-restore.json"), show_default=True, type=click.Path(path_type=Path))
 def restore_command(pairs: int, rivals: str, threads: int, scale: float, scratch: Path, out: Path) -> None:
-    """Restoring artifacts from S3, beside s5cmd, boto3 and cp: ratios of rates."""
+    """Compare the restore of artifacts from S3 with s5cmd, boto3 and cp."""
     interrupt_once()
     selected = tuple(rivals.split(","))
     if unknown := set(selected) - set(RIVALS):

@@ -17,7 +17,7 @@ from benchmarks.lib.comparison import comparisons
 from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
 from benchmarks.lib.contestant_server import ServerFailed
 from benchmarks.lib.cpu_share import can_hold
-from benchmarks.lib.figures import Comparison
+from benchmarks.lib.measurements import Comparison
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import Api
 from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
@@ -47,7 +47,7 @@ PARTS = ("setup", "model", "stub", "front-ends")
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):
-    """Numbers separated by commas."""
+    """A command-line type: numbers separated by commas."""
 
     name = "N,N,..."
 
@@ -67,13 +67,13 @@ class Numbers(click.ParamType[tuple[int, ...]]):
     "--pairs", default=12, show_default=True, type=click.IntRange(1), help="Blocks of each side per workload."
 )
 @click.option("--concurrency", type=Numbers(), help="Concurrent requests; default: 1,8,32,64,200 (quick: 1,32,64).")
-@click.option("--parts", default=",".join(PARTS), show_default=True, help="Which of them, separated by commas.")
+@click.option("--parts", default=",".join(PARTS), show_default=True, help="The parts to run, separated by commas.")
 @click.option("--second-opinion", is_flag=True, help="Also `vllm bench serve` on both; 3 pairs, five minutes.")
-@click.option("--restarts", is_flag=True, help="Start both servers afresh for every pair.")
+@click.option("--restarts", is_flag=True, help="Restart both servers for every pair.")
 @click.option("--model", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Model directory.")
 @click.option("--ours", default="container", show_default=True, type=click.Choice(list(KINDS)))
 @click.option("--theirs", default="vllm", show_default=True, type=click.Choice(list(KINDS)))
-@click.option("--limit", "limit_s", type=float, help="Seconds after which no further pair is begun.")
+@click.option("--limit", "limit_s", type=float, help="Seconds after which no further pair is started.")
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def serving_command(
     quick: bool,
@@ -88,7 +88,7 @@ def serving_command(
     limit_s: float | None,
     out: Path,
 ) -> None:
-    """Our container and `vllm serve` under the same load, in turn: ratios."""
+    """Compare our container and `vllm serve` under the same load."""
     interrupt_once()
     apis: tuple[Api, ...] = ("chat",) if quick else ("chat", "completion")
     concurrency = concurrency or ((1, 32, 64) if quick else (1, 8, 32, 64, 200))

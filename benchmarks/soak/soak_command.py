@@ -1,4 +1,4 @@
-"""`python -m benchmarks soak`: starts a server, soaks it, and tells what it still holds."""
+"""`python -m benchmarks soak`: starts a server, runs the soak test on it, and prints what it still holds."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def soak_command(
     openai_only: bool,
     out: Path,
 ) -> None:
-    """A server at saturation under visitors of every kind; exit status 1 for a leak, a wrong reply, 5 % of memory."""
+    """Saturate a server with clients of every kind. Exit status 1 for a leak, a wrong reply, or 5 % more memory."""
     ours = server == "container" and not openai_only
     plan = SoakPlan(minutes * 60, warm_minutes * 60, visitors, seed, OURS if ours else OPENAI, ours, sizes)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def soak_command(
                 watch = StateWatch(served.pid, contestant.port)
                 result = asyncio.run(soak(watch, contestant.port, plan, SLOTS))
         except (ServerFailed, LookupError, OSError, psutil.Error) as error:
-            raise click.ClickException(f"the server did not live through it: {error}") from None
+            raise click.ClickException(f"the server failed: {error}") from None
     out.write_bytes(msgspec.json.encode(result))
     for line in lines(result, plan):
         click.echo(line)
@@ -91,7 +91,7 @@ def soak_command(
 
 
 def lines(result: Soak, plan: SoakPlan) -> Iterator[str]:
-    """What was seen, as tables."""
+    """Yields the results as tables."""
     total = sum(result.visits.values())
     yield f"{total:,} visits in {plan.seconds / 60:.1f} min, {len(result.wrong)} of them answered wrongly:"
     for kind, number in result.visits.most_common():
