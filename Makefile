@@ -158,7 +158,7 @@ bench-restore: $(READY)
 	@$(BIN)/python -m benchmarks restore
 
 bench-fleet: $(READY)
-	@$(BIN)/python -m benchmarks fleet
+	@$(BIN)/python -m tests.simulation
 
 # Writes the installed versions to the lock file. It omits this project and the packages that torch pins itself (CUDA
 # packages differ by build).

@@ -1,1 +1,1 @@
-"""SageMaker's runtime on one machine: plain boto3 in front, a container's process behind."""
+"""SageMaker on one machine: plain boto3 clients in front, processes of the container behind."""

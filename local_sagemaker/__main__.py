@@ -1,4 +1,4 @@
-"""``python -m local_sagemaker``: an endpoint on loopback, in front of a container that already listens."""
+"""``python -m local_sagemaker``: serves one endpoint on loopback, for a container that is already running."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Endpoint {name} (variant {variant}) listens on http://127.0.0.1:{port}, its cont
 def parsed(
     parse: Callable[[Value], Parsed],
 ) -> Callable[[click.Context, click.Parameter, Value], Parsed]:
-    """An option's callback that shows a parser's own message, which click's function types drop."""
+    """Returns an option's callback that shows the parser's own message, which click's function types drop."""
 
     def callback(_context: click.Context, _parameter: click.Parameter, value: Value) -> Parsed:
         try:
@@ -59,17 +59,21 @@ def listen(port: int) -> socket.socket:
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--container", required=True, callback=parsed(ContainerAddress.parse), help="http://HOST:PORT it serves.")
+@click.option(
+    "--container", required=True, callback=parsed(ContainerAddress.parse), help="The container's http://HOST:PORT."
+)
 @click.option("--endpoint", required=True, help="The endpoint's name.")
 @click.option("--variant", default="AllTraffic", help="The production variant's name.")
 @click.option("--port", default=8090, type=click.IntRange(0, 65535), help="Where to listen; 0 finds a free port.")
-@click.option("--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Cut streams at odd places.")
-@click.option("--region", default="us-east-1", help="The region named in errors.")
-@click.option("--account", default="123456789012", help="The account named in errors.")
-@click.option("--regular-seconds", default=60.0, help="Limit of a whole, regular response.")
-@click.option("--stream-seconds", default=480.0, help="Limit of a streamed response.")
-@click.option("--max-body-bytes", default=25 * 1024 * 1024, help="Limit of a request's body.")
-@click.option("--with-process", type=int, metavar="PID", help="Ends when this process does.")
+@click.option(
+    "--cut-parts", callback=parsed(parse_cut), metavar="BYTES|random", help="Where streams are cut into payload parts."
+)
+@click.option("--region", default="us-east-1", help="The region in error messages.")
+@click.option("--account", default="123456789012", help="The account in error messages.")
+@click.option("--regular-seconds", default=60.0, help="Time limit of a regular response.")
+@click.option("--stream-seconds", default=480.0, help="Time limit of a streamed response.")
+@click.option("--max-body-bytes", default=25 * 1024 * 1024, help="Size limit of a request's body.")
+@click.option("--with-process", type=int, metavar="PID", help="End when this process ends.")
 def main(
     container: ContainerAddress,
     endpoint: str,
@@ -83,7 +87,7 @@ def main(
     max_body_bytes: int,
     with_process: int | None,
 ) -> None:
-    """Serve one SageMaker endpoint to boto3, backed by a container's process on this machine."""
+    """Serve one SageMaker endpoint for boto3, backed by a container that runs on this machine."""
     try:
         limits = RuntimeLimits(
             regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes

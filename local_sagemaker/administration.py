@@ -1,4 +1,4 @@
-"""What the command line asks a running service: how it is, and the rehearsals of faults."""
+"""The HTTP API through which the command line asks a running service for its status and injects faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from local_sagemaker.state_directory import COMMANDS, TOKEN
 
 
 class Refused(Exception):
-    """Why a command can't be carried out."""
+    """A command cannot be executed. The message is the reason."""
 
 
 class Administration:
@@ -32,7 +32,7 @@ class Administration:
 
     def answer(self, command: str) -> Response:
         if not hmac.compare_digest(request.headers.get(TOKEN, "").encode(), self._token.encode()):
-            return reply({"message": "The token is not that of the running service."}, 403)
+            return reply({"message": "The token is not the running service's."}, 403)
         commands = {
             "status": self.status,
             "kill": self.kill,
@@ -48,48 +48,50 @@ class Administration:
         except Refused as error:
             return reply({"message": str(error)}, 400)
 
-    def status(self, _asked: dict[str, Any]) -> dict[str, Any]:
+    def status(self, _params: dict[str, Any]) -> dict[str, Any]:
         return {"endpoints": {live.name: self._instances(live) for live in self._host.all()}}
 
-    def kill(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """SIGKILL for one instance: the one that is named, or a healthy one."""
-        instance = self._instance(asked)
+    def kill(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Kills one instance by SIGKILL: the named one, or a healthy one."""
+        instance = self._instance(params)
         instance.kill()
         return {"instance": instance.id, "pid": instance.pid}
 
-    def refuse_pings(self, asked: dict[str, Any]) -> dict[str, Any]:
-        instance = self._instance(asked)
-        instance.illness.pings_refused_until = time.monotonic() + float(asked["seconds"])
+    def refuse_pings(self, params: dict[str, Any]) -> dict[str, Any]:
+        instance = self._instance(params)
+        instance.illness.pings_refused_until = time.monotonic() + float(params["seconds"])
         return {"instance": instance.id}
 
-    def slow(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self._endpoint(asked).chaos.slow(float(asked["delay"]), float(asked["seconds"]))
+    def slow(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._endpoint(params).chaos.slow(float(params["delay"]), float(params["seconds"]))
         return {}
 
-    def throttle(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self._endpoint(asked).chaos.throttle(float(asked["share"]), float(asked["seconds"]))
+    def throttle(self, params: dict[str, Any]) -> dict[str, Any]:
+        self._endpoint(params).chaos.throttle(float(params["share"]), float(params["seconds"]))
         return {}
 
-    def error(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """The next calls fail with a documented error."""
-        if asked["endpoint"] is not None:
-            self._endpoint(asked)
+    def error(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Makes the next calls fail with a documented error."""
+        if params["endpoint"] is not None:
+            self._endpoint(params)
         try:
-            operations = self._planned.plan(asked["code"], asked["operation"], asked["endpoint"], int(asked["times"]))
+            operations = self._planned.plan(
+                params["code"], params["operation"], params["endpoint"], int(params["times"])
+            )
         except ValueError as error:
             raise Refused(str(error)) from error
         return {"operations": operations}
 
-    def _endpoint(self, asked: dict[str, Any]) -> LiveEndpoint:
-        live = self._host.find(asked["endpoint"])
+    def _endpoint(self, params: dict[str, Any]) -> LiveEndpoint:
+        live = self._host.find(params["endpoint"])
         if live is None:
-            raise Refused(f"There is no endpoint {asked['endpoint']}.")
+            raise Refused(f"There is no endpoint {params['endpoint']}.")
         return live
 
-    def _instance(self, asked: dict[str, Any]) -> Instance:
-        live = self._endpoint(asked)
+    def _instance(self, params: dict[str, Any]) -> Instance:
+        live = self._endpoint(params)
         healthy = [instance for pool in live.pools() for instance in pool.healthy()]
-        if name := asked.get("instance"):
+        if name := params.get("instance"):
             healthy = [instance for instance in live.instances() if instance.id == name]
         if not healthy:
             raise Refused(f"Endpoint {live.name} has no {'instance ' + name if name else 'healthy instance'}.")

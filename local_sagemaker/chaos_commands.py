@@ -1,4 +1,4 @@
-"""``neuron-endpoint local chaos``: faults, for rehearsals."""
+"""``neuron-endpoint local chaos``: injects faults into the local SageMaker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from local_sagemaker.service_client import ask, state_directory, state_option
 
 @click.group()
 def chaos() -> None:
-    """Faults, for rehearsals."""
+    """Inject faults, to rehearse failures."""
 
 
 endpoint_argument = click.argument("endpoint")
-instance_option = click.option("--instance", help="Which one; else a healthy one.")
+instance_option = click.option("--instance", help="The instance; default: a healthy one.")
 seconds_option = click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="For how long."
 )
@@ -26,7 +26,7 @@ seconds_option = click.option(
 @endpoint_argument
 @instance_option
 def kill(directory: Path | None, endpoint: str, instance: str | None) -> None:
-    """SIGKILL for an instance: it is found dead, and replaced."""
+    """Kill an instance by SIGKILL. The service notices and replaces it."""
     killed = ask(state_directory(directory), "kill", endpoint=endpoint, instance=instance)
     click.echo(f"Killed {killed['instance']} (process {killed['pid']}).")
 
@@ -37,9 +37,9 @@ def kill(directory: Path | None, endpoint: str, instance: str | None) -> None:
 @instance_option
 @seconds_option
 def refuse_pings(directory: Path | None, endpoint: str, instance: str | None, seconds: float) -> None:
-    """Health checks of an instance fail: it is found ill, and replaced."""
-    ill = ask(state_directory(directory), "refuse-pings", endpoint=endpoint, instance=instance, seconds=seconds)
-    click.echo(f"Pings of {ill['instance']} fail for {seconds:g} s.")
+    """Make an instance's health checks fail. The service notices and replaces it."""
+    found = ask(state_directory(directory), "refuse-pings", endpoint=endpoint, instance=instance, seconds=seconds)
+    click.echo(f"Pings of {found['instance']} fail for {seconds:g} s.")
 
 
 @chaos.command()
@@ -48,7 +48,7 @@ def refuse_pings(directory: Path | None, endpoint: str, instance: str | None, se
 @seconds_option
 @click.option("--delay", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Seconds per invocation.")
 def slow(directory: Path | None, endpoint: str, seconds: float, delay: float) -> None:
-    """The network takes longer."""
+    """Delay invocations, as a slow network would."""
     ask(state_directory(directory), "slow", endpoint=endpoint, seconds=seconds, delay=delay)
     click.echo(f"Each invocation of {endpoint} takes {delay:g} s longer for {seconds:g} s.")
 
@@ -57,9 +57,9 @@ def slow(directory: Path | None, endpoint: str, seconds: float, delay: float) ->
 @state_option
 @endpoint_argument
 @seconds_option
-@click.option("--share", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Of the invocations.")
+@click.option("--share", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="The share of invocations.")
 def throttle(directory: Path | None, endpoint: str, seconds: float, share: float) -> None:
-    """Invocations are refused with a ThrottlingException."""
+    """Reject invocations with a ThrottlingException."""
     ask(state_directory(directory), "throttle", endpoint=endpoint, seconds=seconds, share=share)
     click.echo(f"{share:.0%} of the invocations of {endpoint} are throttled for {seconds:g} s.")
 
@@ -67,11 +67,11 @@ def throttle(directory: Path | None, endpoint: str, seconds: float, share: float
 @chaos.command()
 @state_option
 @click.argument("code")
-@click.option("--times", type=click.IntRange(min=0), default=1, show_default=True, help="0: not any more.")
-@click.option("--operation", help="InvokeEndpoint, CreateEndpoint, ...; else the invocations, if they may fail so.")
-@click.option("--endpoint", help="Only invocations of this one.")
+@click.option("--times", type=click.IntRange(min=0), default=1, show_default=True, help="How many calls; 0 cancels.")
+@click.option("--operation", help="InvokeEndpoint, CreateEndpoint, ...; default: invocations, if they have this error.")
+@click.option("--endpoint", help="Only invocations of this endpoint.")
 def error(directory: Path | None, code: str, times: int, operation: str | None, endpoint: str | None) -> None:
-    """The next calls fail with a documented error: ModelNotReadyException, ResourceLimitExceeded, ..."""
+    """Make the next calls fail with a documented error: ModelNotReadyException, ResourceLimitExceeded, ..."""
     state = state_directory(directory)
     planned = ask(state, "error", code=code, times=times, operation=operation, endpoint=endpoint)
     names = ", ".join(planned["operations"])

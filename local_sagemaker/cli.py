@@ -1,4 +1,4 @@
-"""``neuron-endpoint local``: SageMaker and S3 on this machine, up and down, and what a rehearsal does to them."""
+"""``neuron-endpoint local``: starts and stops SageMaker and S3 on this machine, and injects faults."""
 
 from __future__ import annotations
 
@@ -26,38 +26,48 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @click.group()
 def local() -> None:
-    """SageMaker and S3 on this machine, spoken to by plain boto3."""
+    """SageMaker and S3 on this machine, for plain boto3."""
 
 
 @local.command()
 @state_option
-@click.option("--temporary", is_flag=True, help="A new state directory under the temporary ones.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Of SageMaker; 0 finds a free one.")
-@click.option("--s3-port", type=click.IntRange(0, 65535), help="Of S3; 0 finds a free one.")
-@click.option("--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="What stands for an image; else serve.")
+@click.option("--temporary", is_flag=True, help="Use a new temporary state directory.")
+@click.option("--port", type=click.IntRange(0, 65535), help="SageMaker's port; 0 finds a free one.")
+@click.option("--s3-port", type=click.IntRange(0, 65535), help="S3's port; 0 finds a free one.")
 @click.option(
-    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="As an image's ENV, for every container."
+    "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="The command to run for an image; default: serve."
 )
-@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="What an image is here; a process at first.")
-@click.option("--docker", metavar="COMMAND", help="Docker's client; docker at first.")
-@click.option("--docker-network", type=click.Choice(["host", "bridge"]), help="host (at first) reaches the local S3.")
-@click.option("--docker-option", "docker_options", multiple=True, metavar="OPTION", help="More of `docker run`.")
-@click.option("--quota", "quotas", multiple=True, metavar="NAME=NUMBER", help="model=2, instances=4: too few.")
-@click.option("--access-key", help="Checks signatures (SigV4), together with --secret-key.")
-@click.option("--secret-key", help="Likewise.")
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable for every container, like ENV of an image.",
+)
+@click.option("--containers", type=click.Choice([PROCESS, DOCKER]), help="How an image is run; initially as a process.")
+@click.option("--docker", metavar="COMMAND", help="The Docker client; initially docker.")
+@click.option(
+    "--docker-network", type=click.Choice(["host", "bridge"]), help="Initially host, which reaches the local S3."
+)
+@click.option(
+    "--docker-option", "docker_options", multiple=True, metavar="OPTION", help="A further option of `docker run`."
+)
+@click.option("--quota", "quotas", multiple=True, metavar="NAME=NUMBER", help="A service quota: model=2, instances=4.")
+@click.option("--access-key", help="Check signatures (SigV4) with this key.")
+@click.option("--secret-key", help="The secret of --access-key.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
-@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="How much faster SageMaker's waits pass.")
+@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="How much shorter SageMaker's waits are.")
 @click.option("--ping-every", type=click.FloatRange(min=0, min_open=True), help="Seconds between health checks.")
 @click.option("--kill-after", type=click.FloatRange(min=0, min_open=True), help="Seconds from SIGTERM to SIGKILL.")
 @click.option("--regular-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a regular response.")
 @click.option("--stream-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a streamed response.")
-@click.option("--region", help="us-east-1 at first.")
-@click.option("--with-process", type=int, metavar="PID", help="Ends when this process does; $$ is your shell.")
-@click.option("--bucket", "buckets", multiple=True, help="Of S3, made where it is not there; may be repeated.")
+@click.option("--region", help="Initially us-east-1.")
+@click.option("--with-process", type=int, metavar="PID", help="End when this process ends; $$ is your shell.")
+@click.option("--bucket", "buckets", multiple=True, help="An S3 bucket to create; may be repeated.")
 def up(
     directory: Path | None, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
 ) -> None:
-    """Start in the background, and print the exports to paste. What is not given stays as it was the last time."""
+    """Start in the background and print the exports to paste. Options that are not given keep their last value."""
     if with_process is not None and not exists(with_process):
         raise click.UsageError(f"there is no process {with_process}")
     if temporary:
@@ -68,7 +78,7 @@ def up(
     state.create()
     if (running := alive(state)) is not None:
         raise click.ClickException(
-            f"it is up already, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
+            f"it is already up, at {running.url} (process {running.pid}). Its exports: neuron-endpoint local env"
         )
     settings = merged(state.settings(), given)
     state.keep_settings(settings)
@@ -80,7 +90,7 @@ def up(
 @local.command()
 @state_option
 def down(directory: Path | None) -> None:
-    """End it and every container; what was in service is started again by the next `up`."""
+    """Stop the service and every container. The next `up` starts the endpoints again."""
     state = state_directory(directory)
     running = alive(state)
     if running is None:
@@ -98,7 +108,7 @@ def down(directory: Path | None) -> None:
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(directory: Path | None, as_json: bool) -> None:
-    """The endpoints and their instances. Exit status 1 where nothing is up."""
+    """Show the endpoints and their instances. Exit status 1 if nothing is up."""
     state = state_directory(directory)
     found = ask(state, "status")
     running = state.running()
@@ -116,7 +126,7 @@ def status(directory: Path | None, as_json: bool) -> None:
 @local.command()
 @state_option
 def env(directory: Path | None) -> None:
-    """The exports to paste, again."""
+    """Print the exports to paste again."""
     state = state_directory(directory)
     running = alive(state)
     if running is None:
@@ -144,12 +154,15 @@ def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
             pass
         except (BotoCoreError, ClientError) as error:
             raise click.ClickException(
-                f"the bucket {name!r} cannot be made, and it is up without it: {error}"
+                f"the service is up, but the bucket {name!r} cannot be created: {error}"
             ) from error
 
 
 def merged(settings: Settings, given: dict[str, Any]) -> Settings:
-    """:raises click.UsageError: a value that can't be used."""
+    """Returns the settings with the given options.
+
+    :raises click.UsageError: a value is invalid.
+    """
     from local_sagemaker.control.quotas import Quotas
     from local_sagemaker.gateway.payload_parts import parse_cut
     from local_sagemaker.hosting.instances.host_settings import Images
@@ -168,12 +181,15 @@ def merged(settings: Settings, given: dict[str, Any]) -> Settings:
         if "=" not in entry[1:]:
             raise click.UsageError(f"{entry!r} is not of the form NAME=VALUE")
     if bool(settings.access_key) != bool(settings.secret_key):
-        raise click.UsageError("--access-key and --secret-key are given together")
+        raise click.UsageError("give --access-key and --secret-key together")
     return settings
 
 
 def start(state: StateDirectory, with_process: int | None = None) -> RunningService:
-    """:raises click.ClickException: it ended, or did not say in time that it runs."""
+    """Starts the service in the background.
+
+    :raises click.ClickException: it ended, or did not become ready in time.
+    """
     state.say_ended()
     log = state.path / "service.log"
     more = [] if with_process is None else [str(with_process)]

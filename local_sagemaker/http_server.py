@@ -1,4 +1,4 @@
-"""gunicorn around the gateway: one process, a thread for each call in flight."""
+"""Runs an application under gunicorn: one process, with a thread for each running call."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ KILL = "KILL"
 
 
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
-    """Stops at once, and so cuts what is in flight: a stream may last 8 minutes, and gunicorn's own worker
-    waits for its thread until it is killed, with a message that suspects a lack of memory.
+    """A worker that stops at once and cuts running calls.
+
+    A stream may last 8 minutes. gunicorn's own worker waits for its thread until it is killed, and then logs that
+    memory may have run out.
     """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -32,7 +34,7 @@ class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
 
 
 class ServiceWorker(GatewayWorker):
-    """Ends the containers first; meanwhile its main thread goes on. If its parent is killed, they are, too."""
+    """A worker that ends the containers first. If its parent is killed, it kills them."""
 
     def init_process(self) -> None:
         end_with_parent(signal.SIGUSR2, self.ppid)
@@ -43,7 +45,7 @@ class ServiceWorker(GatewayWorker):
         signal.signal(signal.SIGUSR2, self.handle_orphaned)
 
     def handle_orphaned(self, sig: int, frame: FrameType | None) -> None:
-        signal.signal(sig, signal.SIG_IGN)  # It comes once for each thread of the parent's.
+        signal.signal(sig, signal.SIG_IGN)  # The signal comes once for each thread of the parent.
         try:
             self.wsgi.config[KILL]()
         finally:
@@ -62,7 +64,7 @@ class ServiceWorker(GatewayWorker):
 
 
 class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
-    """The caller binds ``listener``, and so knows its port, and whether it was free, beforehand."""
+    """A gunicorn server on a bound ``listener``. So the caller knows the port beforehand."""
 
     def __init__(
         self,
@@ -71,16 +73,20 @@ class GatewayServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyp
         when_ready: Callable[[], None],
         **options: object,
     ) -> None:
-        """:param app: or what makes it, in the worker's process, where threads and children may be started."""
+        """Configures the server.
+
+        :param app: the application, or a function that creates it in the worker's process, where it may start threads
+            and child processes.
+        """
         self._app = app
         self._options = {
             "bind": f"fd://{listener.detach()}",
             "worker_class": GatewayWorker,
             "workers": 1,
             "threads": THREADS,
-            # Idle connections hold no thread; boto3 keeps its own for long.
+            # Idle connections need no thread, and boto3 keeps its connections open for long.
             "keepalive": 75,
-            # Only met by a stop so early that the worker has no signal handlers yet.
+            # Matters only for a stop so early that the worker has no signal handlers yet.
             "graceful_timeout": 2,
             "loglevel": "warning",
             "proc_name": "local_sagemaker",

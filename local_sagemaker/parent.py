@@ -1,4 +1,4 @@
-"""Processes that end with another one, however it ends."""
+"""Ends this process, or calls a function, when another process ends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(number: signal.Signals, parent: int | None = None) -> None:
-    """The kernel sends this process a signal when the thread that forked it ends. Nothing, but on Linux.
+    """Makes the kernel send this process a signal when the thread that forked it ends. Does nothing outside of Linux.
 
-    :param parent: who that should be; it may have ended already.
+    :param parent: the expected parent. It may have ended already.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
@@ -25,7 +25,7 @@ def end_with_parent(number: signal.Signals, parent: int | None = None) -> None:
 
 
 def when_ended(pid: int, then: Callable[[], None]) -> None:
-    """Calls ``then``, in a thread, when a process has ended: at once, if there is none of that id."""
+    """Calls ``then`` in a thread when a process has ended. Calls it at once if there is no such process."""
 
     def wait() -> None:
         try:

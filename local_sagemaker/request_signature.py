@@ -1,4 +1,4 @@
-"""SigV4, checked as AWS checks it, by the code that makes it: botocore's signer."""
+"""Checks SigV4 signatures as AWS does, with botocore's own signer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ TIME = "%Y%m%dT%H%M%SZ"
 
 
 class SignatureError(Exception):
-    """:ivar code: as AWS names the refusal."""
+    """A signature is rejected.
+
+    :ivar code: AWS's error code.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -37,13 +40,15 @@ class AccessKeys:
     region: str
 
     def check(self, method: str, url: str, headers: Mapping[str, str], body: bytes, at: datetime) -> None:
-        """:param url: as it stood on the wire, quoted.
-        :param headers: by their lower-case names.
-        :raises SignatureError: none, of another key or scope, too old, or wrong.
+        """Checks the signature of a request.
+
+        :param url: the quoted URL as it was sent.
+        :param headers: by lower-case name.
+        :raises SignatureError: the signature is missing, of another key or scope, too old, or wrong.
         """
-        if not (given := headers.get("authorization")):
+        if not (authorization := headers.get("authorization")):
             raise SignatureError("MissingAuthenticationTokenException", "Missing Authentication Token")
-        parts = AUTHORIZATION.fullmatch(given.strip())
+        parts = AUTHORIZATION.fullmatch(authorization.strip())
         if parts is None:
             raise SignatureError("IncompleteSignatureException", "Authorization header is not of the form of SigV4.")
         if not hmac.compare_digest(parts["key"].encode(), self.access.encode()):

@@ -1,4 +1,4 @@
-"""Both halves of SageMaker on one port: the control plane at ``/``, the runtime at ``/endpoints/``.
+"""Serves SageMaker on one port: the control plane at ``/``, the runtime at ``/endpoints/``.
 
 ``python -m local_sagemaker.sagemaker_service DIRECTORY [PID]`` is what `neuron-endpoint local up` starts.
 """
@@ -53,7 +53,7 @@ THREADS = 256
 
 
 def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: str) -> Flask:
-    """The whole service; its endpoints begin to start at once."""
+    """Creates the whole service. Its endpoints start at once."""
     objects = Objects(s3_url, settings.region)
     host = Host(host_settings(state.path, settings, s3_url), objects)
     host.clean_up()
@@ -121,7 +121,7 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
         images=Images.parse(settings.images),
         timing=HostTiming(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
         environment=image_environment(os.environ),
-        given=more,
+        container_environment=more,
         docker=docker_of(settings),
     )
 
@@ -147,7 +147,10 @@ def check_signature(keys: AccessKeys, limit: int) -> Response | None:
 
 
 def listen(port: int) -> socket.socket:
-    """:raises OSError: it is taken; the port is named."""
+    """Binds a port on loopback.
+
+    :raises OSError: the port is in use. The message names it.
+    """
     try:
         return socket.create_server(("127.0.0.1", port), backlog=1024)
     except OSError as error:
@@ -155,7 +158,10 @@ def listen(port: int) -> socket.socket:
 
 
 def main(directory: str, with_process: int | None) -> None:
-    """:param with_process: whose end is this one's, as by `local down`."""
+    """Runs the service until it is ended.
+
+    :param with_process: end when this process ends, as with `local down`.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     state = StateDirectory(Path(directory).absolute())
     try:

@@ -1,4 +1,4 @@
-"""The service that runs on a state directory, as a command of another process finds and asks it."""
+"""Finds the service that runs on a state directory, and sends commands to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ state_option = click.option(
     "directory",
     envvar=ENVIRONMENT,
     type=click.Path(file_okay=False, path_type=Path),
-    help=f"The state directory; else ${ENVIRONMENT}, else one under ~/.local/state.",
+    help=f"The state directory; default: ${ENVIRONMENT}, or one under ~/.local/state.",
 )
 
 
@@ -57,7 +57,10 @@ def exists(pid: int) -> bool:
 
 
 def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, Any]:
-    """:raises click.ClickException: nothing is up, or it refuses."""
+    """Sends a command to the service and returns its reply.
+
+    :raises click.ClickException: no service is running, or it rejects the command.
+    """
     from urllib.error import HTTPError
 
     running = alive(state)
@@ -84,7 +87,7 @@ def call(running: RunningService, command: str, arguments: dict[str, object]) ->
 
 
 def exports(state: StateDirectory, settings: Settings, running: RunningService) -> str:
-    """Lines for a shell; boto3 needs nothing else."""
+    """Returns the shell exports with which boto3 finds the service."""
     lines = {
         "AWS_ENDPOINT_URL_SAGEMAKER": running.url,
         "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": running.url,

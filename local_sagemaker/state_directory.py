@@ -1,4 +1,4 @@
-"""The state directory: what `local up` was told, who runs it now, and what must survive a restart."""
+"""The state directory: the settings of `local up`, the running service, and the data that survives a restart."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class StateInUse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `local up` was told. Ports of 0 are found at the first start and then kept.
+    """The options of `local up`. A port of 0 is replaced by a free one at the first start, which is then kept.
 
     :ivar images: ``IMAGE=COMMAND`` entries.
     :ivar quotas: ``NAME=NUMBER`` entries.
-    :ivar environment: ``NAME=VALUE`` entries that every container gets, as an image's ENV would.
-    :ivar containers: what an image is for which ``images`` has no command: a process or a Docker container.
-    :ivar docker: the command of Docker's client.
-    :ivar docker_options: more of ``docker run``.
+    :ivar environment: ``NAME=VALUE`` entries for every container, like an image's ENV.
+    :ivar containers: how an image without a command in ``images`` is run: as a process or a Docker container.
+    :ivar docker: the command of the Docker client.
+    :ivar docker_options: further options of ``docker run``.
     """
 
     port: int = 0
@@ -56,7 +56,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class RunningService:
-    """:ivar token: what the chaos commands show, so that no web page can give them."""
+    """The running service.
+
+    :ivar token: authenticates the chaos commands, so that a web page cannot send them.
+    """
 
     pid: int
     url: str
@@ -78,9 +81,9 @@ class StateDirectory:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def lock(self) -> IO[str]:
-        """Held as long as the returned file is open.
+        """Locks the directory for as long as the returned file is open.
 
-        :raises StateInUse: by another service, and not only by what is still ending of one that was killed.
+        :raises StateInUse: another service runs on it. The remains of a killed service are waited for.
         """
         file = (self.path / "lock").open("w")
         deadline = time.monotonic() + ENDING_SECONDS
@@ -105,7 +108,7 @@ class StateDirectory:
         _write_private(self.settings_file, asdict(settings))
 
     def running(self) -> RunningService | None:
-        """The service that runs on it, as it said itself; it may have been killed since."""
+        """Returns the service that recorded itself here. It may have been killed since."""
         try:
             return RunningService(**json.loads(self.running_file.read_text(encoding="utf-8")))
         except FileNotFoundError:

@@ -1,13 +1,13 @@
-"""`neuron-endpoint`: from a model to an endpoint, and back to nothing.
+"""The command line `neuron-endpoint`: packages a model, deploys it as an endpoint, calls it and deletes it.
 
 Exit status:
 
-    0    done
-    1    it would fail, or did: a setting, a package that does not verify, a deployment that failed
-    2    usage
-    3    a service refused or could not be reached: credentials, permissions, the network
+    0    success
+    1    failure: a wrong setting, a package that does not verify, a deployment that failed
+    2    wrong usage
+    3    a service refused the request or could not be reached: credentials, permissions, network
     4    the endpoint answered a request with an error
-    130  interrupted (Ctrl-C); what was begun can be run again
+    130  interrupted (Ctrl-C); the command can be run again
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ import click
 
 FAILED, USAGE, SERVICE, ANSWERED, INTERRUPTED = 1, 2, 3, 4, 130
 
-# In the order of a model's way. Each is `commands/<module>.py` with a function `command`; none is imported before it is
-# used, so that `check` and shell completion stay fast.
+# In the order in which a user meets them. Each is the function `command` of `commands/<name>.py`, unless MODULES names
+# another place. None is imported before it is used, so that `check` and shell completion stay fast.
 COMMANDS = {
-    "check": "Whether an endpoint with these settings would start.",
-    "plan": "The engine arguments and environment of these settings.",
-    "config": "The settings of an endpoint.",
-    "compile": "Compiles a model ahead: here, or as a training job.",
-    "pack": "Puts model, graphs, settings and code into a folder or archive.",
-    "push": "Uploads a package to S3: what is there already is skipped.",
-    "inspect": "What a package holds.",
-    "verify": "Whether a package is whole, file by file.",
-    "invoke": "Asks an endpoint: streamed, whole or asynchronous.",
-    "deploy": "Makes an endpoint of a package, or brings it up to date.",
-    "node": "A further node of an engine that spans several.",
-    "kubernetes": "Prints manifests for a cluster with the Neuron device plugin.",
-    "logs": "What an endpoint's containers have written.",
-    "delete": "Removes everything that deploy made, and nothing else.",
-    "local": "A SageMaker on this machine: up, down, status, chaos.",
-    "bench": "A small load on an endpoint: time to the first token, tokens a second.",
-    "capacity": "Instances, cost and first limit of a load: arithmetic.",
-    "store": "An artifact store's entries: list, verify, pin, delete.",
-    "completion": "Prints what makes a shell complete this command.",
+    "check": "Tell whether an endpoint with these settings would start.",
+    "plan": "Show the engine arguments and the environment that result from the settings.",
+    "config": "Show the settings of an endpoint.",
+    "compile": "Compile a model ahead of time: on this machine, or in a training job.",
+    "pack": "Write model, compiled graphs, settings and code to a folder or archive.",
+    "push": "Upload a package to S3. Files that are there already are skipped.",
+    "inspect": "Show what a package contains.",
+    "verify": "Check every file of a package against its digest.",
+    "invoke": "Send a request to an endpoint: streamed, whole or asynchronous.",
+    "deploy": "Create an endpoint from a package, or update it.",
+    "node": "Run a further node of an engine that spans several nodes.",
+    "kubernetes": "Print manifests for a cluster with the Neuron device plugin.",
+    "logs": "Show the logs of an endpoint's containers.",
+    "delete": "Delete everything that deploy created, and nothing else.",
+    "local": "SageMaker on this machine: up, down, status, chaos.",
+    "bench": "Send a small load to an endpoint: time to the first token, tokens per second.",
+    "capacity": "Compute instances, cost and the first limit of a load.",
+    "store": "List, verify, pin and delete the entries of an artifact store.",
+    "completion": "Print the shell code that completes this command.",
 }
+MODULES = {"local": ("local_sagemaker.cli", "local"), "completion": (__name__, "completion")}
 
 
 class Commands(click.Group):
-    """The commands, imported when used; and the exit status of whatever ends one."""
+    """Imports a command when it is used, and turns whatever ends a command into an exit status."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -56,7 +57,8 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        found: click.Command = import_module(f"model_packaging.commands.{name}").command
+        module, attribute = MODULES.get(name, (f"model_packaging.commands.{name}", "command"))
+        found: click.Command = getattr(import_module(module), attribute)
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -72,7 +74,7 @@ class Commands(click.Group):
 
 
 def status_of(run: Callable[[], Any]) -> int:
-    """Runs it, tells its error in a line or two on standard error, and gives the exit status."""
+    """Runs a command and returns its exit status. An error is printed to standard error in a line or two."""
     from handler.errors import EndpointError
 
     try:
@@ -84,17 +86,17 @@ def status_of(run: Callable[[], Any]) -> int:
         error.show()
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read our output has left (`| head`). What is buffered must not fail again when the interpreter ends.
+        # The reader of our output has closed it (`| head`). The buffered rest must not fail when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except EndpointError as error:
         click.echo(f"Error: {error.message}", err=True)
         return _status(error)
     except Exception as error:
-        told = _told_by_aws(error)
-        if told is None:
+        message = _aws_message(error)
+        if message is None:
             raise
-        click.echo(f"Error: {told}", err=True)
+        click.echo(f"Error: {message}", err=True)
         return SERVICE
     return code if isinstance(code, int) else 0
 
@@ -105,8 +107,8 @@ def _status(error: Exception) -> int:
     return SERVICE if isinstance(error, (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)) else FAILED
 
 
-def _told_by_aws(error: Exception) -> str | None:
-    """What botocore raised, with the fix where it is known; None for anything else."""
+def _aws_message(error: Exception) -> str | None:
+    """The message of a botocore error, with the fix where it is known; None for any other error."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
     if isinstance(error, NoCredentialsError):
@@ -123,6 +125,19 @@ def _told_by_aws(error: Exception) -> str | None:
 def main() -> None:
     """SageMaker endpoints for language models on AWS Inferentia and Trainium.
 
-    Exit status: 0 done; 1 it would fail, or did; 2 usage; 3 a service refused or is out of reach; 4 the endpoint
-    answered with an error; 130 interrupted.
+    Exit status: 0 success; 1 failure; 2 wrong usage; 3 a service refused the request or could not be reached; 4 the
+    endpoint answered with an error; 130 interrupted.
     """
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the shell code that completes this command: `eval "$(neuron-endpoint completion bash)"`."""
+    from click.shell_completion import get_completion_class
+
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    root = context.find_root()
+    click.echo(completion_class(root.command, {}, "neuron-endpoint", "_NEURON_ENDPOINT_COMPLETE").source())

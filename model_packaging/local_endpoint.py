@@ -1,6 +1,6 @@
-"""`--local`: SageMaker and S3 on this machine, as `neuron-endpoint local up` started them.
+"""`--local`: uses SageMaker and S3 on this machine, as `neuron-endpoint local up` started them.
 
-Only addresses and credentials are set, for boto3 to find; the code that talks to SageMaker is the same.
+It only sets addresses and credentials for boto3. The code that calls SageMaker is the same.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class NothingUp(click.ClickException):
     exit_code = 3
 
     def __init__(self) -> None:
-        super().__init__("no SageMaker is up on this machine. Start it: neuron-endpoint local up")
+        super().__init__("no SageMaker is running on this machine. Start it: neuron-endpoint local up")
 
 
 def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Points this process's AWS clients at this machine; those of services that are not here, at nothing.
+    """Directs this process's AWS clients to this machine. Services that do not run here are not reachable.
 
-    :raises NothingUp: there is none.
+    :raises NothingUp: no local SageMaker is running.
     """
     from local_sagemaker.service_client import OF_MOTO, alive
 
@@ -53,9 +53,9 @@ def use_local(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 class LocalLog:
-    """The logs of an endpoint's containers on this machine: files, where AWS has CloudWatch. See `ContainerLog`.
+    """The logs of an endpoint's containers on this machine: files instead of CloudWatch. See `ContainerLog`.
 
-    :param directory: of all logs; by default that of the SageMaker that is up. Each instance has a file of its own.
+    :param directory: the directory of all logs. The default is that of the running local SageMaker.
     """
 
     def __init__(self, endpoint: str, directory: Path | None = None) -> None:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""What all benchmarks share: contestants, load generation, measurements, comparison and reports."""

@@ -1,4 +1,4 @@
-"""One block: a workload run once against one server, with everything measured around it."""
+"""Runs one block: one workload, once, against one server, with all measurements."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import msgspec
 
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import held
-from benchmarks.lib.figures import Measurements, measure
 from benchmarks.lib.load_generator import LoadResult
+from benchmarks.lib.measurements import Measurements, measure
 from benchmarks.lib.probe import Ping
 from benchmarks.lib.request_mix import RequestMix
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What goes into `bench.jsonl`, one line each."""
+    """The result of one block: one line of `bench.jsonl`."""
 
     side: str
     pair: int
@@ -40,7 +40,7 @@ class Block:
 
 
 def run_block(server: ContestantServer, workload: RequestMix, pair: int) -> Block:
-    """Run the workload; takes at most its deadline and half a minute."""
+    """Runs the workload. Takes at most its deadline and half a minute."""
     began = time.time()
     before = server.usage()
     with held(server.http, workload.share), _probing(server.contestant.port, workload) as pings:
@@ -79,7 +79,7 @@ def _generate(port: int, workload: RequestMix) -> LoadResult:
 
 @contextmanager
 def _probing(port: int, workload: RequestMix) -> Iterator[list[Ping]]:
-    """A list that holds the pings once the context has been left; empty if the workload does not want any."""
+    """Yields a list that has the pings after the block has ended. Empty if the workload is not probed."""
     pings: list[Ping] = []
     if not workload.probed:
         yield pings

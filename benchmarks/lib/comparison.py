@@ -1,4 +1,4 @@
-"""Which figures a run has: the ids of `bench.json`, each with the measurement behind it."""
+"""The metrics of a run: the ids of `bench.json`, and the measurement behind each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.lib.block import Block
-from benchmarks.lib.figures import Comparison, compare
+from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.request_mix import RequestMix
 
 
 @dataclass(frozen=True, slots=True)
-class _Figure:
+class _Metric:
     name: str  # {api} is empty for chat, {c} the concurrency
     measurement: str
     unit: str
@@ -21,49 +21,49 @@ class _Figure:
 
 
 _STREAMED = (
-    _Figure("{api}stream_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
-    _Figure("{api}stream_rps_c{c}", "requests_per_s", "requests/s", "more"),
-    _Figure("{api}ttft_p50_c{c}", "ttft_p50_ms", "ms"),
-    _Figure("{api}ttft_p95_c{c}", "ttft_p95_ms", "ms"),
-    _Figure("{api}itl_p50_c{c}", "itl_p50_ms", "ms"),
-    _Figure("{api}itl_p99_c{c}", "itl_p99_ms", "ms"),
-    _Figure("{api}cpu_per_token_stream_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
-    _Figure("{api}core_busy_stream_c{c}", "core_busy", "cores"),
+    _Metric("{api}stream_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
+    _Metric("{api}stream_rps_c{c}", "requests_per_s", "requests/s", "more"),
+    _Metric("{api}ttft_p50_c{c}", "ttft_p50_ms", "ms"),
+    _Metric("{api}ttft_p95_c{c}", "ttft_p95_ms", "ms"),
+    _Metric("{api}itl_p50_c{c}", "itl_p50_ms", "ms"),
+    _Metric("{api}itl_p99_c{c}", "itl_p99_ms", "ms"),
+    _Metric("{api}cpu_per_token_stream_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Metric("{api}core_busy_stream_c{c}", "core_busy", "cores"),
 )
 _WHOLE = (
-    _Figure("{api}tps_c{c}", "tokens_per_s", "tokens/s", "more"),
-    _Figure("{api}rps_c{c}", "requests_per_s", "requests/s", "more"),
-    _Figure("{api}latency_p50_c{c}", "latency_p50_ms", "ms"),
-    _Figure("{api}cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
-    _Figure("{api}core_busy_c{c}", "core_busy", "cores"),
+    _Metric("{api}tps_c{c}", "tokens_per_s", "tokens/s", "more"),
+    _Metric("{api}rps_c{c}", "requests_per_s", "requests/s", "more"),
+    _Metric("{api}latency_p50_c{c}", "latency_p50_ms", "ms"),
+    _Metric("{api}cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Metric("{api}core_busy_c{c}", "core_busy", "cores"),
 )
 _PROBED = (
-    _Figure("ping_p50_ms", "ping_p50_ms", "ms"),
-    _Figure("ping_p99_ms", "ping_p99_ms", "ms"),
-    _Figure("ping_max_ms", "ping_max_ms", "ms", worst=True),
-    _Figure("rss", "rss_mb", "MB"),
-    _Figure("tree_rss", "tree_rss_mb", "MB"),
+    _Metric("ping_p50_ms", "ping_p50_ms", "ms"),
+    _Metric("ping_p99_ms", "ping_p99_ms", "ms"),
+    _Metric("ping_max_ms", "ping_max_ms", "ms", worst=True),
+    _Metric("rss", "rss_mb", "MB"),
+    _Metric("tree_rss", "tree_rss_mb", "MB"),
 )
 
 
 # On the stub. {tokens} is empty for replies of 256 tokens, {c} for 256 requests at once, {free} where the HTTP process
 # is held to a share of a core.
 _CEILING = (
-    _Figure("ceiling_stub{c}{tokens}{free}", "tokens_per_s", "tokens/s", "more"),
-    _Figure("ceiling_cpu_per_token{c}{tokens}{free}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
-    _Figure("ceiling_core_busy{c}{tokens}{free}", "core_busy", "cores"),
+    _Metric("ceiling_stub{c}{tokens}{free}", "tokens_per_s", "tokens/s", "more"),
+    _Metric("ceiling_cpu_per_token{c}{tokens}{free}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Metric("ceiling_core_busy{c}{tokens}{free}", "core_busy", "cores"),
 )
 _PACED = (
-    _Figure("stub_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
-    _Figure("stub_ttft_p50_c{c}", "ttft_p50_ms", "ms"),
-    _Figure("stub_itl_p99_c{c}", "itl_p99_ms", "ms"),
-    _Figure("stub_cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
+    _Metric("stub_tps_c{c}", "tokens_per_s", "tokens/s", "more"),
+    _Metric("stub_ttft_p50_c{c}", "ttft_p50_ms", "ms"),
+    _Metric("stub_itl_p99_c{c}", "itl_p99_ms", "ms"),
+    _Metric("stub_cpu_per_token_c{c}", "cpu_s_per_1000_tokens", "CPU s / 1,000 tokens"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """One start of one side, in seconds since its process was begun."""
+    """One start of one side, in seconds since its process was started."""
 
     side: str
     pair: int
@@ -75,15 +75,15 @@ class Started:
 
 
 _STARTED = (
-    _Figure("start_port_s", "port_s", "s"),
-    _Figure("start_ping_s", "ping_s", "s"),
-    _Figure("start_ready_s", "ready_s", "s"),
-    _Figure("start_first_sampled_s", "first_sampled_s", "s"),
+    _Metric("start_port_s", "port_s", "s"),
+    _Metric("start_ping_s", "ping_s", "s"),
+    _Metric("start_ready_s", "ready_s", "s"),
+    _Metric("start_first_sampled_s", "first_sampled_s", "s"),
 )
 
 
 def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comparison]:
-    """Every figure that was measured; a workload with an invalid block has none: no failure is averaged."""
+    """Returns every measured metric. A workload with an invalid block has none: failures are not averaged."""
     found: list[Comparison | None] = []
     by_workload: dict[RequestMix, list[Block]] = defaultdict(list)
     for block in blocks:
@@ -91,41 +91,41 @@ def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comp
     for workload, mine in by_workload.items():
         if all(block.valid for block in mine):
             places = {(block.side, block.pair): block.measurements for block in mine}
-            found += (_compare(figure, places, workload) for figure in _figures(workload))
+            found += (_compare(metric, places, workload) for metric in _metrics(workload))
     by_start = {(start.side, start.pair): start for start in starts}
-    found += (_compare(figure, by_start, None) for figure in _STARTED)
+    found += (_compare(metric, by_start, None) for metric in _STARTED)
     return [comparison for comparison in found if comparison]
 
 
-def _figures(workload: RequestMix) -> tuple[_Figure, ...]:
+def _metrics(workload: RequestMix) -> tuple[_Metric, ...]:
     if workload.probed:
-        return _PROBED  # no others: the questions themselves cost the server something
+        return _PROBED  # no others: the pings themselves cost the server CPU time
     if workload.engine == "stub":
         return _PACED if workload.steps_per_s and not workload.share else _CEILING
     return _STREAMED if workload.streamed else _WHOLE
 
 
-def _name(figure: _Figure, workload: RequestMix) -> str:
-    if figure in _CEILING:
+def _name(metric: _Metric, workload: RequestMix) -> str:
+    if metric in _CEILING:
         c = "" if workload.concurrency == 256 else f"_c{workload.concurrency}"
         tokens = "" if workload.tokens == 256 else f"_{workload.tokens}"
-        return figure.name.format(c=c, tokens=tokens, free="" if workload.share else "_unheld")
+        return metric.name.format(c=c, tokens=tokens, free="" if workload.share else "_unheld")
     api = "" if workload.api == "chat" else f"{workload.api}_"
     if workload.sentences > 1:
         api = f"long_{api}"
-    return figure.name.format(api=api, c=workload.concurrency)
+    return metric.name.format(api=api, c=workload.concurrency)
 
 
 def _compare(
-    figure: _Figure, places: Mapping[tuple[str, int], object], workload: RequestMix | None
+    metric: _Metric, places: Mapping[tuple[str, int], object], workload: RequestMix | None
 ) -> Comparison | None:
-    name = _name(figure, workload) if workload else figure.name
+    name = _name(metric, workload) if workload else metric.name
     pairs = []
     for (side, pair), ours in places.items():
         if side != "ours" or ("theirs", pair) not in places:
             continue
-        values = (getattr(ours, figure.measurement), getattr(places["theirs", pair], figure.measurement))
+        values = (getattr(ours, metric.measurement), getattr(places["theirs", pair], metric.measurement))
         if None in values:
             return None
         pairs.append(values)
-    return compare(name, pairs, figure.unit, better=figure.better, worst=figure.worst)
+    return compare(name, pairs, metric.unit, better=metric.better, worst=metric.worst)

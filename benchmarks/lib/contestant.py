@@ -1,4 +1,4 @@
-"""The two sides of the comparison: how each is started. Engine, model, arguments and threads are the same."""
+"""The two sides of the comparison, and how each is started. Engine, model, arguments and threads are the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SAMPLE_MODEL = ROOT / "sample_model" / "weights"
 
 # Both sides run under these.
@@ -25,9 +25,9 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class EngineShape:
-    """What both sides' engines are started with.
+    """The engine arguments of both sides.
 
-    :param worker: a class that takes the place of vLLM's worker; None: vLLM's own.
+    :param worker: a class that replaces vLLM's worker. None is vLLM's own.
     """
 
     max_num_seqs: int = 64
@@ -48,7 +48,7 @@ STUB = EngineShape(max_num_seqs=256, worker="benchmarks.serving.stub_worker.Stub
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server that can be started: `name` is its side ("ours", "theirs"), `kind` what runs there."""
+    """A server that can be started. `name` is its side ("ours", "theirs"), `kind` is the software."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ class Contestant:
 
 
 def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
-    """`vllm serve`, from the environment that runs this."""
+    """Returns `vllm serve` of this environment."""
     command = (
         str(_script("vllm")),
         *("serve", str(model), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "model"),
@@ -69,7 +69,7 @@ def vllm_serve(name: str, port: int, model: Path, scratch: Path, shape: EngineSh
 
 
 def container(name: str, port: int, model: Path, scratch: Path, shape: EngineShape = REAL) -> Contestant:
-    """Our container's `serve`, set up by its environment, over a base directory in `scratch`."""
+    """Returns our container's `serve`, configured by environment variables, with a base directory in `scratch`."""
     base = scratch / name
     base.mkdir(parents=True)
     (base / "model").symlink_to(model.resolve(), target_is_directory=True)

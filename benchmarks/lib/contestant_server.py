@@ -1,4 +1,4 @@
-"""A contestant while it runs: its start, timed; its end, certain."""
+"""Starts a contestant, measures its start, and always ends it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_LIMIT_S = 35.0
 
 
 class ServerFailed(Exception):
-    """It ended, or was not ready in time."""
+    """The server ended, or was not ready in time."""
 
     def __init__(self, contestant: Contestant, reason: str, log: Path) -> None:
         self.contestant = contestant
@@ -42,7 +42,7 @@ class StartTimes:
 
 
 class ContestantServer:
-    """`with ContestantServer(...) as server`: ready inside, ended outside, whatever happens in between."""
+    """A context manager: the server is ready inside the block, and ended after it."""
 
     def __init__(self, contestant: Contestant, log: Path) -> None:
         self.contestant = contestant
@@ -91,14 +91,14 @@ class ContestantServer:
         return self._http
 
     def usage(self) -> Usage:
-        """What its HTTP process has used so far."""
+        """Returns the resources that its HTTP processes have used so far."""
         try:
             return processes.usage(self.pid, self._http)
         except NoSuchProcess:
             raise ServerFailed(self.contestant, "its HTTP process has ended", self.log) from None
 
     def stop(self) -> None:
-        """End it and every process it has started, listed first: an orphan can no longer be found."""
+        """Ends the server and all its child processes. They are listed first, because an orphan cannot be found."""
         if self._process is None:
             return
         processes.end(processes.family(self.pid), STOP_LIMIT_S)

@@ -1,8 +1,9 @@
-"""Processes held to a share of a core by the kernel (cgroup, `cpu.cfs_quota_us`; needs root).
+"""Limits processes to a share of a CPU core with a cgroup (`cpu.cfs_quota_us`; needs root).
 
-On two cores the engine's core and the load generator are at their end before a front end is. Held, it is the one that
-is, and its rate is its own. Each is held on one CPU: the kernel hands a quota out in slices of 5 ms a CPU, and a thread
-that wakes on another one takes a slice that the others then lack (measured: a third of the rate, or less).
+On two cores the engine's core process and the load generator saturate before a front end does. With a limit, the front
+end saturates first, and its rate is its own. Each process is pinned to one CPU: the kernel distributes a quota in
+slices of 5 ms per CPU, and a thread that wakes on another CPU takes a slice from the others (measured: a third of the
+rate, or less).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def can_hold() -> bool:
 
 @contextmanager
 def held(processes: Sequence[Process], share: float | None) -> Iterator[None]:
-    """Each in a control group of its own, which may use `share` of a core; None: not held."""
+    """Puts each process in its own control group, which may use `share` of a core. None sets no limit."""
     if share is None:
         yield
         return
@@ -49,7 +50,7 @@ def held(processes: Sequence[Process], share: float | None) -> Iterator[None]:
 
 
 def _run_on(process: Process, cpus: Collection[int]) -> None:
-    """All of its threads; those that begin later do as those that begin them."""
+    """Pins all threads of a process. Later threads inherit this from the thread that starts them."""
     for thread in process.threads():
         try:
             os.sched_setaffinity(thread.id, cpus)

@@ -1,8 +1,8 @@
-"""A thin HTTP/1.1 client for the load generator.
+"""A minimal HTTP/1.1 client for the load generator.
 
-On two cores the generator competes with what it measures, so the general clients (httpx, aiohttp) would be
-measured themselves. This one keeps one connection per concurrent slot, takes one clock reading per socket
-read and stores the bytes; server-sent events are split and parsed after the measurement.
+On two cores the generator competes with the servers for CPU time, so general clients (httpx, aiohttp) would affect the
+result. This one keeps one connection per concurrent slot, reads the clock once per socket read, and stores the bytes.
+Server-sent events are parsed after the measurement.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
 
 @dataclass(slots=True)
 class ClientReply:
-    """One exchange; times are CLOCK_MONOTONIC seconds, comparable between processes of one machine."""
+    """One request and its reply. Times are CLOCK_MONOTONIC seconds, comparable between processes of one machine."""
 
     sent: float
     status: int = 0
@@ -30,7 +30,7 @@ class ClientReply:
 
 
 class Connection(asyncio.Protocol):
-    """One connection, kept for as long as the server keeps it; carries one request at a time."""
+    """One connection, kept open as long as the server keeps it. It carries one request at a time."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         return self._transport is not None
 
     async def post(self, path: str, body: bytes) -> ClientReply:
-        """Send and wait for the end of the reply; raises `BrokenReply` when there is none."""
+        """Sends a request and waits for the end of the reply. Raises `BrokenReply` if it is cut off."""
         if self._transport is None:
             raise BrokenReply("the connection is closed")
         self._parser = ReplyParser()

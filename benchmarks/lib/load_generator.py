@@ -1,4 +1,4 @@
-"""The load generator: a process of its own, one thread, uvloop.
+"""The load generator: a separate process with one thread and uvloop.
 
 `python -m benchmarks.lib.load_generator PORT` reads a workload (JSON) from stdin, runs it once and writes a
 `LoadResult` to stdout.
@@ -89,7 +89,7 @@ class _Load:
 
 
 async def run_load(workload: RequestMix, port: int) -> LoadResult:
-    """Run to the end or to the deadline; requests not answered by then are failures, not absences."""
+    """Runs to the end or to the deadline. Requests that are not answered by then count as failures."""
     load = _Load(workload, port)
     cpu = time.process_time()
     await load.run()
@@ -103,7 +103,7 @@ def main() -> None:
 
     workload = msgspec.json.decode(sys.stdin.buffer.read(), type=RequestMix)
     result = uvloop.run(run_load(workload, int(sys.argv[1])))
-    # With PYTHONUNBUFFERED stdout's own write may take a part and say nothing.
+    # With PYTHONUNBUFFERED, stdout's own write may write only a part without an error.
     rest = memoryview(msgspec.json.encode(result))
     os.set_blocking(1, True)
     while rest:

@@ -1,4 +1,4 @@
-"""The machine's free memory, brought to one state before each run: `python -m benchmarks.lib.memory BYTES`."""
+"""Brings the machine's free memory into the same state before each run: `python -m benchmarks.lib.memory BYTES`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ MADV_POPULATE_WRITE = 23
 
 
 def make_resident(size: int) -> None:
-    """Touches `size` bytes of memory, in a process of its own, and gives them back.
+    """Touches `size` bytes of memory in another process, which then frees them.
 
-    A virtual machine may hand free memory back to its host (the kernel's free page reporting), and the next program
-    that happens to be given such pages waits for the host: three times the duration of a whole restore, on one side
-    of a pair or the other by chance (benchmarks/README.md).
+    A virtual machine may return free memory to its host (the kernel's free page reporting). The next program that gets
+    such pages waits for the host: up to three times the duration of a whole restore, on either side of a pair by chance
+    (benchmarks/README.md).
 
-    :raises subprocess.CalledProcessError: there is not so much free memory, or the kernel is older.
+    :raises subprocess.CalledProcessError: there is too little free memory, or the kernel is too old.
     """
     subprocess.run([sys.executable, "-m", "benchmarks.lib.memory", str(size)], check=True)
 

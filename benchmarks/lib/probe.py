@@ -1,7 +1,7 @@
-"""Asks /ping at a fixed rate while a server is under load: a process of its own, on blocking sockets.
+"""Sends /ping at a fixed rate while a server is under load, from a separate process with blocking sockets.
 
-`python -m benchmarks.lib.probe PORT` runs until stdin closes (or four minutes have passed) and writes a list
-of `Ping`. Each question opens a connection, as a health check does, so that a slow accept counts as well.
+`python -m benchmarks.lib.probe PORT` runs until stdin closes (or four minutes have passed) and writes a list of `Ping`.
+Each ping opens a connection, as a health check does, so that a slow accept counts as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Ping:
 
 
 def connects(port: int) -> bool:
-    """Whether anyone listens."""
+    """Whether the port accepts connections."""
     try:
         socket.create_connection(("127.0.0.1", port), TIMEOUT_S).close()
     except OSError:
@@ -37,7 +37,7 @@ def connects(port: int) -> bool:
 
 
 def ask(port: int) -> int:
-    """The status of one /ping; 0 when there was none."""
+    """Returns the status of one /ping; 0 if there was no reply."""
     try:
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
             connection.sendall(QUESTION)
@@ -54,10 +54,10 @@ def ask(port: int) -> int:
 
 
 def probe(port: int, stop: int) -> list[Ping]:
-    """Ask every `INTERVAL_S` until the descriptor `stop` becomes readable.
+    """Sends a ping every `INTERVAL_S` until the descriptor `stop` becomes readable.
 
-    A question held up by a slow answer to the one before counts from when it was due: otherwise a stall of
-    200 ms would be seen once, though four questions fell into it.
+    A ping that is delayed by a slow reply to the one before is timed from when it was due. Otherwise a stall of 200 ms
+    would count once, although four pings were due.
     """
     pings: list[Ping] = []
     due = time.monotonic()

@@ -1,4 +1,4 @@
-"""A server's processes: which one speaks HTTP, what it has used, how all of them are ended."""
+"""Finds the processes of a server, measures their CPU time and memory, and ends them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRACE_S = 3.0  # that descendants have to follow the first of them
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of the processes that speak HTTP, unless it says otherwise."""
+    """Resource usage. It is that of the HTTP processes, unless stated otherwise."""
 
     cpu_s: float  # user and system, since they began
     rss_bytes: int
@@ -28,7 +28,7 @@ class Usage:
 
 
 def family(root: int) -> list[Process]:
-    """The process and all its descendants that live."""
+    """Returns the process and all its living descendants."""
     try:
         process = Process(root)
         return [process, *process.children(recursive=True)]
@@ -37,9 +37,9 @@ def family(root: int) -> list[Process]:
 
 
 def http_processes(root: int, port: int) -> list[Process]:
-    """Those that hold the listening socket and have no descendant that does, the engine's own aside.
+    """Returns the processes that hold the listening socket and have no descendant that does, except the engine's.
 
-    gunicorn's master holds the socket but its workers answer; an engine core that was forked may hold a copy.
+    gunicorn's master holds the socket, but its workers serve requests. A forked engine core may hold a copy.
     """
     holders = {
         process.pid: process
@@ -62,7 +62,7 @@ def usage(root: int, http: Sequence[Process]) -> Usage:
 
 
 def end(processes: Sequence[Process], patience_s: float) -> None:
-    """SIGTERM to the first of them, SIGKILL to whichever is left after `patience_s`."""
+    """Sends SIGTERM to the first process, and SIGKILL to all that remain after `patience_s`."""
     if not processes:
         return
     _signal(processes[0], kill=False)

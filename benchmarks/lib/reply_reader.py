@@ -1,4 +1,4 @@
-"""Reading HTTP/1.1 replies and server-sent events from bytes cut anywhere; no input or output here."""
+"""Parses HTTP/1.1 replies and server-sent events from bytes that are cut anywhere. Does no I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 
 class BrokenReply(Exception):
-    """The peer left in the middle of a reply, or what it sent is not HTTP/1.1."""
+    """The peer disconnected during a reply, or did not send HTTP/1.1."""
 
 
 class _Stage(Enum):
@@ -21,7 +21,7 @@ class _Stage(Enum):
 
 
 class ReplyParser:
-    """Reads one reply from bytes cut anywhere; does no input or output of its own."""
+    """Parses one reply incrementally."""
 
     __slots__ = ("_missing", "_pending", "_stage", "keep_alive", "status")
 
@@ -37,7 +37,7 @@ class ReplyParser:
         return self._stage is _Stage.COMPLETE
 
     def feed(self, data: bytes) -> bytes:
-        """Take what a socket read gave; return the part of the body in it, freed of its framing."""
+        """Takes the bytes of a socket read. Returns the part of the body in them, without framing."""
         self._pending += data
         body = bytearray()
         while self._step(body):
@@ -45,13 +45,13 @@ class ReplyParser:
         return bytes(body)
 
     def end_of_stream(self) -> None:
-        """The peer closed: the regular end of a body without a length, an error anywhere else."""
+        """Called when the peer has closed. This ends a body without a length, and is an error otherwise."""
         if self._stage is not _Stage.UNTIL_CLOSE:
             raise BrokenReply(f"the connection was closed while reading {self._stage.name}")
         self._stage = _Stage.COMPLETE
 
     def _step(self, body: bytearray) -> bool:
-        """Advance by one element; False when it needs more bytes than have come."""
+        """Parses one element. Returns False if more bytes are needed."""
         match self._stage:
             case _Stage.CHUNK | _Stage.COUNTED | _Stage.UNTIL_CLOSE:
                 return self._take_body(body)
@@ -118,10 +118,10 @@ class ReplyParser:
 
 
 def server_sent_events(arrivals: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-    """Split into events: (time of the read that completed it, its data). Comments are dropped.
+    """Yields each event as (time of the read that completed it, its data). Comments are dropped.
 
-    Works on bytes, so a character cut in two is whole again before anyone decodes it. Carriage returns are
-    taken out first (JSON never carries one raw), which covers both line ends that servers use.
+    It works on bytes, so a character that was cut is complete before it is decoded. Carriage returns are removed first
+    (JSON never contains a raw one), which covers both line ends that servers use.
     """
     pending = b""
     for when, data in arrivals:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a table for the reader, JSON lines with everything, and JSON with the ratios."""
+"""Writes the results of a run: a table, JSON lines with all records, and JSON with the ratios."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.table import Table
 
 from benchmarks.lib.block import Block
 from benchmarks.lib.comparison import Started
-from benchmarks.lib.figures import Comparison
+from benchmarks.lib.measurements import Comparison
 
 
 class BenchmarkReport:
-    """Writes each record as it comes, so that a run cut short leaves what it has measured."""
+    """Writes each record at once, so that an interrupted run keeps what it has measured."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

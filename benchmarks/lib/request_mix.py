@@ -1,4 +1,4 @@
-"""What is asked of a server in one block of requests."""
+"""The workload of one block of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RequestMix:
     seconds: float | None = None  # after which no further request is begun, be there any left
     probed: bool = False  # /ping is asked 20 times a second meanwhile
     engine: EngineKind = "model"
-    share: float | None = None  # of a core, that the HTTP process is held to (share.py)
+    share: float | None = None  # of a core, that the HTTP process is held to (cpu_share.py)
     steps_per_s: int | None = None  # of the stub (stub_worker.py); None: as fast as it goes
     deadline_s: float = 180.0
 
@@ -44,14 +44,14 @@ class RequestMix:
         if self.sentences > 1:
             words.append("long prompt")
         if self.engine == "stub":
-            pace = f"{self.steps_per_s} steps/s" if self.steps_per_s else "unpaced"
-            words += [f"{self.tokens} tokens", "stub", pace]
+            rate = f"{self.steps_per_s} steps/s" if self.steps_per_s else "unpaced"
+            words += [f"{self.tokens} tokens", "stub", rate]
         if self.share:
             words.append(f"held to {self.share:g} of a core")
         return " ".join([*words, "with /ping"] if self.probed else words)
 
     def body(self, index: int) -> bytes:
-        """The JSON of request number `index`: exactly `tokens` tokens, whatever the model would like."""
+        """Returns the JSON of request number `index`. It forces exactly `tokens` tokens."""
         prompt = " ".join([PROMPT.format(index=index)] * self.sentences)
         document: dict[str, object] = {
             "model": "model",

@@ -1,4 +1,4 @@
-"""One request as the client saw it, and the reading of a raw reply into it."""
+"""One request as the client saw it, parsed from its raw reply."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class _Document(msgspec.Struct):
 
 
 class _Wrong(Exception):
-    """The reply is not what was asked for."""
+    """The reply is not what was requested."""
 
 
 _DOCUMENT = msgspec.json.Decoder(_Document)
 
 
 def read_reply(reply: ClientReply, workload: RequestMix) -> Sample:
-    """Judge a reply: a status other than 200, an error object, no end mark, too few tokens are failures."""
+    """Checks a reply. Another status than 200, an error object, a missing end mark and too few tokens are failures."""
     tokens, events, error = 0, 0, None
     arrivals: list[float] = []
     try:

@@ -1,4 +1,4 @@
-"""Restoring an entry beside s5cmd, boto3 and cp: the same bytes, server, disk and minutes; alternating pairs."""
+"""Compares a restore with s5cmd, boto3 and cp in alternating pairs, with the same bytes, server and disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.lib.figures import Comparison, compare
+from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.restore.restore_contestant import ContestantFailed, RestoreRun, commands, run
 from benchmarks.restore.restore_data import write_entry
@@ -26,7 +26,7 @@ ACCESS, SECRET = "bench", "bench-secret"
 def measure(
     pairs: int, rivals: tuple[str, ...], threads: int, scale: float, directory: Path, report: BenchmarkReport
 ) -> bool:
-    """Runs everything, writes the report; False when ours took too much memory.
+    """Runs everything and writes the report. Returns False if ours used too much memory.
 
     :raises ContestantFailed: a run failed.
     """
@@ -41,16 +41,16 @@ def measure(
         with _server(directory / "s3") as endpoint:
             environment = _environment(endpoint)
             target = directory / "restored" / "entry"
-            called = commands(directory / "s3", target, endpoint, threads)
+            command_of = commands(directory / "s3", target, endpoint, threads)
 
             def once(name: str) -> RestoreRun:
-                result = run(name, called[name], environment, target, size)
+                result = run(name, command_of[name], environment, target, size)
                 report.line({"record": "restore", **asdict(result)})
                 rate = f"{size / 1e6 / result.process_s:,.0f} MB/s"
                 report.say(f"{name:>8} {result.process_s:6.2f} s {rate:>12} {result.cpu_s:5.2f} CPU s")
                 return result
 
-            for name in ("ours", *rivals[:1]):  # pages of the source and of the programs come into memory
+            for name in ("ours", *rivals[:1]):  # loads the pages of the source and of the programs into memory
                 once(name)
             for pair in range(pairs):
                 for rival in rivals:
@@ -101,7 +101,7 @@ def _environment(endpoint: str) -> dict[str, str]:
 
 @contextmanager
 def _server(directory: Path) -> Iterator[str]:
-    """`rclone serve s3` on loopback over a directory of buckets."""
+    """Runs `rclone serve s3` on loopback over a directory of buckets."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

@@ -1,6 +1,6 @@
-"""One restore in a process of its own: `python -m benchmarks.restore.restore_child ours|boto3 TARGET THREADS`.
+"""Runs one restore in a separate process: `python -m benchmarks.restore.restore_child ours|boto3 TARGET THREADS`.
 
-Prints the seconds it took inside, without the start of Python and the imports of this program's own modules.
+Prints its duration in seconds, without the start of Python and the imports of this program's own modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 
 
 def ours(target: Path, threads: int) -> None:
-    """As a start does it: the manifests are read from the store, digests are checked, the directory is renamed."""
+    """Restores as a start does: reads the manifests from the store, checks digests, and renames the directory."""
     store = ArtifactStore.open(f"s3://{BUCKET}/{STORE}")
     manifests = [manifest for kind in KINDS if (manifest := store.find(KEY, kind))]
     assert len(manifests) == len(KINDS)
@@ -24,7 +24,7 @@ def ours(target: Path, threads: int) -> None:
 
 
 def with_boto3(target: Path, threads: int) -> None:
-    """`download_file` with its defaults (ten threads for a large object), so many objects at a time."""
+    """Downloads with `download_file` and its defaults (ten threads for a large object), several objects at a time."""
     import boto3
 
     client = boto3.client("s3")

@@ -1,4 +1,4 @@
-"""The ways to bring 2 GB from S3 that are compared; each run is a process of its own."""
+"""The compared ways to download 2 GB from S3. Each run is a separate process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARGIN = 3 << 30
 
 
 class ContestantFailed(Exception):
-    """A run that did not bring everything."""
+    """A run failed or was incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class RestoreRun:
     """One run. Times in seconds, of wall clock and of CPU (user and system).
 
     :param process_s: from the process's start to its end.
-    :param inside_s: what the program says of itself; None where it says nothing.
-    :param rss_mb: the largest it was. Never less than this process: a child begins as its copy.
+    :param inside_s: the time that the program itself reports; None if it reports none.
+    :param rss_mb: the maximum. Never less than this process, because a child starts as its copy.
     """
 
     name: str
@@ -39,7 +39,7 @@ class RestoreRun:
 
 
 def commands(root: Path, target: Path, endpoint: str, threads: int) -> dict[str, list[str]]:
-    """How each is called, to bring the entry to `target`."""
+    """Returns the command of each contestant that downloads the entry to `target`."""
     child = [sys.executable, "-m", "benchmarks.restore.restore_child"]
     s5cmd = str(Path(sys.executable).with_name("s5cmd"))
     return {
@@ -52,12 +52,12 @@ def commands(root: Path, target: Path, endpoint: str, threads: int) -> dict[str,
 
 
 def run(name: str, command: list[str], environment: Mapping[str, str], target: Path, size: int) -> RestoreRun:
-    """Runs it into an empty place and checks that so many bytes arrived.
+    """Runs a command into an empty directory, and checks the number of bytes.
 
-    What the run before wrote is gone before the clock starts, and as much free memory as it may take is the machine's
-    own, so no side pays for another's pages.
+    The files of the previous run are deleted before the clock starts, and enough free memory is made resident. So no
+    side pays for the pages of the other.
 
-    :raises ContestantFailed: it failed, or brought another number of bytes.
+    :raises ContestantFailed: it failed, or wrote another number of bytes.
     """
     shutil.rmtree(target.parent, ignore_errors=True)
     target.parent.mkdir(parents=True)
@@ -66,16 +66,16 @@ def run(name: str, command: list[str], environment: Mapping[str, str], target: P
     process = subprocess.Popen(command, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
-    said, complaint = process.stdout.read(), process.stderr.read()
+    output, errors = process.stdout.read(), process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     process.stderr.close()
     if process.returncode:
-        raise ContestantFailed(f"{name} ended with {process.returncode}: {complaint.decode(errors='replace')[-500:]}")
+        raise ContestantFailed(f"{name} ended with {process.returncode}: {errors.decode(errors='replace')[-500:]}")
     arrived = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     if arrived != size:
-        raise ContestantFailed(f"{name} brought {arrived:,} bytes of {size:,}")
-    inside = float(said) if "benchmarks.restore.restore_child" in command else None
+        raise ContestantFailed(f"{name} downloaded {arrived:,} bytes of {size:,}")
+    inside = float(output) if "benchmarks.restore.restore_child" in command else None
     return RestoreRun(name, seconds, inside, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)

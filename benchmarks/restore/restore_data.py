@@ -1,4 +1,4 @@
-"""What the restore benchmark restores: an entry as a compile leaves it, and the same files as plain objects."""
+"""Creates the data of the restore benchmark: an entry of a store, and the same files as plain objects."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CHUNK = 16 * MB
 
 
 def write_entry(root: Path, scale: float) -> int:
-    """Makes the bucket's directory below `root`; returns the bytes of the entry.
+    """Creates the bucket's directory below `root`. Returns the size of the entry in bytes.
 
-    The plain objects are hard links to the store's: both sides read the same pages of the same files.
+    The plain objects are hard links to the store's. So both sides read the same pages of the same files.
 
-    :param scale: of every size: 1 is 2.2 GB in 200 files.
+    :param scale: the factor for every size; 1 is 2.2 GB in 200 files.
     """
     bucket, made = root / BUCKET, root / "made"
     random = Random(0)

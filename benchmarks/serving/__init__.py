@@ -1,1 +1,1 @@
-"""TODO"""
+"""Compares the container with `vllm serve` under the same load, and measures its parts."""

@@ -1,8 +1,8 @@
-"""What several front ends bring: tokens/s over their number, on the stub of an engine, with each process's CPU time.
+"""Measures how tokens/s scale with the number of front ends, on a stub engine, with the CPU time of each process.
 
-On two cores the load generator, the engine's core and the front ends want more than there is. So it is measured twice:
-with the whole machine, and with each front end held to a share of a core by the kernel (cgroup, `cpu.cfs_quota_us`), so
-that the rest has what it needs: that is how a front end among many idle cores scales.
+On two cores the load generator, the engine's core process and the front ends need more CPU than there is. So it is
+measured twice: with the whole machine, and with each front end limited to a share of a core by the kernel (cgroup,
+`cpu.cfs_quota_us`). The second shows how front ends scale on a machine with idle cores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.lib.block import run_block
 from benchmarks.lib.contestant import SAMPLE_MODEL, STUB, container
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import GROUPS, can_hold, held
-from benchmarks.lib.figures import Comparison, compare
+from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import RequestMix
 from benchmarks.serving.serving import free_port
@@ -38,11 +38,11 @@ HELD = RequestMix(engine="stub", concurrency=ALL, requests=768, tokens=256, step
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One block. CPU in cores, over the block's wall time.
+    """The result of one block. CPU is in cores, over the block's wall time.
 
-    :param share: of a core, that each front end was held to; None: the whole machine was theirs.
-    :param streams: of all front ends together.
-    :param front_ends_cpu: of each, the busiest first.
+    :param share: the share of a core to which each front end was limited. None means no limit.
+    :param streams: the streams of all front ends together.
+    :param front_ends_cpu: the CPU of each front end, the busiest first.
     """
 
     front_ends: int
@@ -61,7 +61,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which process of a server is what. With one process, it is leader and front end."""
+    """The roles of a server's processes. A single process is both leader and front end."""
 
     front_ends: list[Process]
     leader: Process | None
@@ -107,7 +107,7 @@ def measured(server: ContestantServer, count: int, share: float | None, streams:
     )
 
 
-def told(point: Point) -> str:
+def description(point: Point) -> str:
     each = " + ".join(f"{cpu:.2f}" for cpu in point.front_ends_cpu)
     where = "" if point.share is None else f", each held to {point.share:g} of a core"
     return (
@@ -118,9 +118,9 @@ def told(point: Point) -> str:
 
 
 def compared(points: Sequence[Point], count: int, share: float | None, *, alike: bool = False) -> Comparison | None:
-    """`count` front ends against one, block by block.
+    """Compares `count` front ends with one, block by block.
 
-    :param alike: one with as many streams as each of the others has, instead of with all of them.
+    :param alike: give the single front end as many streams as each of the several has, instead of all streams.
     """
     streams = ALL // count if alike else ALL
     here = [point for point in points if point.share == share]
@@ -133,9 +133,11 @@ def compared(points: Sequence[Point], count: int, share: float | None, *, alike:
 
 
 @click.command("front-ends")
-@click.option("--most", default=3, show_default=True, type=click.IntRange(2), help="1 to so many front ends.")
-@click.option("--blocks", default=5, show_default=True, type=click.IntRange(1), help="Of each kind and number.")
-@click.option("--share", default=SHARE, show_default=True, type=float, help="Of a core, for each that is held.")
+@click.option("--most", default=3, show_default=True, type=click.IntRange(2), help="The largest number of front ends.")
+@click.option("--blocks", default=5, show_default=True, type=click.IntRange(1), help="Blocks of each kind and number.")
+@click.option(
+    "--share", default=SHARE, show_default=True, type=float, help="The share of a core for each limited front end."
+)
 @click.option(
     "--model",
     default=SAMPLE_MODEL,
@@ -144,7 +146,7 @@ def compared(points: Sequence[Point], count: int, share: float | None, *, alike:
 )
 @click.option("--out", default=Path("build/bench-front-ends.json"), show_default=True, type=click.Path(path_type=Path))
 def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> None:
-    """Tokens/s of 1, 2, 3 ... front ends on the stub of an engine, with the CPU time of each process."""
+    """Measure tokens/s of 1, 2, 3 ... front ends on a stub engine, with the CPU time of each process."""
     report = BenchmarkReport(out)
     try:
         found, points = measure_front_ends(most, blocks, share, model, report)
@@ -155,20 +157,21 @@ def front_ends(most: int, blocks: int, share: float, model: Path, out: Path) -> 
     for one in sorted({point.share for point in points}, key=lambda one: one or 0):
         for count in range(1, most + 1):
             alike = [point for point in points if (point.share, point.front_ends, point.streams) == (one, count, ALL)]
-            report.say(told(middle(alike)))
+            report.say(description(middle(alike)))
 
 
 class FrontEndsFailed(Exception):
-    """Requests have failed: their rates are none."""
+    """Requests have failed, so the rates are invalid."""
 
 
 def measure_front_ends(
     most: int, blocks: int, share: float, model: Path, report: BenchmarkReport
 ) -> tuple[list[Comparison], list[Point]]:
-    """1 to `most` front ends in turn, block by block.
+    """Measures 1 to `most` front ends alternately, block by block.
 
-    :param share: of a core, that each is held to where it can be.
-    :raises FrontEndsFailed, ServerFailed: see there.
+    :param share: the share of a core to which each front end is limited, where that is possible.
+    :raises FrontEndsFailed: requests failed.
+    :raises ServerFailed: a server did not start.
     """
     points = list[Point]()
     shares: list[float | None] = [None]
@@ -185,7 +188,7 @@ def measure_front_ends(
                     report.line(asdict(point))
                     if block >= 0:
                         points.append(point)
-                        report.say(told(point))
+                        report.say(description(point))
     if any(point.failures for point in points):
         raise FrontEndsFailed("INVALID: requests have failed")
     found = [
@@ -198,7 +201,7 @@ def measure_front_ends(
 
 
 def _turns(servers: Sequence[ContestantServer], share: float | None) -> Iterator[tuple[int, ContestantServer, int]]:
-    """Each number of front ends with all streams; held, one of them also with as many as each of several has."""
+    """Yields each number of front ends with all streams. With a limit, one front end also runs with its part."""
     for count, server in enumerate(servers, 1):
         yield count, server, ALL
         if count > 1 and share is not None:
@@ -213,6 +216,6 @@ def _started(stack: ExitStack, count: int, model: Path, out: Path) -> Contestant
 
 
 def middle(points: Sequence[Point]) -> Point:
-    """The block of the median rate."""
+    """Returns the block with the median rate."""
     rate = median(point.tokens_per_s for point in points)
     return min(points, key=lambda point: abs(point.tokens_per_s - rate))

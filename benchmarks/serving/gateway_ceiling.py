@@ -1,6 +1,6 @@
-"""What the local SageMaker costs: streamed invocations through it, and the same ones straight to the container.
+"""Measures the cost of the local SageMaker: streamed invocations through it, compared with direct ones.
 
-One container, as `neuron-endpoint local up` starts it; blocks in turn, the order changing from pair to pair.
+There is one container, started by `neuron-endpoint local up`. Blocks alternate, and each pair changes their order.
 """
 
 from __future__ import annotations
@@ -36,14 +36,17 @@ SETTINGS = {"SM_VLLM_MAX_MODEL_LEN": "1024", "SM_VLLM_MAX_NUM_SEQS": "64", "SM_V
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """:ivar framed: whether its replies are event streams."""
+    """One of the two ways to the container.
+
+    :ivar framed: whether its replies are event streams.
+    """
 
     port: int
     path: str
     framed: bool
 
     async def block(self, concurrency: int, requests: int) -> float:
-        """Tokens a second; every reply is checked to be whole, after the clock has stopped."""
+        """Returns tokens per second. Every reply is checked for completeness after the clock has stopped."""
         connections = [await Connection.open("127.0.0.1", self.port) for _ in range(concurrency)]
         numbers = iter(range(requests))
         bodies: list[bytes] = []
@@ -75,7 +78,7 @@ class Side:
 
 
 def body(number: int) -> bytes:
-    asked = {
+    document = {
         "messages": [{"role": "user", "content": f"{number}: what does /ping mean?"}],
         "max_tokens": TOKENS,
         "ignore_eos": True,
@@ -83,17 +86,17 @@ def body(number: int) -> bytes:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    return json.dumps(asked).encode()
+    return json.dumps(document).encode()
 
 
 @contextmanager
 def service(cut_parts: str) -> Iterator[tuple[Side, Side]]:
-    """A fresh local SageMaker with one instance of the sample model: the way through it, and the direct one."""
+    """Starts a new local SageMaker with one instance of the sample model. Yields both ways to it."""
     with tempfile.TemporaryDirectory(prefix="bench-") as state:
         own = ("--with-process", str(os.getpid()))
-        told = local("up", "--state", state, "--cut-parts", cut_parts, "--env", "HF_HUB_OFFLINE=1", *own)
+        output = local("up", "--state", state, "--cut-parts", cut_parts, "--env", "HF_HUB_OFFLINE=1", *own)
         try:
-            exports = dict(line.removeprefix("export ").split("=", 1) for line in told.splitlines())
+            exports = dict(line.removeprefix("export ").split("=", 1) for line in output.splitlines())
             create(exports)
             status = json.loads(local("status", "--json", "--state", state))
             address = status["endpoints"][ENDPOINT][0]["address"]
@@ -139,7 +142,7 @@ def create(exports: dict[str, str]) -> None:
 @click.option("--requests", default=256, show_default=True, type=click.IntRange(1), help="Of each block.")
 @click.option("--cut-parts", default="as-they-arrive", show_default=True, help="As `local up` takes it.")
 def gateway(pairs: int, concurrency: int, requests: int, cut_parts: str) -> None:
-    """Streamed invocations through the local SageMaker, and the same straight to its container: ratios."""
+    """Compare streamed invocations through the local SageMaker with direct ones."""
     ratios = []
     with service(cut_parts) as (through, direct), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 

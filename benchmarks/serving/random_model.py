@@ -1,7 +1,7 @@
-"""A small Llama with random weights, for when no trained sample model is at hand.
+"""Creates a small Llama with random weights, if no trained sample model is available.
 
-What is measured is the work around the engine, so the model needs the right scale and a real tokenizer,
-not sense: 4.2 M parameters in bf16, a byte-level BPE of 4,096 entries, and a chat template.
+The benchmark measures the work around the engine. So the model needs the right size and a real tokenizer, but no
+meaningful output: 4.2 M parameters in bf16, a byte-level BPE of 4,096 entries, and a chat template.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ CHAT_TEMPLATE = (
 
 
 def write_random_model(directory: Path, seed: int = 0) -> Path:
-    """Save model and tokenizer under `directory`; the same seed gives the same files. Takes a few seconds."""
+    """Saves model and tokenizer in `directory`. The same seed gives the same files. Takes a few seconds."""
     directory.mkdir(parents=True, exist_ok=True)
     _write_weights(directory, seed, textless=_write_tokenizer(directory))
     return directory
 
 
 def _write_tokenizer(directory: Path) -> list[int]:
-    """Returns the tokens that are no text by themselves: the special ones and the parts of characters."""
-    # Python's own help is half a megabyte of English and on every machine: nothing is downloaded.
+    """Returns the tokens that are not text by themselves: special tokens and parts of characters."""
+    # Python's own help is half a megabyte of English on every machine, so nothing is downloaded.
     from pydoc_data.topics import topics
 
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -68,6 +68,6 @@ def _write_weights(directory: Path, seed: int, textless: list[int]) -> None:
     )
     model = LlamaForCausalLM(config)
     with torch.no_grad():
-        # A logit of 0 is never the largest of thousands around 0: a greedy reply is text, whatever the prompt.
+        # A logit of 0 is never the largest of thousands around 0. So a greedy reply is text for every prompt.
         model.get_input_embeddings().weight[textless] = 0.0
     model.to(torch.bfloat16).save_pretrained(directory)

@@ -1,6 +1,6 @@
-"""`vllm bench serve`, vLLM's own load generator, on both servers in turn: a second opinion of what this harness says.
+"""Runs `vllm bench serve`, vLLM's own load generator, on both servers alternately, to confirm this benchmark's results.
 
-It is a general client and takes most of a core itself, so that on two cores its ratios are nearer to 1.
+It is a general client and uses most of a core itself, so on two cores its ratios are nearer to 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.lib.contestant import Contestant
 from benchmarks.lib.contestant_server import ContestantServer
-from benchmarks.lib.figures import Comparison, compare
+from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.report import BenchmarkReport
 
 CONCURRENCY = 32
@@ -25,8 +25,8 @@ LIMIT_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A figure, and its name in what `vllm bench serve` saves."""
+class OpinionMetric:
+    """A metric, and its name in the output of `vllm bench serve`."""
 
     figure: str
     key: str
@@ -34,21 +34,25 @@ class Said:
     better: str = "less"
 
 
-SAID = (
-    Said("opinion_stream_tps_c32", "output_throughput", "tokens/s", "more"),
-    Said("opinion_ttft_p50_c32", "median_ttft_ms", "ms"),
-    Said("opinion_itl_p99_c32", "p99_itl_ms", "ms"),
+METRICS = (
+    OpinionMetric("opinion_stream_tps_c32", "output_throughput", "tokens/s", "more"),
+    OpinionMetric("opinion_ttft_p50_c32", "median_ttft_ms", "ms"),
+    OpinionMetric("opinion_itl_p99_c32", "p99_itl_ms", "ms"),
 )
 
 
 class OpinionFailed(Exception):
-    """It did not run, or requests failed."""
+    """`vllm bench serve` did not run, or requests failed."""
 
 
 def opinions(
     sides: Sequence[Contestant], model: Path, scratch: Path, pairs: int, report: BenchmarkReport
 ) -> list[Comparison | None]:
-    """:raises OpinionFailed: see there; ServerFailed."""
+    """Measures both sides.
+
+    :raises OpinionFailed: `vllm bench serve` did not run, or requests failed.
+    :raises ServerFailed: a server did not start.
+    """
     found: dict[str, list[Mapping[str, float]]] = defaultdict(list)
     with ExitStack() as stack:
         servers = [
@@ -67,7 +71,7 @@ def opinions(
 def compared(ours: Sequence[Mapping[str, float]], theirs: Sequence[Mapping[str, float]]) -> list[Comparison | None]:
     both = list(zip(ours, theirs, strict=True))
     return [
-        compare(one.figure, [(a[one.key], b[one.key]) for a, b in both], one.unit, better=one.better) for one in SAID
+        compare(one.figure, [(a[one.key], b[one.key]) for a, b in both], one.unit, better=one.better) for one in METRICS
     ]
 
 
@@ -88,4 +92,4 @@ def _ask(port: int, model: Path, result: Path) -> dict[str, float]:
     document = json.loads(result.read_text())
     if document["completed"] != REQUESTS:
         raise OpinionFailed(f"vllm bench serve: {document['completed']} of {REQUESTS} requests were answered")
-    return {one.key: float(document[one.key]) for one in SAID}
+    return {one.key: float(document[one.key]) for one in METRICS}

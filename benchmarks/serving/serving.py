@@ -1,4 +1,4 @@
-"""The serving benchmark: our container and `vllm serve`, in turn, under the same load."""
+"""The serving benchmark: measures our container and `vllm serve` alternately under the same load."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEADY = 0.1  # two warm-up rounds whose rates differ by less than this part
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run. `limit_s`: no pair is begun that would end later, judged by the longest one so far."""
+    """The plan of a run. No pair is started that would end after `limit_s`, judged by the longest one so far."""
 
     workloads: tuple[RequestMix, ...]
     pairs: int
@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Run:
-    """What has been measured so far."""
+    """The measurements so far."""
 
     starts: list[Started] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -56,10 +56,10 @@ class WarmUpFailed(Exception):
 
 
 def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: bool) -> tuple[RequestMix, ...]:
-    """Streamed and whole replies for each API and concurrency; quick: whole ones at 2 to 32 only, no long prompts.
+    """Returns streamed and whole replies for each API and concurrency. Quick: whole ones at 2 to 32, no long prompts.
 
-    /ping is asked in a block of its own, at 64 concurrent or else at the highest, for a fixed time: answering costs
-    the very CPU time that the other blocks measure, and a p99 wants more questions than fit into those.
+    /ping is measured in a separate block of fixed duration, at 64 concurrent requests or the highest number. The pings
+    cost CPU time that the other blocks measure, and a p99 needs more pings than fit into those.
     """
     found = []
     for api in apis:
@@ -77,10 +77,10 @@ def workloads(concurrency: tuple[int, ...], apis: tuple[Api, ...], *, quick: boo
 
 
 def stub_workloads(*, quick: bool, share: float | None = None) -> tuple[RequestMix, ...]:
-    """Streamed chat on the stub: engines that no front end can follow, and ones that any ought to.
+    """Returns streamed chat workloads on the stub, at rates that saturate the front end and at rates that do not.
 
-    :param share: of a core, that the HTTP process is held to where its ceiling is looked for: with a whole one, the
-        engine's core and the load generator are at theirs before. None: this cannot be done here.
+    :param share: the share of a core to which the HTTP process is limited when its maximum is measured. With a whole
+        core, the engine's core process and the load generator saturate first. None: limits are not possible here.
     """
     free = RequestMix(engine="stub", concurrency=256, requests=256 if quick else 768, tokens=256)
     ceiling = free if share is None else replace(free, share=share, steps_per_s=CEILING_STEPS)
@@ -104,11 +104,11 @@ def contestants(
 
 
 def run(plan: Plan, sides: tuple[Contestant, ...], report: BenchmarkReport, into: Run) -> None:
-    """Measure pair by pair, ours and theirs in turn, adding to `into`.
+    """Measures pair by pair, ours and theirs alternately, and adds the results to `into`.
 
-    Every other pair begins with theirs, so that an advantage of the second place, if any, falls on both.
-    Normally both servers are started once and stay up, and one is idle while the other is under load; with
-    `restarts` every pair starts both afresh, one at a time.
+    Every other pair starts with theirs, so that an advantage of the second position affects both. Normally both servers
+    are started once, and one is idle while the other is under load. With `restarts`, every pair restarts both, one at a
+    time.
     """
     began = time.monotonic()
     longest = 0.0
@@ -148,7 +148,7 @@ def _in_turn(sides: Sequence[T], pair: int) -> Sequence[T]:
 def _open(
     stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: BenchmarkReport, into: Run
 ) -> ContestantServer:
-    """Start a server, note how long each step took, and warm it up."""
+    """Starts a server, records how long each step took, and warms it up."""
     report.say(f"starting {side.name}: {' '.join(side.command)}")
     log = f"bench-{side.name}.log" if plan.shape is REAL else f"bench-stub-{side.name}.log"
     server = stack.enter_context(ContestantServer(side, report.out.parent / log))
@@ -156,7 +156,7 @@ def _open(
     sampled_s = time.monotonic() - server.began
     s = server.start
     started = Started(side.name, pair, s.port_s, s.ping_s, s.ready_s, sampled_s)
-    if plan.shape is REAL:  # the stub has no model to load: its start is no figure
+    if plan.shape is REAL:  # the stub has no model to load, so its start is not measured
         into.starts.append(started)
         report.line(started)
     report.say(
@@ -168,7 +168,7 @@ def _open(
 
 
 def _warm_up(server: ContestantServer, report: BenchmarkReport) -> None:
-    """Greedy and sampled, until the greedy rate is steady: sampling is compiled at its first use."""
+    """Sends greedy and sampled requests until the greedy rate is steady. Sampling is compiled at its first use."""
     rates: list[float] = []
     for _ in range(WARM_ROUNDS):
         for temperature in (1.0, 0.0):

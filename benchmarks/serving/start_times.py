@@ -1,4 +1,4 @@
-"""What our own code takes before an engine is imported: processes started afresh, one at a time."""
+"""Measures the time that our own code takes before the engine is imported, in new processes, one at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.lib import process_usage as processes
 from benchmarks.lib.contestant import KINDS, REAL, ROOT
-from benchmarks.lib.figures import Comparison, alone
+from benchmarks.lib.measurements import Comparison, alone
 
 RUNS = 7
 LIMIT_S = 30.0
@@ -25,11 +25,11 @@ BEFORE_THE_ENGINE = "fetch model"  # the last stage before vLLM is imported; her
 
 
 class SetupFailed(Exception):
-    """A process did not do what was to be timed."""
+    """A measured process failed."""
 
 
 def measure_setup(model: Path, scratch: Path, port: int, runs: int = RUNS) -> list[Comparison]:
-    """`setup_s` is from the start of `serve`'s process to the import of vLLM; the others are whole processes.
+    """Measures `setup_s`, from the start of `serve`'s process to the import of vLLM, and whole processes.
 
     :raises SetupFailed: one of them failed.
     """
@@ -50,7 +50,7 @@ def measure_setup(model: Path, scratch: Path, port: int, runs: int = RUNS) -> li
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    """With bytecode kept, as an image has it."""
+    """Returns the environment with bytecode caching enabled, as in an image."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, **more}
 
@@ -66,7 +66,7 @@ def _whole(command: tuple[str, ...]) -> float:
 
 
 def _setup(model: Path, scratch: Path, port: int) -> float:
-    """By the server's own clock, which begins with its process; it is ended as soon as vLLM is next."""
+    """Returns the time by the server's own clock, which starts with its process. The server is ended before vLLM."""
     contestant = KINDS["container"]("setup", port, model, scratch, REAL)
     environment = _environment({**contestant.environment, "ENDPOINT_LOG_FORMAT": "json"})
     process = subprocess.Popen(
@@ -79,12 +79,12 @@ def _setup(model: Path, scratch: Path, port: int) -> float:
     )
     assert process.stdout is not None
     try:
-        said = b""
+        output = b""
         for line in process.stdout:
-            said += line
+            output += line
             if (found := seconds_of(line)) is not None:
                 return found
-        raise SetupFailed(f"serve ended before vLLM was imported: {said[-500:].decode(errors='replace')}")
+        raise SetupFailed(f"serve ended before vLLM was imported: {output[-500:].decode(errors='replace')}")
     finally:
         processes.end(processes.family(process.pid), 2.0)
         process.stdout.close()
@@ -92,7 +92,7 @@ def _setup(model: Path, scratch: Path, port: int) -> float:
 
 
 def seconds_of(line: bytes) -> float | None:
-    """Seconds since the process began, of the log's line that ends the last stage before the engine."""
+    """Returns the seconds since the process started, from the log line that ends the last stage before the engine."""
     try:
         event = json.loads(line)
     except ValueError:

@@ -1,7 +1,7 @@
-"""vLLM's own CPU worker, which notes each step of its engine: what the time between two tokens is made of.
+"""vLLM's CPU worker with a record of each engine step: it shows what the time between two tokens consists of.
 
 `--worker-cls benchmarks.serving.step_worker.StepWorker` on either side (`python -m benchmarks steps`). The steps are
-written when the engine runs out of requests, so never between two of one. Written for vLLM 0.16.
+written when the engine has no requests, so never between two steps of a request. For vLLM 0.16.
 """
 
 from __future__ import annotations

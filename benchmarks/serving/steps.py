@@ -1,4 +1,4 @@
-"""What the engine's steps are made of behind each front end: why the rates are what they are."""
+"""Compares the engine's steps behind each front end, to explain the rates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MS = 1e6
 
 @dataclass(slots=True)
 class Traced:
-    """A server whose steps are written down, and those of each block."""
+    """A server that records its engine's steps, and the steps of each block."""
 
     server: ContestantServer
     file: Path
@@ -37,7 +37,7 @@ class Traced:
     ttft_p50_ms: list[float] = field(default_factory=list)
 
     def steps(self) -> list[EngineStep]:
-        """Those written since the last time."""
+        """Returns the steps recorded since the last call."""
         with self.file.open() as file:
             file.seek(self.read)
             text = file.read()
@@ -80,7 +80,7 @@ def _median(traced: Traced, of: Callable[[Sequence[EngineStep]], float]) -> floa
 
 
 def _between(traced: Traced) -> float:
-    """What the core itself needs: it waits for nobody before a step of the same requests."""
+    """Returns the core's own overhead between two steps: before a step with the same requests, it waits for nothing."""
     pairs = [pair for block in traced.blocks for pair in pairwise(block)]
     gaps = [(y.began - x.sampled) / MS for x, y in pairs if x.new == y.new == 0 and x.served == y.served]
     return statistics.median(gaps) if gaps else float("nan")
@@ -97,7 +97,7 @@ def _length(traced: Traced, least: int, most: int) -> float:
 @click.option("--whole", is_flag=True, help="Replies that are not streamed.")
 @click.option("--setting", "settings", multiple=True, help="NAME=VALUE of ours, in a third server beside the two.")
 def steps(concurrency: int, pairs: int, whole: bool, settings: Sequence[str]) -> None:
-    """Our container's engine and `vllm serve`'s, step by step, under the same streams in turn."""
+    """Compare the engine steps of our container and of `vllm serve` under the same streams."""
     with tempfile.TemporaryDirectory(prefix="steps-") as scratch, ExitStack() as stack:
         traced: dict[str, Traced] = {}
         for name in ("ours", *(["ours so set"] if settings else []), "theirs"):

@@ -1,4 +1,4 @@
-"""What the stub of an engine says, and when. Knows nothing of vLLM."""
+"""The output and the timing of the stub engine. Does not depend on vLLM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WORDS = 64
 
 
 def plain_words(tokenizer: Any) -> list[int]:
-    """The first tokens, by id, that are a space and a few ASCII letters: text by themselves, in any order."""
+    """Returns the first tokens, by id, that are a space and a few ASCII letters. In any order they are text."""
     found = []
     for token in range(len(tokenizer)):
         text = tokenizer.decode([token])
@@ -20,14 +20,17 @@ def plain_words(tokenizer: Any) -> list[int]:
 
 
 class StubPace:
-    """When the next step may end. A step counts from the end of the one before, so that the scheduler's own time is
-    part of it; after a pause, or when it cannot keep up, it counts from now: nothing is made up for."""
+    """Computes when the next step may end.
+
+    A step is timed from the end of the one before, so that it includes the scheduler's own time. After a pause, or if
+    the engine cannot keep up, it is timed from now: lost time is not caught up.
+    """
 
     def __init__(self) -> None:
         self._due = 0.0
 
     def wait_s(self, now: float, steps_per_s: float | None) -> float:
-        """Seconds to sleep at monotonic `now`; None: as fast as can be."""
+        """Returns the seconds to sleep at monotonic `now`. A rate of None means no delay."""
         if steps_per_s is None:
             self._due = now
             return 0.0
@@ -37,7 +40,7 @@ class StubPace:
 
 
 class StubProgress:
-    """One request: tokens its prompt still needs, and tokens it has made."""
+    """One request: the missing tokens of its prompt, and the tokens it has generated."""
 
     __slots__ = ("made", "missing", "rate")
 

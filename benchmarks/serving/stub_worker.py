@@ -1,7 +1,7 @@
-"""An engine that computes nothing: a vLLM worker whose every step gives each scheduled request its next token.
+"""A stub engine: a vLLM worker that computes nothing and gives each scheduled request its next token in every step.
 
-Around it all is real: the core's process, its sockets and messages, the scheduler, prefill in parts. So what is left to
-measure is what stands in front. Both sides are given it by the same engine argument, `worker_cls` (`--worker-cls
+Everything else is real: the core process, its sockets and messages, the scheduler, chunked prefill. So the benchmark
+measures the front ends. Both sides get it by the same engine argument, `worker_cls` (`--worker-cls
 benchmarks.serving.stub_worker.StubWorker`; `SM_VLLM_WORKER_CLS`), with this project's directory on PYTHONPATH.
 
 A request's `seed` is the rate: that many steps a second while it runs, the lowest of those that run together; none
@@ -24,7 +24,7 @@ from benchmarks.serving.stub_pace import StubPace, StubProgress, plain_words
 
 
 class StubWorker(WorkerBase):  # type: ignore[misc]  # vLLM is untyped
-    """What vLLM's executor asks of a worker, without a device, weights or a KV cache."""
+    """The interface that vLLM's executor needs, without a device, weights or a KV cache."""
 
     def init_device(self) -> None:
         self._requests: dict[str, StubProgress] = {}
@@ -43,7 +43,7 @@ class StubWorker(WorkerBase):  # type: ignore[misc]  # vLLM is untyped
         return {"stub": self._spec()}
 
     def determine_available_memory(self) -> int:
-        """Room for every sequence at its longest, so that none waits for another's."""
+        """Returns memory for every sequence at its maximum length, so that no sequence waits for blocks."""
         blocks = -(-self.model_config.max_model_len // self.cache_config.block_size) + 1
         return int(self._spec().page_size_bytes * blocks * (self.scheduler_config.max_num_seqs + 1))
 
@@ -65,13 +65,15 @@ class StubWorker(WorkerBase):  # type: ignore[misc]  # vLLM is untyped
         pass
 
     def execute_model(self, scheduler_output: SchedulerOutput) -> ModelRunnerOutput:
-        """The step: returns after its time has passed."""
+        """Runs one step. Returns after its time has passed."""
         requests = self._requests
         for name in scheduler_output.finished_req_ids:
             requests.pop(name, None)
         for new in scheduler_output.scheduled_new_reqs:
-            asked = new.sampling_params.seed if new.sampling_params else None
-            requests[new.req_id] = StubProgress(len(new.prompt_token_ids or ()) - new.num_computed_tokens, asked)
+            rate_of_request = new.sampling_params.seed if new.sampling_params else None
+            requests[new.req_id] = StubProgress(
+                len(new.prompt_token_ids or ()) - new.num_computed_tokens, rate_of_request
+            )
         names: list[str] = []
         sampled: list[list[int]] = []
         rate: float | None = None

@@ -1,4 +1,4 @@
-"""A soak: a server at saturation under visitors of every kind, and what it still holds when they have gone."""
+"""Runs a soak test: clients of every kind saturate a server, and afterwards it must hold no resources of theirs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTLE_S = 30.0
 # Of the visitors: of a hundred.
 STAY, LEAVE, DAWDLE, SESSION = 58, 28, 6, 3
 SHOWN = 20
-# Of the prompts that a CPU engine is asked for one by one before anything is counted; the context is 1,024.
+# Of the prompts that a CPU engine is request for one by one before anything is counted; the context is 1,024.
 SIZES = 1000
 TOKEN = SoakRequest("one token", "/v1/completions", b'{"prompt": "a", "max_tokens": 1}', mark=b'"usage"')
 
@@ -28,7 +28,7 @@ TOKEN = SoakRequest("one token", "/v1/completions", b'{"prompt": "a", "max_token
 class SoakPlan:
     """:ivar visitors: at a time. :ivar seed: of their dice.
 
-    :ivar sizes: prompts of 1 to so many tokens are asked for one by one before anything is counted.
+    :ivar sizes: prompts of 1 to so many tokens are request for one by one before anything is counted.
     """
 
     seconds: float
@@ -45,7 +45,7 @@ class Soak:
     """What was seen. `samples` are taken under load, by seconds since the measured part began.
 
     :ivar others: connections of others than the visitors, open before they came.
-    :ivar start, filled: before anybody came, and when prompts of all sizes have been asked for.
+    :ivar start, filled: before anybody came, and when prompts of all sizes have been request for.
     """
 
     warm: Held
@@ -96,9 +96,9 @@ async def soak(watch: StateWatch, port: int, plan: SoakPlan, slots: int) -> Soak
     others = start.sockets
     visits: Counter[str] = Counter()
     wrong: list[str] = []
-    for asked in one_of_each_size(plan.sizes, pick):
+    for request in one_of_each_size(plan.sizes, pick):
         try:
-            await Visitor(port, pick).stay(asked)
+            await Visitor(port, pick).stay(request)
         except (WrongReply, OSError, TimeoutError) as error:
             wrong.append(f"{type(error).__name__}: {error}")
     filled = await settled(watch, port, others)
@@ -157,19 +157,19 @@ async def _visit(
 async def _one(visitor: Visitor, plan: SoakPlan, dice: Random) -> str:
     roll = dice.randrange(100)
     makers: Sequence[Maker] = list(plan.mix)
-    asked = dice.choices(makers, list(plan.mix.values()))[0](dice)
+    request = dice.choices(makers, list(plan.mix.values()))[0](dice)
     if roll < STAY:
-        await visitor.stay(asked)
-        return asked.kind
+        await visitor.stay(request)
+        return request.kind
     if roll < STAY + LEAVE:
-        await visitor.leave(asked)
+        await visitor.leave(request)
         return "left at any moment"
     if roll < STAY + LEAVE + DAWDLE:
         await visitor.dawdle(large(dice))
         return "slow readers"
     if not plan.ours:
-        await visitor.stay(asked)
-        return asked.kind
+        await visitor.stay(request)
+        return request.kind
     if roll < STAY + LEAVE + DAWDLE + SESSION:
         await visitor.session()
         return "sessions"

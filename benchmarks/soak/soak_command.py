@@ -1,4 +1,4 @@
-"""`python -m benchmarks soak`: starts a server, soaks it, and tells what it still holds."""
+"""`python -m benchmarks soak`: starts a server, runs the soak test on it, and prints what it still holds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ import click
 import msgspec
 import psutil
 
-from benchmarks.lib.contestant import KINDS, Contestant, EngineShape
+from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
 from benchmarks.soak.soak_requests import OPENAI, OURS
 from benchmarks.soak.soak_state import Held, StateWatch
 
-WEIGHTS = Path(__file__).parent.parent / "sample_model" / "weights"
 SLOTS = 16
 PARTS = 10
 OURS_SETTINGS = {
@@ -57,7 +56,7 @@ COLUMNS = (
 @click.option("--server", default="container", show_default=True, type=click.Choice(list(KINDS)))
 @click.option("--openai-only", is_flag=True, help="Only what `vllm serve` answers too.")
 @click.option("--out", default=Path("build/soak.json"), show_default=True, type=click.Path(path_type=Path))
-def command(
+def soak_command(
     minutes: float,
     warm_minutes: float,
     visitors: int,
@@ -68,7 +67,7 @@ def command(
     openai_only: bool,
     out: Path,
 ) -> None:
-    """A server at saturation under visitors of every kind; exit status 1 for a leak, a wrong reply, 5 % of memory."""
+    """Saturate a server with clients of every kind. Exit status 1 for a leak, a wrong reply, or 5 % more memory."""
     ours = server == "container" and not openai_only
     plan = SoakPlan(minutes * 60, warm_minutes * 60, visitors, seed, OURS if ours else OPENAI, ours, sizes)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +78,7 @@ def command(
                 watch = StateWatch(served.pid, contestant.port)
                 result = asyncio.run(soak(watch, contestant.port, plan, SLOTS))
         except (ServerFailed, LookupError, OSError, psutil.Error) as error:
-            raise click.ClickException(f"the server did not live through it: {error}") from None
+            raise click.ClickException(f"the server failed: {error}") from None
     out.write_bytes(msgspec.json.encode(result))
     for line in lines(result, plan):
         click.echo(line)
@@ -92,7 +91,7 @@ def command(
 
 
 def lines(result: Soak, plan: SoakPlan) -> Iterator[str]:
-    """What was seen, as tables."""
+    """Yields the results as tables."""
     total = sum(result.visits.values())
     yield f"{total:,} visits in {plan.seconds / 60:.1f} min, {len(result.wrong)} of them answered wrongly:"
     for kind, number in result.visits.most_common():
@@ -121,7 +120,7 @@ def _contestant(kind: str, scratch: Path, kv_blocks: int) -> Contestant:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    made = KINDS[kind](kind, port, WEIGHTS, scratch, EngineShape(max_num_seqs=SLOTS))
+    made = KINDS[kind](kind, port, SAMPLE_MODEL, scratch, EngineShape(max_num_seqs=SLOTS))
     if kind == "container":
         blocks = {"SM_VLLM_NUM_GPU_BLOCKS_OVERRIDE": str(kv_blocks)} if kv_blocks else {}
         return dataclasses.replace(made, environment={**made.environment, **OURS_SETTINGS, **blocks})

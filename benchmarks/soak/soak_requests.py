@@ -1,4 +1,4 @@
-"""What a soak asks for: every surface, streamed and whole, and bodies that are wrong. Pure but for the dice."""
+"""The requests of a soak test: every API, streamed and whole, and wrong bodies. A random generator selects them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Maker = Callable[[Random], SoakRequest]
 
 
 def question(pick: Random) -> str:
-    """No two alike at their beginning, so that no prefix cache answers; up to about 300 tokens."""
+    """Returns a prompt of up to about 300 tokens. No two have the same beginning, so no prefix cache applies."""
     return f"{pick.randrange(10**6)} " + "and so on " * pick.choice((0, 0, 0, 5, 60)) + pick.choice(QUESTIONS)
 
 
@@ -49,7 +49,7 @@ def limits(pick: Random) -> dict[str, Any]:
     return {"max_tokens": pick.randint(1, 48), "temperature": pick.choice((0, 0, 1)), "ignore_eos": pick.random() < 0.5}
 
 
-def asked(
+def json_request(
     kind: str, path: str, document: Mapping[str, Any], stream: bool, mark: bytes = b"", **more: Any
 ) -> SoakRequest:
     body = json.dumps({**document, "stream": True} if stream else document).encode()
@@ -59,12 +59,12 @@ def asked(
 def chat(pick: Random) -> SoakRequest:
     stream = pick.random() < 0.6
     document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick)}
-    return asked("chat", "/v1/chat/completions", document, stream, DONE if stream else b'"usage"')
+    return json_request("chat", "/v1/chat/completions", document, stream, DONE if stream else b'"usage"')
 
 
 def completion(pick: Random) -> SoakRequest:
     stream = pick.random() < 0.6
-    return asked(
+    return json_request(
         "completion",
         "/v1/completions",
         {"prompt": question(pick), **limits(pick)},
@@ -74,7 +74,7 @@ def completion(pick: Random) -> SoakRequest:
 
 
 def full_path(pick: Random) -> SoakRequest:
-    """What vLLM's own serving classes answer."""
+    """Returns a request that vLLM's own serving classes handle."""
     stream = pick.random() < 0.6
     mark = DONE if stream else b'"usage"'
     schema = {"name": "fixed", "schema": pick.choice(SCHEMAS)}
@@ -86,39 +86,41 @@ def full_path(pick: Random) -> SoakRequest:
         )
     )
     document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick), **extra}
-    return asked("serving classes", "/v1/chat/completions", document, stream, mark)
+    return json_request("serving classes", "/v1/chat/completions", document, stream, mark)
 
 
 def responses(pick: Random) -> SoakRequest:
     stream = pick.random() < 0.6
     document = {"input": question(pick), "max_output_tokens": pick.randint(1, 32), "temperature": 0, "store": False}
-    return asked("responses", "/v1/responses", document, stream, b"response.completed" if stream else b'"output"')
+    return json_request(
+        "responses", "/v1/responses", document, stream, b"response.completed" if stream else b'"output"'
+    )
 
 
 def tokenize(pick: Random) -> SoakRequest:
-    return asked("tokenize", "/tokenize", {"prompt": question(pick)}, False, b'"tokens"')
+    return json_request("tokenize", "/tokenize", {"prompt": question(pick)}, False, b'"tokens"')
 
 
 def lmi(pick: Random) -> SoakRequest:
     document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "details": True}}
-    return asked("LMI", "/invocations", document, pick.random() < 0.6, b'"generated_text"')
+    return json_request("LMI", "/invocations", document, pick.random() < 0.6, b'"generated_text"')
 
 
 def tgi(pick: Random) -> SoakRequest:
     document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "do_sample": True}}
     headers = (("X-Amzn-SageMaker-Custom-Attributes", "schema=tgi;trace_id=soak"),)
-    return asked("TGI", "/invocations", document, pick.random() < 0.6, b'"generated_text"', headers=headers)
+    return json_request("TGI", "/invocations", document, pick.random() < 0.6, b'"generated_text"', headers=headers)
 
 
 def lines(pick: Random) -> SoakRequest:
-    """Batch transform: a body a line, one of them wrong."""
+    """Returns a batch transform request: one body per line, one of them wrong."""
     bodies = [json.dumps({"prompt": question(pick), "max_tokens": pick.randint(1, 16)}) for _ in range(3)]
     body = "\n".join([*bodies, '{"prompt": 7}']).encode()
     return SoakRequest("JSON lines", "/invocations", body, FINE, b'"error"', content_type="application/jsonlines")
 
 
 def large(pick: Random) -> SoakRequest:
-    """A stream of several hundred kB, for those who do not take it."""
+    """Returns a request for a stream of several hundred kB, for clients that do not read it."""
     document = {
         "prompt": question(pick),
         "max_tokens": pick.randint(100, 300),
@@ -126,7 +128,7 @@ def large(pick: Random) -> SoakRequest:
         "ignore_eos": True,
         "temperature": 1,
     }
-    return asked("large", "/v1/completions", document, True, DONE)
+    return json_request("large", "/v1/completions", document, True, DONE)
 
 
 def one_of_each_size(sizes: int, pick: Random) -> list[SoakRequest]:
@@ -137,7 +139,9 @@ def one_of_each_size(sizes: int, pick: Random) -> list[SoakRequest]:
     """
     prompts = [[pick.randrange(5, 1000) for _ in range(size)] for size in range(1, sizes + 1)]
     pick.shuffle(prompts)
-    return [asked("sizes", "/v1/completions", {"prompt": one, "max_tokens": 1}, False, b'"usage"') for one in prompts]
+    return [
+        json_request("sizes", "/v1/completions", {"prompt": one, "max_tokens": 1}, False, b'"usage"') for one in prompts
+    ]
 
 
 WRONG = (
@@ -163,7 +167,7 @@ def wrong(pick: Random) -> SoakRequest:
 
 
 def damaged(pick: Random) -> SoakRequest:
-    """A good body with some of its bytes cut out or changed."""
+    """Returns a valid body with some bytes removed or changed."""
     good = pick.choice((chat, completion, full_path, lmi))(pick)
     body = bytearray(good.body)
     for _ in range(pick.randint(1, 3)):

@@ -1,4 +1,4 @@
-"""What a server holds at a moment: from /proc, and from its own /metrics."""
+"""Measures what a server holds at one moment, from /proc and from its own /metrics."""
 
 from __future__ import annotations
 

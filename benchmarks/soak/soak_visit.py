@@ -19,13 +19,13 @@ WEBSOCKET = "/invocations-bidirectional-stream"
 
 
 class WrongReply(Exception):
-    """Not what was asked for; its text says what came."""
+    """Not what was requested; its text says what came."""
 
 
-def message(asked: SoakRequest) -> bytes:
-    more = "".join(f"{name}: {value}\r\n" for name, value in asked.headers)
-    head = f"POST {asked.path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {asked.content_type}\r\n{more}"
-    return f"{head}Content-Length: {len(asked.body)}\r\n\r\n".encode() + asked.body
+def message(request: SoakRequest) -> bytes:
+    more = "".join(f"{name}: {value}\r\n" for name, value in request.headers)
+    head = f"POST {request.path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {request.content_type}\r\n{more}"
+    return f"{head}Content-Length: {len(request.body)}\r\n\r\n".encode() + request.body
 
 
 class Visitor:
@@ -35,15 +35,15 @@ class Visitor:
         self._port = port
         self._pick = pick
 
-    async def stay(self, asked: SoakRequest) -> None:
-        """:raises WrongReply: the reply is not whole, or not what was asked for."""
+    async def stay(self, request: SoakRequest) -> None:
+        """:raises WrongReply: the reply is incomplete, or not what was requested."""
         async with asyncio.timeout(PATIENCE_S):
-            check(asked, *await self._exchange(asked))
+            check(request, *await self._send(request))
 
-    async def leave(self, asked: SoakRequest) -> None:
+    async def leave(self, request: SoakRequest) -> None:
         """At any moment: within the request, before the reply, within it; closing, or by a reset."""
         reader, writer = await asyncio.open_connection(HOST, self._port)
-        whole = message(asked)
+        whole = message(request)
         try:
             if self._pick.random() < 0.2:
                 writer.write(whole[: self._pick.randrange(len(whole))])
@@ -63,7 +63,7 @@ class Visitor:
                 writer.transport.abort()
             writer.close()
 
-    async def dawdle(self, asked: SoakRequest) -> None:
+    async def dawdle(self, request: SoakRequest) -> None:
         """Takes a reply in small sips, or stops taking it and goes.
 
         :raises WrongReply: as in `stay`.
@@ -75,7 +75,7 @@ class Visitor:
         loop = asyncio.get_running_loop()
         try:
             await loop.sock_connect(link, (HOST, self._port))
-            await loop.sock_sendall(link, message(asked))
+            await loop.sock_sendall(link, message(request))
             if not patient:
                 await asyncio.sleep(self._pick.uniform(0.5, 3))  # what it does is nothing
                 return
@@ -88,16 +88,16 @@ class Visitor:
                         break
                     body += parser.feed(data)
                     await asyncio.sleep(0.004)
-            check(asked, parser.status, body)
+            check(request, parser.status, body)
         except BrokenReply as error:
-            raise WrongReply(f"{asked.kind}: {error}") from None
+            raise WrongReply(f"{request.kind}: {error}") from None
         finally:
             link.close()
 
     async def session(self) -> None:
         """Opens a session, says something in it, and closes it, unless it forgets to."""
         new = SoakRequest("sessions", "/invocations", b'{"requestType": "NEW_SESSION"}', mark=b"session_id")
-        status, body = await self._exchange(new)
+        status, body = await self._send(new)
         check(new, status, body)
         header = (("X-Amzn-SageMaker-Session-Id", json.loads(body)["session_id"]),)
         talk = json.dumps({"prompt": question(self._pick), "max_tokens": 4}).encode()
@@ -126,11 +126,11 @@ class Visitor:
         except websockets.ConnectionClosed as error:
             raise WrongReply(f"WebSocket: {error}") from None
 
-    async def _exchange(self, asked: SoakRequest) -> tuple[int, bytes]:
+    async def _send(self, request: SoakRequest) -> tuple[int, bytes]:
         reader, writer = await asyncio.open_connection(HOST, self._port)
         parser, body = ReplyParser(), bytearray()
         try:
-            writer.write(message(asked))
+            writer.write(message(request))
             while not parser.complete:
                 data = await reader.read(65536)
                 if not data:
@@ -138,15 +138,15 @@ class Visitor:
                     break
                 body += parser.feed(data)
         except (BrokenReply, OSError) as error:
-            raise WrongReply(f"{asked.kind}: {type(error).__name__}: {error}") from None
+            raise WrongReply(f"{request.kind}: {type(error).__name__}: {error}") from None
         finally:
             writer.close()
         return parser.status, bytes(body)
 
 
-def check(asked: SoakRequest, status: int, body: bytes) -> None:
+def check(request: SoakRequest, status: int, body: bytes) -> None:
     """:raises WrongReply: another status, an error in place of the end, a traceback."""
-    if status not in asked.statuses or (status == 200 and asked.mark not in body):
-        raise WrongReply(f"{asked.kind}: {status} {body[-300:]!r} to {asked.body[:200]!r}")
+    if status not in request.statuses or (status == 200 and request.mark not in body):
+        raise WrongReply(f"{request.kind}: {status} {body[-300:]!r} to {request.body[:200]!r}")
     if b"Traceback" in body:
-        raise WrongReply(f"{asked.kind}: a traceback: {body[:300]!r}")
+        raise WrongReply(f"{request.kind}: a traceback: {body[:300]!r}")

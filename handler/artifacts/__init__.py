@@ -1,1 +1,1 @@
-"""Compiled artifacts: keyed by what changes the graph, kept in S3, restored in seconds, compiled once for a fleet."""
+"""Compiled artifacts: their key, the store in S3, the restore, and the lease under which a fleet compiles once."""

@@ -1,6 +1,7 @@
-"""Unpacking a `model.tar.gz` that somebody else packed: plain files and directories into a fresh directory, or nothing.
+"""Unpacks a `model.tar.gz` from an untrusted source into a new directory.
 
-tarfile's own `data` filter fixes some members and lets others pass; here anything odd refuses the archive as a whole.
+Only plain files and directories are accepted. tarfile's own `data` filter changes some unsafe members and lets others
+pass; here one unsafe member rejects the whole archive.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from handler.storage.storage_errors import UnsafeArchive, UnsafePath
 
 MOST_MEMBERS = 100_000
 CHUNK = 1024 * 1024
-# Padding after the last member: tar's blocking factor makes it some 10 KB.
+# Padding after the last member. tar's blocking factor makes it about 10 KB.
 MOST_AFTER = 64 * CHUNK
-# Headers that tarfile reads whole: long names and PAX records.
+# tarfile reads these headers (long names, PAX records) into memory as a whole.
 LARGEST_HEADER = 1024 * 1024
 HEADERS = (
     tarfile.XHDTYPE,
@@ -34,15 +35,16 @@ HEADERS = (
 
 
 def unpack(stream: BinaryIO, target: Path, where: str, most_bytes: int | None = None) -> None:
-    """Unpacks a tar, gzipped or not, so that `target` appears whole or not at all.
+    """Unpacks a tar archive, gzipped or not. `target` appears complete or not at all.
 
-    :param target: must not exist.
-    :param where: the archive's name, for the error.
-    :param most_bytes: all files together; what is free on the target's disk unless given.
-    :raises UnsafeArchive: links, devices, sparse files, paths that leave the target, too much, or an archive cut off.
+    :param target: must not exist yet.
+    :param where: the archive's name, for error messages.
+    :param most_bytes: limit for the size of all files together. The default is the free space of the target's disk.
+    :raises UnsafeArchive: the archive has links, devices, sparse files or paths outside of the target, or it is too
+        large, or it was cut off.
     """
     if target.exists() or target.is_symlink():
-        raise UnsafeArchive(where, f"{target} exists already")
+        raise UnsafeArchive(where, f"{target} already exists")
     target.parent.mkdir(parents=True, exist_ok=True)
     limit = shutil.disk_usage(target.parent).free if most_bytes is None else most_bytes
     fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -66,17 +68,18 @@ def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
                     raise UnsafeArchive(where, f"it has more than {MOST_MEMBERS:,} members")
                 path = _path(member, where)
                 if total > limit or member.size < 0:
-                    raise UnsafeArchive(where, f"its files have more than {limit:,} bytes")
+                    raise UnsafeArchive(where, f"its files have more than {limit:,} bytes in total")
                 if path is not None:
                     names.append(path)
                     _write(archive, member, fresh / path, where)
         _check(names, fresh, where)
-        for _ in range(MOST_AFTER // CHUNK):  # to the end: only there gzip has its checksum
+        for _ in range(MOST_AFTER // CHUNK):  # read to the end, where gzip has its checksum
             if not plain.read(CHUNK):
                 return
         raise UnsafeArchive(where, f"more than {MOST_AFTER:,} bytes follow its last member")
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, ValueError) as error:
-        raise UnsafeArchive(where, f"it is cut off or no tar ({type(error).__name__}: {str(error)[:120]})") from error
+        reason = f"{type(error).__name__}: {str(error)[:120]}"
+        raise UnsafeArchive(where, f"it is cut off or not a tar archive ({reason})") from error
 
 
 def _decompressed(stream: BinaryIO) -> IO[bytes]:
@@ -100,7 +103,7 @@ class _Member(tarfile.TarInfo):
 
 
 def _path(member: tarfile.TarInfo, where: str) -> str | None:
-    """Where a member goes; None for the archive's own root, which many tars name as `./`."""
+    """Returns the member's path below the target. None for the archive's own root, which many archives list as `./`."""
     if not (member.isreg() or member.isdir()) or member.issparse():
         kind = "a link" if member.issym() or member.islnk() else "a sparse file" if member.issparse() else "a device"
         raise UnsafeArchive(where, f"its member {member.name[:120]!r} is {kind}")
@@ -128,11 +131,11 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, where:
             if file.tell() != member.size:
                 raise UnsafeArchive(where, f"it ends within {member.name[:120]!r}")
     except (FileExistsError, NotADirectoryError) as error:
-        raise UnsafeArchive(where, f"its member {member.name[:120]!r} is there twice") from error
+        raise UnsafeArchive(where, f"it has the member {member.name[:120]!r} twice") from error
 
 
 def _check(names: list[str], fresh: Path, where: str) -> None:
-    """Together they must fit as well: no two that differ only by case."""
+    """Rejects names that clash with each other, for example two that differ only by case."""
     try:
         confined_all(name for name in names if (fresh / name).is_file())
     except UnsafePath as error:

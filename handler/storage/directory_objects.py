@@ -1,6 +1,6 @@
-"""Objects as files below a directory: for a laptop, a shared file system, and the tests.
+"""An object store in a directory: for a laptop, a shared file system, and the tests.
 
-A write goes to a temporary file first, so that nobody sees half an object; conditions are checked under a lock.
+A write goes to a temporary file first, so that readers never see a partial object. Conditions are checked under a lock.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from handler.storage.safe_paths import confined
 from handler.storage.storage_errors import AccessDenied, Conflict, NotFound, StoreUnavailable, TooLarge
 
 CHUNK = 1024 * 1024
-# Not below any prefix that is listed: what is being written, and the lock.
+# Holds the temporary files and the lock. Listings skip it.
 WORK = ".work"
 
 
 class DirectoryObjects:
-    """See `ObjectStore`. The etag is inode, size and time of change: each write makes a new file."""
+    """Implements `ObjectStore` with files. The etag is inode, size and modification time; a write makes a new file."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -88,7 +88,7 @@ class DirectoryObjects:
                 try:
                     yield self.head(key)
                 except NotFound:
-                    continue  # deleted since
+                    continue  # deleted after it was listed
 
     def head(self, key: str) -> ObjectInfo:
         with self._errors(key, "read"):
@@ -119,7 +119,7 @@ class DirectoryObjects:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One writer at a time, of all processes and threads, decides on conditions: for no longer than a rename."""
+        """Lets one writer at a time, of all processes and threads, check a condition. Held for as long as a rename."""
         work = self.root / WORK
         work.mkdir(parents=True, exist_ok=True)
         with open(work / "lock", "wb") as lock:
@@ -140,7 +140,7 @@ class DirectoryObjects:
 
 
 def _move(temporary: Path, path: Path) -> None:
-    """On the disk before it has its name: a manifest must not outlive the objects it speaks of."""
+    """Syncs the file to disk before it gets its name: a manifest must not survive a crash that its objects do not."""
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The least that a place for objects must do: S3 and a directory both do it. Everything else is built on this."""
+"""The interface of an object store. `S3Objects` and `DirectoryObjects` implement it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Protocol
 
 from handler.storage.storage_errors import Conflict
 
-# Small objects are read whole: manifests, leases, markers. A manifest of a terabyte takes some 5 MB.
+# Size limit for objects that are read into memory: manifests, leases, marks. The manifest of a terabyte has about 5 MB.
 SMALL = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object. `modified` in seconds since the epoch; `etag` is whatever the place compares versions by."""
+    """One object. `modified` is in seconds since the epoch. `etag` identifies the version."""
 
     key: str
     size: int
@@ -26,7 +26,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an object's bytes are: `key` in `bucket`, or the file `path`. Exactly one of the two is there."""
+    """Where an object's bytes are: either `bucket` and `key`, or the file `path`."""
 
     uri: str
     bucket: str = ""
@@ -35,67 +35,73 @@ class Location:
 
 
 class ObjectStore(Protocol):
-    """Keys are relative to the store's root. Errors are of `handler.storage.storage_errors`; any call may raise
-    AccessDenied, KmsDenied, CredentialsRefused, BucketMissing or StoreUnavailable."""
+    """An object store. Keys are relative to its root.
+
+    Every call may raise AccessDenied, KmsDenied, CredentialsRefused, BucketMissing or StoreUnavailable
+    (`handler.storage.storage_errors`).
+    """
 
     @property
     def uri(self) -> str:
-        """The root, as a user writes it: `s3://bucket/prefix` or `file:///directory`."""
+        """The root as a URI: `s3://bucket/prefix` or `file:///directory`."""
         ...
 
     def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
-        """A small object whole, and its etag.
+        """Returns the content and the etag of a small object.
 
-        :raises NotFound: there is none.
-        :raises TooLarge: it has more than `limit` bytes; not more than that is ever held in memory.
+        :raises NotFound: there is no such object.
+        :raises TooLarge: it has more than `limit` bytes. No more than that is ever held in memory.
         """
         ...
 
     def put(self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
-        """Writes a small object; returns its etag.
+        """Writes a small object and returns its etag.
 
-        A condition that fails because exactly this body is there already counts as written: that is how a request looks
-        that was retried after its answer was lost. So a body that claims something must hold a name of its writer.
+        If a condition fails but the object already has exactly this body, the write counts as done: a request that is
+        retried after its reply was lost looks like this. So a body that claims something must name its writer.
 
-        :raises Conflict: a condition did not hold; `if_match` on an object that is gone is one.
+        :raises Conflict: a condition did not hold. `if_match` on a deleted object is a conflict, too.
         """
         ...
 
     def upload(self, key: str, path: Path) -> None:
-        """Writes an object of any size from a file; it appears whole or not at all."""
+        """Writes an object of any size from a file. It appears complete or not at all."""
         ...
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes from `start` on, as they come; `length` of them, or to the end.
+        """Yields the bytes from `start` on in chunks: `length` bytes, or up to the end.
 
-        :raises NotFound: there is none.
+        :raises NotFound: there is no such object.
         """
         ...
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
-        """Deletes an object; one that is not there is no error unless `if_match` is given.
+        """Deletes an object. A missing object is an error only with `if_match`.
 
-        :raises Conflict: it is another version, or gone.
+        :raises Conflict: the object has another etag than `if_match`, or is missing.
         """
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Every object whose key begins with `prefix`, sorted by key."""
+        """Yields every object whose key begins with `prefix`, sorted by key."""
         ...
 
     def head(self, key: str) -> ObjectInfo:
-        """:raises NotFound: there is none."""
+        """Returns the metadata of one object.
+
+        :raises NotFound: there is no such object.
+        """
         ...
 
     def location(self, key: str) -> Location:
-        """Where its bytes are, for those who read them in their own way; the object need not exist."""
+        """Returns where the bytes of an object are, for code that reads them itself. The object need not exist."""
         ...
 
 
 def supports_conditions(objects: ObjectStore) -> bool:
-    """Whether conditional writes are honoured: some servers that speak S3 ignore them, and a lease would be nobody's.
+    """Whether the store supports conditional writes. Some S3-compatible servers ignore the conditions.
 
-    Writes and deletes one small object. (Amazon S3, MinIO and moto honour them; rclone 1.75's `serve s3` does not.)
+    Writes and deletes one small object. Amazon S3, MinIO and moto support them; rclone 1.75's `serve s3` does not.
     """
     key = f"probe/{uuid.uuid4().hex}"
     objects.put(key, b"first", if_absent=True)

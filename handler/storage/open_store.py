@@ -1,4 +1,4 @@
-"""Opens the object store that a URI names."""
+"""Opens an object store by its URI."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from handler.storage.s3_objects import S3Objects
 
 
 def open_objects(uri: str, setting: str = "ENDPOINT_ARTIFACT_STORE") -> ObjectStore:
-    """The place that a URI names: `s3://bucket/prefix` or `file:///directory`. Nothing is asked of it yet.
+    """Returns the object store at `s3://bucket/prefix` or `file:///directory`. Sends no request yet.
 
-    :param setting: the setting that the URI is from, for the error.
-    :raises SettingError: it names neither.
+    :param setting: the setting that the URI is from, for error messages.
+    :raises SettingError: the URI has another form.
     """
     fix = "Write s3://bucket/prefix or file:///directory."
     parts = urlsplit(uri)
     if parts.query or parts.fragment:
-        raise SettingError(setting, f"'{uri}' has a '?' or '#' in it", fix)
+        raise SettingError(setting, f"'{uri}' contains a '?' or '#'", fix)
     if parts.scheme == "s3":
         if not parts.netloc:
             raise SettingError(setting, f"'{uri}' names no bucket", fix)

@@ -1,4 +1,4 @@
-"""When a transfer that broke off is tried again."""
+"""How often, and after which delays, an interrupted transfer is retried."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Times in seconds.
+    """The retry policy of a transfer. Times in seconds.
 
-    :param attempts: requests for one part before its last failure is final.
-    :param base, cap: the wait after the n-th failure is drawn from 0 to base * 2**(n-1), and from no more than cap:
-        "full jitter", which spreads a fleet that was slowed down together (AWS Architecture Blog, "Exponential
-        Backoff And Jitter").
-    :param wait: for each answer of the other side.
-    :param stall: a connection that has not filled one buffer in this time is given up, however it trickles.
+    :param attempts: how many requests are made for one part. The failure of the last one is final.
+    :param base, cap: the delay after the n-th failure is drawn from 0 to base * 2**(n-1), at most cap. This is "full
+        jitter", which spreads the requests of a fleet that was throttled together (AWS Architecture Blog,
+        "Exponential Backoff And Jitter").
+    :param wait: the timeout for each reply.
+    :param stall: a connection that does not fill one buffer in this time is closed, even if some bytes arrive.
     """
 
     attempts: int = 10
@@ -25,5 +25,5 @@ class Retry:
     stall: float = 30.0
 
     def delay(self, failures: int, random: Random) -> float:
-        """Seconds to wait after so many failures."""
+        """Returns the seconds to wait after this number of failures."""
         return random.uniform(0, min(self.cap, self.base * 2 ** (failures - 1)))

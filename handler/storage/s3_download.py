@@ -1,4 +1,4 @@
-"""Fetches a model from S3: many objects at once, into a directory that appears whole or not at all."""
+"""Downloads a model from S3, many objects at once. The target directory appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
 from handler.processes import alive
+from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
     from botocore.config import Config
@@ -26,7 +27,7 @@ THREADS = 16
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One object below a prefix. `path` is relative to the prefix, and confined to it."""
+    """One object below a prefix. `path` is relative to the prefix and does not leave it."""
 
     key: str
     path: PurePosixPath
@@ -34,13 +35,13 @@ class RemoteFile:
 
 
 def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[int, int], None]) -> None:
-    """Copies every object below `uri` to `target`; returns at once if it is there already.
+    """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
 
-    The files are fetched into a neighbouring directory that is renamed at the end, so that nobody ever sees half a
+    The files are written to a directory beside the target, which is renamed at the end: readers never see a partial
     model. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
 
-    :raises SettingError: the URI names nothing, or a key that would leave the target.
-    :raises StartFailed: S3 refused or broke off.
+    :raises SettingError: there are no objects, or a key would leave the target.
+    :raises StartFailed: S3 refused the request or the connection broke.
     """
     if target.is_dir():
         return
@@ -63,7 +64,7 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
             try:
                 partial.rename(target)
             except OSError:
-                if not target.is_dir():  # another process was first
+                if not target.is_dir():  # another process has not finished it meanwhile
                     raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -72,7 +73,7 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
 
 
 def _remove_left(target: Path) -> None:
-    """What processes that were killed have left beside `target`: as large as the model, and of no use."""
+    """Deletes the partial directories of killed processes beside `target`. Each may be as large as the model."""
     for left in target.parent.glob(f".{glob.escape(target.name)}-*-*"):
         pid = left.name.split("-")[-2]
         if not pid.isdigit() or int(pid) == os.getpid() or not alive(int(pid)):
@@ -80,8 +81,8 @@ def _remove_left(target: Path) -> None:
 
 
 def split(uri: str, setting: str) -> tuple[str, str]:
-    """`s3://bucket/a/b` -> (`bucket`, `a/b/`); the empty prefix stays empty."""
-    bucket, _, path = uri.removeprefix("s3://").partition("/")  # a key may hold "?" and "#": no URL parser
+    """Splits `s3://bucket/a/b` into `bucket` and `a/b/`. An empty prefix stays empty."""
+    bucket, _, path = uri.removeprefix("s3://").partition("/")  # no URL parser: a key may contain "?" and "#"
     prefix = path.strip("/")
     if not bucket:
         raise SettingError(setting, f"'{uri}' names no bucket", "Write s3://bucket/prefix.")
@@ -89,21 +90,19 @@ def split(uri: str, setting: str) -> tuple[str, str]:
 
 
 def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list[RemoteFile]:
-    """The files below a prefix; the console's "folder" objects are passed over.
+    """Returns the files below a prefix. Skips the "folder" objects that the S3 console creates.
 
-    :raises SettingError: a key that climbs out of the directory.
+    :raises SettingError: a key would leave the target directory, or lies below another key.
     """
     files = []
-    for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", []):
-            key = item["Key"]
-            relative = key.removeprefix(prefix)
-            if not relative or relative.endswith("/"):
-                continue
-            path = PurePosixPath(relative)
-            if path.is_absolute() or ".." in path.parts or "\0" in relative:
-                raise SettingError(setting, f"the key '{key}' leads out of the model's directory", "Remove it.")
-            files.append(RemoteFile(key, path, item["Size"]))
+    for item in list_objects(client, bucket, prefix):
+        relative = item.key.removeprefix(prefix)
+        if not relative or relative.endswith("/"):
+            continue
+        path = PurePosixPath(relative)
+        if path.is_absolute() or ".." in path.parts or "\0" in relative:
+            raise SettingError(setting, f"the key '{item.key}' leads out of the model's directory", "Remove it.")
+        files.append(RemoteFile(item.key, path, item.size))
     paths = {file.path for file in files}
     for file in files:
         if not paths.isdisjoint(file.path.parents):

@@ -1,4 +1,4 @@
-"""botocore's errors as ours: each names bucket, key and what must be allowed."""
+"""Translates botocore's errors into `storage_errors`. Each names the bucket, the key and the missing permission."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from handler.storage.storage_errors import (
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
-# Without s3:ListBucket, S3 answers 403 instead of 404 for an object that is not there (GetObject's reference).
-LOOKS_DENIED = "{} (and s3:ListBucket on the bucket: without it an object that is missing looks denied)"
-REFUSED = {
+# Without s3:ListBucket, S3 answers 403 instead of 404 for a missing object (API reference of GetObject).
+LOOKS_DENIED = "{} (and s3:ListBucket on the bucket: without it S3 reports a missing object as access denied)"
+CREDENTIAL_CODES = {
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "ExpiredToken",
@@ -32,15 +32,20 @@ REFUSED = {
     "RequestTimeTooSkewed",
     "RequestExpired",
 }
-ELSEWHERE = {"NoSuchBucket", "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+BUCKET_CODES = {
+    "NoSuchBucket",
+    "PermanentRedirect",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+}
 
 
 @contextmanager
 def translated(where: str, permission: str) -> Iterator[None]:
-    """Turns what botocore raises inside into `handler.storage.storage_errors`.
+    """Raises errors of botocore inside the block as errors of `handler.storage.storage_errors`.
 
-    :param where: the object's URI.
-    :param permission: what the call needs: `s3:GetObject`.
+    :param where: the URI of the object.
+    :param permission: the permission that the call needs, for example `s3:GetObject`.
     """
     from botocore.exceptions import (
         BotoCoreError,
@@ -54,7 +59,7 @@ def translated(where: str, permission: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _of_reply(error, where, permission) from error
+        raise _from_reply(error, where, permission) from error
     except (NoCredentialsError, PartialCredentialsError) as error:
         raise CredentialsRefused(where, str(error)) from error
     except ParamValidationError as error:
@@ -63,14 +68,14 @@ def translated(where: str, permission: str) -> Iterator[None]:
         raise StoreUnavailable(where, f"{type(error).__name__}: {error}") from error
 
 
-def _of_reply(error: ClientError, where: str, permission: str) -> ArtifactError:
-    """S3's error codes: "Error responses" in the API reference. A HEAD has no body, so its code is the status."""
+def _from_reply(error: ClientError, where: str, permission: str) -> ArtifactError:
+    """Maps S3's error codes ("Error responses" in the API reference). A HEAD has no body: its code is the status."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     message = str(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    if code in REFUSED:
+    if code in CREDENTIAL_CODES:
         return CredentialsRefused(where, code)
-    if code in ELSEWHERE or status == 301:
+    if code in BUCKET_CODES or status == 301:
         return BucketMissing(where, code or "301")
     if code.startswith("KMS.") or (status in {400, 403} and "kms:" in message.lower()):
         needed = re.search(r"kms:\w+", message)

@@ -1,15 +1,17 @@
-"""Objects in S3, below a prefix of a bucket. Conditional writes are S3's own (`If-None-Match: *`, `If-Match`)."""
+"""An object store below a prefix of an S3 bucket. Conditional writes use S3's `If-None-Match: *` and `If-Match`."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.s3_errors import translated
+from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import Conflict, NotFound, StoreUnavailable, TooLarge
 
 if TYPE_CHECKING:
@@ -17,17 +19,17 @@ if TYPE_CHECKING:
 
 CHUNK = 1024 * 1024
 UPLOAD_PART = 16 * 1024 * 1024
-# Requests at once of one client: uploads come several at a time, each in several parts.
+# Concurrent requests of one client: several uploads run at once, each in several parts.
 CONNECTIONS = 32
-# S3 answers 409 when two conditional requests for a key meet: it asks to be asked again.
+# S3 answers 409 when two conditional requests for one key overlap. The request may then be repeated.
 CONDITIONAL_ATTEMPTS = 4
 BODY_ATTEMPTS = 3
 
 
 class S3Objects:
-    """See `ObjectStore`. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a test server).
+    """Implements `ObjectStore`. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server).
 
-    :param client: one to use instead of a client of our own, which is made with the first request.
+    :param client: the client to use. By default one is created with the first request.
     """
 
     def __init__(self, bucket: str, prefix: str = "", client: S3Client | None = None) -> None:
@@ -51,7 +53,7 @@ class S3Objects:
         return Location(self._uri(key), bucket=self.bucket, key=self.prefix + key)
 
     def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
-        # botocore retries a request, but not a body that breaks off.
+        # botocore retries a request, but not a body that is cut off.
         for _ in range(BODY_ATTEMPTS - 1):
             try:
                 return self._get(key, limit)
@@ -83,8 +85,8 @@ class S3Objects:
                 found, etag = self._found(key, len(body))
                 if found == body:
                     return etag
-                met = isinstance(error, Conflict) and error.retry
-                if not met or attempt == CONDITIONAL_ATTEMPTS - 1:
+                repeat = isinstance(error, Conflict) and error.retry
+                if not repeat or attempt == CONDITIONAL_ATTEMPTS - 1:
                     raise Conflict(self._uri(key)) from error
         raise AssertionError("unreachable")
 
@@ -104,11 +106,11 @@ class S3Objects:
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         if length == 0:
             return
-        wanted: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if start or length is not None:
-            wanted["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
+            options["Range"] = f"bytes={start}-" if length is None else f"bytes={start}-{start + length - 1}"
         with translated(self._uri(key), "s3:GetObject"):
-            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **wanted)
+            reply = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key, **options)
             with closing(reply["Body"]) as stream:
                 yield from stream.iter_chunks(CHUNK)
 
@@ -123,13 +125,8 @@ class S3Objects:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         with translated(self._uri(prefix), "s3:ListBucket"):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=self.prefix + prefix
-            )
-            for page in pages:
-                for item in page.get("Contents", []):
-                    key = item["Key"].removeprefix(self.prefix)
-                    yield ObjectInfo(key, item["Size"], item["LastModified"].timestamp(), item["ETag"])
+            for info in list_objects(self.client, self.bucket, self.prefix + prefix):
+                yield replace(info, key=info.key.removeprefix(self.prefix))
 
     def head(self, key: str) -> ObjectInfo:
         with translated(self._uri(key), "s3:GetObject"):
@@ -147,14 +144,14 @@ class S3Objects:
 
 
 def make_client() -> S3Client:
-    """A client that retries throttling, resets and 5xx with back-off and jitter (botocore's `standard` mode).
+    """Creates an S3 client that retries throttling, resets and 5xx with jitter (botocore's `standard` mode).
 
-    Not `adaptive`: its rate limit is one for the whole client and slows every part of a large upload for one 503.
+    Not the `adaptive` mode: its rate limit holds for the whole client, so one 503 slows every part of a large upload.
     """
     import boto3
     from botocore.config import Config
 
-    # A session of its own: boto3's default one may not be used by two threads at once to make clients.
+    # boto3's default session must not create clients in two threads at once.
     return boto3.session.Session().client(
         "s3",
         config=Config(
@@ -162,7 +159,7 @@ def make_client() -> S3Client:
             retries={"mode": "standard", "total_max_attempts": 8},
             connect_timeout=5,
             read_timeout=60,
-            # Our digests are checked anyway, and some servers send the whole file's checksum with a part.
+            # Our own digests are checked anyway. Some servers send the checksum of the whole file with a part.
             response_checksum_validation="when_required",
         ),
     )

@@ -1,7 +1,7 @@
-"""Signed GET requests for objects in S3, to be sent over connections of our own.
+"""Signs GET requests for S3 objects, which are then sent over plain HTTP connections.
 
-boto3 downloads at some 200 MB/s for one process, all of it its own CPU time, so the bytes do not go through it
-(benchmarks/README.md). Endpoint, addressing style, credentials, CA bundle and signature remain botocore's.
+boto3 downloads about 200 MB/s per process and is bound by its own CPU time (benchmarks/README.md), so the bytes do not
+go through it. Endpoint, addressing style, credentials, CA bundle and signature remain botocore's.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from handler.storage.storage_errors import CredentialsRefused
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
-# A key that any addressing style leaves as it is: what stands before it in a URL is the bucket's address.
+# A key that every addressing style leaves unchanged. The part of the URL before it is the address of the bucket.
 SAMPLE_KEY = "key"
 
 
 class S3Requests:
-    """What one bucket's requests have in common. Thread-safe; makes no request itself.
+    """Address, credentials and TLS settings of one bucket. Thread-safe. Sends no request itself.
 
-    Of a CA bundle only the variables are heeded (AWS_CA_BUNDLE, REQUESTS_CA_BUNDLE), not a configuration file's.
+    A CA bundle is taken from AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE, not from a configuration file.
 
-    :param client: the client whose address of the bucket is used; by default one of its own. Making one takes as long
-        as restoring 60 MB (measured), so the store's is shared.
-    :raises CredentialsRefused: there are none.
+    :param client: the client that gives the bucket's address. By default one is created. That takes as long as
+        restoring 60 MB (measured), so the client of the store is shared.
+    :raises CredentialsRefused: there are no credentials.
     """
 
     def __init__(self, bucket: str, client: S3Client | None = None) -> None:
@@ -51,16 +51,16 @@ class S3Requests:
         self._context: ssl.SSLContext | None = None
 
     def connect(self, timeout: float) -> HTTPConnection:
-        """A connection, not yet opened. `timeout` in seconds."""
+        """Returns a connection that is not opened yet. `timeout` is in seconds."""
         if self._scheme == "http":
             return HTTPConnection(self._host, self._port, timeout=timeout)
         return HTTPSConnection(self._host, self._port, timeout=timeout, context=self._tls())
 
     def signed(self, key: str, byte_range: str | None) -> tuple[str, dict[str, str]]:
-        """Path and headers of a GET. Signed in headers, not in the URL: bucket policies may forbid the latter.
+        """Returns path and headers of a GET, signed in the headers: bucket policies may forbid presigned URLs.
 
-        :param byte_range: the value of `Range`; None for the whole object.
-        :raises CredentialsRefused: the credentials have run out and cannot be renewed.
+        :param byte_range: the value of the `Range` header. None requests the whole object.
+        :raises CredentialsRefused: the credentials have expired and cannot be renewed.
         """
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
@@ -83,32 +83,32 @@ class S3Requests:
 
 
 class _Address(Exception):
-    """What botocore would send a request to, told by breaking it off."""
+    """Carries the address that botocore would send a request to. Raising it stops the request."""
 
     def __init__(self, url: str, region: str) -> None:
         self.url, self.region = url, region
 
 
 def _address(client: S3Client, bucket: str) -> _Address:
-    """URL of a sample key, and the region that botocore signs for. Nothing is sent.
+    """Returns the URL of a sample key and the region that botocore signs for. Nothing is sent.
 
-    Taken from a signed request rather than from a presigned URL, which may lead to S3's global endpoint.
+    Both are taken from a signed request. A presigned URL may lead to S3's global endpoint instead.
     """
-    me = threading.get_ident()
+    thread = threading.get_ident()
 
-    def tell(request: Any, **rest: object) -> None:
-        if threading.get_ident() == me:
+    def stop(request: Any, **rest: object) -> None:
+        if threading.get_ident() == thread:
             # AWS4-HMAC-SHA256 Credential=<access key>/<date>/<region>/s3/aws4_request, SignedHeaders=...
             credential = request.headers["Authorization"].partition("Credential=")[2].partition(",")[0]
             raise _Address(request.url, credential.split("/")[-3])
 
-    event = "request-created.s3"  # where it is signed, too: hence "last"
-    client.meta.events.register_last(event, tell)
+    event = "request-created.s3"  # botocore signs in a handler of this event, so ours must run last
+    client.meta.events.register_last(event, stop)
     try:
         with translated(f"s3://{bucket}", "s3:GetObject"):
             client.head_object(Bucket=bucket, Key=SAMPLE_KEY)
     except _Address as address:
         return address
     finally:
-        client.meta.events.unregister(event, tell)
+        client.meta.events.unregister(event, stop)
     raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""Relative paths that stay where they are put: what manifests, archives and keys of others name is checked here."""
+"""Checks relative paths from manifests, archives and object keys: no file may be written outside of its directory."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 
 from handler.storage.storage_errors import UnsafePath
 
-# Limits of the file systems that a path ends up on (Linux NAME_MAX, PATH_MAX), in bytes.
+# Limits of the file system (Linux NAME_MAX, PATH_MAX), in bytes.
 LONGEST_NAME = 255
 LONGEST_PATH = 1024
 
 
 def confined(path: str) -> str:
-    """The path, when it is plain: relative, `/`-separated, without `.`, `..`, empty parts, `\\` or control characters.
+    """Returns the path if it is relative, `/`-separated, and has no `.`, `..`, empty part, `\\` or control character.
 
-    :raises UnsafePath: it is not.
+    :raises UnsafePath: the path is unsafe.
     """
     if not path or path.startswith("/"):
         raise UnsafePath(path, "is absolute" if path else "is empty")
     if len(path) > 1 and path[1] == ":":
         raise UnsafePath(path, "begins with a drive letter")
     if "\\" in path or any(ord(letter) < 32 or ord(letter) == 127 for letter in path):
-        raise UnsafePath(path, "holds a backslash or a control character")
+        raise UnsafePath(path, "contains a backslash or a control character")
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
@@ -37,11 +37,11 @@ def confined(path: str) -> str:
 
 
 def confined_all(paths: Iterable[str]) -> None:
-    """Checks paths that are to lie in one directory: each confined, none twice, none both a file and a directory.
+    """Checks the paths of one directory: each is safe, none appears twice, none is both a file and a directory.
 
-    Names that differ only by case clash as well: on a file system that ignores it one would overwrite the other.
+    Names that differ only by case are rejected as well: a case-insensitive file system would overwrite one of them.
 
-    :raises UnsafePath: the first that does not fit.
+    :raises UnsafePath: the first unsafe path.
     """
     files: dict[str, str] = {}
     directories: dict[str, str] = {}
@@ -50,7 +50,7 @@ def confined_all(paths: Iterable[str]) -> None:
         folded = path.casefold()
         if folded in files:
             twice = files[folded] == path
-            raise UnsafePath(path, "is there twice" if twice else f"differs from {files[folded]!r} only by case")
+            raise UnsafePath(path, "appears twice" if twice else f"differs from {files[folded]!r} only by case")
         if folded in directories:
             raise UnsafePath(path, f"is a file and, in {directories[folded]!r}, a directory")
         files[folded] = path
@@ -62,4 +62,4 @@ def confined_all(paths: Iterable[str]) -> None:
             if parent in directories:
                 break
             directories[parent] = path
-    # Two spellings of one directory would be one on such a file system; the files in them are checked above.
+    # Two spellings of one directory name are allowed: the files in both are checked together above.

@@ -1,4 +1,4 @@
-"""What can go wrong with artifacts and with the place that keeps them; each error names the object and the fix."""
+"""Errors of object stores and of artifacts. Each message names the object and the fix."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from handler.errors import ServerError
 
 
 class ArtifactError(ServerError):
-    """Root of this part of the tree. None of them reaches a caller of the endpoint: they end, or explain, a start."""
+    """Base class of the errors below. They end or explain a start; none is sent to a client of the endpoint."""
 
     code = "artifact_error"
 
 
 class NotFound(ArtifactError):
-    """There is no such object."""
+    """The object does not exist."""
 
     code = "artifact_not_found"
 
@@ -22,31 +22,31 @@ class NotFound(ArtifactError):
 
 
 class Conflict(ArtifactError):
-    """A condition of a write did not hold: somebody else was first.
+    """The condition of a write did not hold: another process wrote first.
 
-    :param retry: it was not decided who was first (S3's 409): the same request may be made again.
+    :param retry: S3 answered 409: it did not decide which write was first. The same request may be repeated.
     """
 
     code = "artifact_conflict"
 
     def __init__(self, where: str, *, retry: bool = False) -> None:
         self.where, self.retry = where, retry
-        super().__init__(f"{where} was written by somebody else in the meantime: read it again.")
+        super().__init__(f"{where} was written by another process in the meantime: read it again.")
 
 
 class TooLarge(ArtifactError):
-    """An object that is read whole is larger than anything of ours; nothing of it was kept. Sizes in bytes."""
+    """An object exceeds the size limit for objects of its kind. Nothing of it was kept. Sizes in bytes."""
 
     code = "artifact_too_large"
 
     def __init__(self, where: str, size: int | None, limit: int) -> None:
         self.where, self.size, self.limit = where, size, limit
         found = f"{size:,} bytes" if size is not None else f"more than {limit:,} bytes"
-        super().__init__(f"{where} has {found}, and at most {limit:,} are read: it was not written by this software.")
+        super().__init__(f"{where} has {found}; at most {limit:,} are read. It was not written by this software.")
 
 
 class AccessDenied(ArtifactError):
-    """S3 or the file system refused. `permission` is what the role, or the directory's mode, must allow."""
+    """S3 or the file system denied access. `permission` is what the role, or the directory's mode, must allow."""
 
     code = "artifact_access_denied"
 
@@ -57,7 +57,7 @@ class AccessDenied(ArtifactError):
 
 
 class KmsDenied(AccessDenied):
-    """The object is encrypted with a KMS key that the role may not use, or that is disabled or gone."""
+    """The object is encrypted with a KMS key that the role may not use, or that is disabled or deleted."""
 
     code = "artifact_kms_denied"
 
@@ -66,20 +66,20 @@ class KmsDenied(AccessDenied):
 
 
 class CredentialsRefused(ArtifactError):
-    """No credentials, or expired or wrong ones, or a clock that is off."""
+    """Credentials are missing, expired or wrong, or the machine's clock is wrong."""
 
     code = "artifact_credentials_refused"
 
     def __init__(self, where: str, reason: str) -> None:
         self.where, self.reason = where, reason
         super().__init__(
-            f"{where} cannot be reached with these credentials ({reason}): "
+            f"{where} cannot be accessed with these credentials ({reason}): "
             "check the endpoint's role, its credentials and the machine's clock."
         )
 
 
 class BucketMissing(ArtifactError):
-    """There is no such bucket, or none in this region."""
+    """The bucket does not exist, or is in another region."""
 
     code = "artifact_bucket_missing"
 
@@ -89,7 +89,7 @@ class BucketMissing(ArtifactError):
 
 
 class StoreUnavailable(ArtifactError):
-    """The network, the service or the disk failed, and retries did not help."""
+    """The network, the service or the disk failed, also after retries."""
 
     code = "artifact_store_unavailable"
     retry_after = 5
@@ -100,20 +100,20 @@ class StoreUnavailable(ArtifactError):
 
 
 class ConditionsIgnored(ArtifactError):
-    """A server that speaks S3 but ignores conditional writes: nothing can be decided between two machines there."""
+    """The S3-compatible server ignores conditional writes, so two machines cannot coordinate through it."""
 
     code = "artifact_conditions_ignored"
 
     def __init__(self, where: str) -> None:
         self.where = where
         super().__init__(
-            f"{where} ignores conditional writes (If-None-Match), without which two machines cannot agree: "
-            "use Amazon S3, or a server that honours them."
+            f"{where} ignores conditional writes (If-None-Match), which two machines need to coordinate: "
+            "use Amazon S3, or a server that supports them."
         )
 
 
 class InvalidManifest(ArtifactError):
-    """A manifest that cannot be trusted to say which files an entry has."""
+    """The manifest of an entry cannot be used."""
 
     code = "artifact_manifest_invalid"
 
@@ -123,7 +123,7 @@ class InvalidManifest(ArtifactError):
 
 
 class UnknownSchema(InvalidManifest):
-    """Written by another version of this software."""
+    """The manifest was written by another version of this software."""
 
     code = "artifact_schema_unknown"
 
@@ -133,17 +133,17 @@ class UnknownSchema(InvalidManifest):
 
 
 class UnsafePath(ArtifactError):
-    """A path that would leave its directory, or clash with another in it."""
+    """A path would leave its directory, or clashes with another path in it."""
 
     code = "artifact_path_unsafe"
 
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path[:200], problem
-        super().__init__(f"The path {self.path!r} is refused: it {problem}.")
+        super().__init__(f"The path {self.path!r} is rejected: it {problem}.")
 
 
 class UnsafeArchive(ArtifactError):
-    """A tar that holds something other than plain files and directories, or too much."""
+    """A tar archive contains something other than plain files and directories, or is too large."""
 
     code = "artifact_archive_unsafe"
 
@@ -153,31 +153,32 @@ class UnsafeArchive(ArtifactError):
 
 
 class SignatureRefused(ArtifactError):
-    """A key for signatures is configured, and this entry is not signed with it: `model.pt` is executable."""
+    """A signing key is configured, and this entry is not signed with it. `model.pt` is executable code."""
 
     code = "artifact_signature_refused"
 
     def __init__(self, where: str, problem: str) -> None:
         self.where, self.problem = where, problem
         super().__init__(
-            f"{where} is refused: {problem}. Publish it again with the configured key, or configure the key it has."
+            f"{where} is rejected: {problem}. Publish it again with the configured key, or configure the key that "
+            "signed it."
         )
 
 
 class DigestMismatch(ArtifactError):
-    """Bytes are not what the manifest says."""
+    """The content of an object does not have the digest that the manifest records."""
 
     code = "artifact_digest_mismatch"
 
     def __init__(self, where: str, expected: str, found: str) -> None:
         self.where, self.expected, self.found = where, expected, found
-        super().__init__(f"{where} has the digest {found[:16]}... and not {expected[:16]}...: it was damaged.")
+        super().__init__(f"{where} has the digest {found[:16]}... instead of {expected[:16]}...: it was damaged.")
 
 
 class EntryDamaged(ArtifactError):
-    """An entry whose bytes are wrong, or gone.
+    """Objects of an entry are damaged or missing.
 
-    :param entries: the manifests, as URIs.
+    :param entries: the URIs of the manifests.
     """
 
     code = "artifact_entry_damaged"
@@ -185,15 +186,15 @@ class EntryDamaged(ArtifactError):
     def __init__(self, entries: list[str], error: ArtifactError) -> None:
         self.entries = entries
         super().__init__(
-            f"{error.message} So {' or '.join(entries)} is damaged: delete it, and the next start compiles it anew."
+            f"{error.message} So {' or '.join(entries)} is damaged: delete it, and the next start compiles it again."
         )
 
 
 class ChangedFile(ArtifactError):
-    """A file that changed while it was published."""
+    """A file changed while it was published."""
 
     code = "artifact_file_changed"
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"{path} changed while it was published: publish when nothing writes to it any more.")
+        super().__init__(f"{path} changed while it was published: publish it when no process writes to it any more.")

@@ -1,6 +1,6 @@
-"""Whether a TorchScript file (a zip) is whole, from its central directory at the end; nothing of it is loaded or run.
+"""Checks that a TorchScript file (a zip) is complete, from the central directory at its end. Loads and runs nothing.
 
-`torch.jit.load` of a truncated `model.pt` raises RuntimeError, which the plugin does not catch: the engine dies.
+`torch.jit.load` of a truncated `model.pt` raises RuntimeError. The plugin does not catch it, so the engine would end.
 """
 
 from __future__ import annotations
@@ -8,29 +8,32 @@ from __future__ import annotations
 import io
 import zipfile
 
-from handler.storage.safetensors_shape import BrokenFile, Read
+from handler.storage.safetensors_header import BrokenFile, ReadRange
 
 LARGEST_READ = 64 * 1024 * 1024
 
 
-def check_torchscript(read: Read, size: int) -> None:
-    """:raises BrokenFile: it is no zip, is cut off, or holds no TorchScript."""
+def check_torchscript(read: ReadRange, size: int) -> None:
+    """Reads the central directory of the zip file.
+
+    :raises BrokenFile: it is not a zip file, it was cut off, or it contains no TorchScript.
+    """
     try:
         with zipfile.ZipFile(_Ranges(read, size)) as archive:
             members = archive.infolist()
             start = archive.start_dir
     except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError) as error:
-        raise BrokenFile("is no whole zip file, as TorchScript is: it was cut off or never finished") from error
+        raise BrokenFile("is not a complete zip file, as TorchScript is: it was cut off or never finished") from error
     if any(member.header_offset + member.compress_size > start for member in members):
-        raise BrokenFile("is a zip file whose directory names bytes that are not there")
+        raise BrokenFile("is a zip file whose directory refers to bytes that are missing")
     if not any(member.filename.endswith("/constants.pkl") for member in members):
         raise BrokenFile("is a zip file, but not TorchScript: it has no constants.pkl")
 
 
 class _Ranges(io.RawIOBase):
-    """A file for `zipfile` to read the end of, wherever it is; never more than `LARGEST_READ` at once."""
+    """A seekable file for `zipfile` over a range reader. One read returns at most `LARGEST_READ` bytes."""
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadRange, size: int) -> None:
         self._read, self._size, self._at = read, size, 0
 
     def seekable(self) -> bool:

@@ -1,1 +1,1 @@
-"""SageMaker's control plane: the JSON protocol, its resources and what is kept of them."""
+"""SageMaker's control plane: the JSON protocol, the operations on its resources, and their storage."""

@@ -1,4 +1,4 @@
-"""Inference components: the documents; ``hosting.components`` has their processes."""
+"""The operations on inference components. ``hosting.live_components`` runs their processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Components:
         }
 
     def restore(self) -> None:
-        """Places again what was in service when this machine's SageMaker ended."""
+        """Places the components again that were in service when the service ended."""
         with self._registry.lock:
             for name, component in list(self._registry.of(COMPONENT).items()):
                 status, live = component["InferenceComponentStatus"], self._host.find(component["EndpointName"])
@@ -48,65 +48,68 @@ class Components:
                     self._placement.create(live, name, component["Plan"], self._reporter(name))
             self._registry.save()
 
-    def create(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: it exists, its endpoint or variant does not, or its specification is no such."""
-        name = asked["InferenceComponentName"]
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates an inference component.
+
+        :raises ValidationException: it exists, its endpoint or variant does not exist, or its specification is invalid.
+        """
+        name = params["InferenceComponentName"]
         arn = self._registry.arn(COMPONENT, name)
         with self._registry.lock:
             if name in self._registry.of(COMPONENT):
                 raise exists(WHAT, arn)
             self._quotas.check_new(self._registry, COMPONENT)
-            live = self._live(asked["EndpointName"])
-            plan = self._plan(asked)
+            live = self._live(params["EndpointName"])
+            plan = self._plan(params)
             at = now()
             document = {
                 "InferenceComponentName": name,
                 "InferenceComponentArn": arn,
-                "EndpointName": asked["EndpointName"],
-                "EndpointArn": self._registry.arn(ENDPOINT, asked["EndpointName"]),
+                "EndpointName": params["EndpointName"],
+                "EndpointArn": self._registry.arn(ENDPOINT, params["EndpointName"]),
                 "VariantName": plan["VariantName"],
                 "InferenceComponentStatus": "Creating",
                 "CreationTime": at,
                 "LastModifiedTime": at,
-                "Specification": asked["Specification"],
+                "Specification": params["Specification"],
                 "Plan": plan,
-                "Tags": asked.get("Tags"),
+                "Tags": params.get("Tags"),
             }
             self._registry.add(COMPONENT, name, document)
             self._placement.create(live, name, plan, self._reporter(name))
         return {"InferenceComponentArn": arn}
 
-    def describe(self, asked: JsonDocument) -> JsonDocument:
+    def describe(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            component = self._found(asked["InferenceComponentName"])
+            component = self._found(params["InferenceComponentName"])
             plan = component["Plan"]
             live = self._host.find(component["EndpointName"])
             described = {**component, "Specification": _described(component["Specification"])}
-            placed = live.components.get(asked["InferenceComponentName"]) if live else None
+            placed = live.components.get(params["InferenceComponentName"]) if live else None
         if placed is not None and placed.pool is not None and live is not None:
             with live.changed:
                 current = len(placed.pool.healthy())
             described["RuntimeConfig"] = {"DesiredCopyCount": plan["CopyCount"], "CurrentCopyCount": current}
         return described
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             components = [
                 each
                 for each in self._registry.of(COMPONENT).values()
-                if asked.get("EndpointNameEquals") in (None, each["EndpointName"])
-                and asked.get("VariantNameEquals") in (None, each["VariantName"])
+                if params.get("EndpointNameEquals") in (None, each["EndpointName"])
+                and params.get("VariantNameEquals") in (None, each["VariantName"])
             ]
-            listed, token = page(components, asked, "InferenceComponentName", "InferenceComponentStatus")
+            listed, token = page(components, params, "InferenceComponentName", "InferenceComponentStatus")
             return {"InferenceComponents": listed, "NextToken": token}
 
-    def update(self, asked: JsonDocument) -> JsonDocument:
-        """A new specification is placed beside the old one first; copies are changed in place."""
-        name = asked["InferenceComponentName"]
-        count: int | None = asked.get("RuntimeConfig", {}).get("CopyCount")
+    def update(self, params: JsonDocument) -> JsonDocument:
+        """Updates a component. Copies of a new specification start beside the old ones. A new count scales in place."""
+        name = params["InferenceComponentName"]
+        count: int | None = params.get("RuntimeConfig", {}).get("CopyCount")
         with self._registry.lock:
             component = self._changeable(name)
-            if asked.get("Specification") is None:
+            if params.get("Specification") is None:
                 if count is None:
                     raise ValidationException("Specification or RuntimeConfig must be given.")
                 return self._scale(component, count)
@@ -115,30 +118,33 @@ class Components:
                 {
                     "EndpointName": component["EndpointName"],
                     "VariantName": before["VariantName"],
-                    "Specification": asked["Specification"],
+                    "Specification": params["Specification"],
                     "RuntimeConfig": {"CopyCount": before["CopyCount"] if count is None else count},
                 }
             )
             if bool(plan["Base"]) != bool(before["Base"]):
                 raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
-            config = asked.get("DeploymentConfig")
+            config = params.get("DeploymentConfig")
             check_deployment(config, [plan["CopyCount"]] if plan["CopyCount"] else [], self._host.alarms)
             live = self._live(component["EndpointName"])
             report = self._reporter(name, {"Plan": before, "Specification": component["Specification"]})
             self._change(component, "Updating")
-            component.update({"Plan": plan, "Specification": asked["Specification"], "LastDeploymentConfig": config})
+            component.update({"Plan": plan, "Specification": params["Specification"], "LastDeploymentConfig": config})
             self._registry.save()
             self._placement.update(live, name, plan, Rollout.of(config, plan["CopyCount"] or 1), report)
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
-    def scale(self, asked: JsonDocument) -> JsonDocument:
+    def scale(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            component = self._changeable(asked["InferenceComponentName"])
-            return self._scale(component, asked["DesiredRuntimeConfig"]["CopyCount"])
+            component = self._changeable(params["InferenceComponentName"])
+            return self._scale(component, params["DesiredRuntimeConfig"]["CopyCount"])
 
-    def delete(self, asked: JsonDocument) -> None:
-        """:raises ValidationException: it does not exist, or adapters are loaded into it."""
-        name = asked["InferenceComponentName"]
+    def delete(self, params: JsonDocument) -> None:
+        """Deletes a component.
+
+        :raises ValidationException: it does not exist, or adapters are loaded into it.
+        """
+        name = params["InferenceComponentName"]
         with self._registry.lock:
             component = self._found(name)
             if any(each["Plan"]["Base"] == name for each in self._registry.of(COMPONENT).values()):
@@ -164,26 +170,29 @@ class Components:
         self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
 
-    def _plan(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: the specification is not of one of the three forms."""
-        specification = asked.get("Specification")
+    def _plan(self, params: JsonDocument) -> JsonDocument:
+        """Returns the plan of a specification: a container, a model, or an adapter of another component.
+
+        :raises ValidationException: the specification is invalid.
+        """
+        specification = params.get("Specification")
         if specification is None:
             raise ValidationException("Specification must be given; Specifications is not supported here.")
         container, model = specification.get("Container"), specification.get("ModelName")
         if base := specification.get("BaseInferenceComponentName"):
             found = self._registry.of(COMPONENT).get(base)
-            if found is None or found["EndpointName"] != asked["EndpointName"]:
+            if found is None or found["EndpointName"] != params["EndpointName"]:
                 raise not_found(WHAT, self._registry.arn(COMPONENT, base))
             if found["Plan"]["Base"] or not (container or {}).get("ArtifactUrl"):
                 raise ValidationException("An adapter needs Container.ArtifactUrl, and a base that is no adapter.")
             data = {"ModelDataUrl": container["ArtifactUrl"]}
             return {"VariantName": found["VariantName"], "Base": base, "Container": data, "CopyCount": 0}
-        variant = self._variant(asked)
+        variant = self._variant(params)
         if bool(container) == bool(model):
             raise ValidationException("Exactly one of ModelName and Container must be given.")
-        if specification.get("ComputeResourceRequirements") is None or asked.get("RuntimeConfig") is None:
+        if specification.get("ComputeResourceRequirements") is None or params.get("RuntimeConfig") is None:
             raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
-        count = asked["RuntimeConfig"]["CopyCount"]
+        count = params["RuntimeConfig"]["CopyCount"]
         plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
         return {**plan, "Container": self._container(container, model)}
 
@@ -202,18 +211,21 @@ class Components:
             made["ModelDataUrl"] = url
         return made
 
-    def _variant(self, asked: JsonDocument) -> str:
-        variants = self._registry.of(ENDPOINT)[asked["EndpointName"]]["Plan"]["Variants"]
-        name: str = asked.get("VariantName") or ""
+    def _variant(self, params: JsonDocument) -> str:
+        variants = self._registry.of(ENDPOINT)[params["EndpointName"]]["Plan"]["Variants"]
+        name: str = params.get("VariantName") or ""
         for variant in variants:
             if variant["VariantName"] == name:
                 if variant.get("Container"):
                     raise ValidationException(f"Variant {name} has a model; inference components need one without.")
                 return name
-        raise ValidationException(f"Could not find variant '{name}' of endpoint {asked['EndpointName']}.")
+        raise ValidationException(f"Could not find variant '{name}' of endpoint {params['EndpointName']}.")
 
     def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
-        """:param before: what the component is again when an update is rolled back."""
+        """Returns a callback that records the component's status.
+
+        :param before: the fields to restore if an update is rolled back.
+        """
 
         def report(status: str, reason: str | None) -> None:
             with self._registry.lock:
@@ -256,7 +268,7 @@ class Components:
 
 
 def _described(specification: JsonDocument) -> JsonDocument:
-    """A reply speaks of a deployed image where the request has an image."""
+    """Returns the specification as replies show it: with DeployedImage in place of Image."""
     if not (container := specification.get("Container")):
         return specification
     described = {**container, "ArtifactUrl": container.get("ArtifactUrl")}

@@ -1,10 +1,10 @@
-"""What the control plane can refuse with, each as boto3 raises it."""
+"""The errors of the control plane, with the codes that boto3 raises."""
 
 from __future__ import annotations
 
 
 class ControlError(Exception):
-    """A reply of the JSON protocol: ``__type`` names the code that boto3 makes an exception of."""
+    """An error reply of the JSON protocol. boto3 turns its ``__type`` into an exception."""
 
     code: str
     status: int = 400
@@ -19,7 +19,7 @@ class ValidationException(ControlError):
 
 
 class SerializationException(ControlError):
-    """The body is no JSON of the operation's types."""
+    """The body is not JSON with the types of the operation."""
 
     code = "SerializationException"
 
@@ -41,19 +41,19 @@ class ResourceLimitExceeded(ControlError):
 
 
 class ObjectNotFoundException(ControlError):
-    """Application Auto Scaling's word for a target or policy that is not registered."""
+    """Application Auto Scaling's error for a target or policy that is not registered."""
 
     code = "ObjectNotFoundException"
 
 
 class LimitExceededException(ControlError):
-    """Application Auto Scaling's word for a quota."""
+    """Application Auto Scaling's error for an exceeded quota."""
 
     code = "LimitExceededException"
 
 
 class ResourceNotFoundException(ControlError):
-    """Application Auto Scaling's word for an ARN that names none of its targets."""
+    """Application Auto Scaling's error for an ARN that is not one of its targets."""
 
     code = "ResourceNotFoundException"
 

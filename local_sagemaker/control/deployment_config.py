@@ -1,4 +1,4 @@
-"""An update's DeploymentConfig: what its documentation demands beyond the service model.
+"""Checks an update's DeploymentConfig against the rules of its documentation that the service model does not have.
 
 Source: API reference of SageMaker, "TrafficRoutingConfig", "RollingUpdatePolicy", "BlueGreenUpdatePolicy",
 "InferenceComponentRollingUpdatePolicy".
@@ -19,9 +19,11 @@ ROLLBACK = (0.0, 100.0)
 
 
 def check_deployment(config: JsonDocument | None, counts: list[int], alarms: Alarms) -> None:
-    """:param counts: each variant's instances, or the component's copies.
-    :raises ValidationException: two policies at once, a step's size that its type needs is missing or out of its
-        bounds, a limit that the waits alone exceed, or an alarm that is none.
+    """Checks a DeploymentConfig.
+
+    :param counts: the instances of each variant, or the copies of the component.
+    :raises ValidationException: there are two policies, a step size is missing or out of bounds, the time limit is
+        shorter than the waits, or an alarm does not exist.
     """
     if not config:
         return

@@ -1,4 +1,4 @@
-"""Endpoint configurations: variants, each a model on a number of instances."""
+"""The operations on endpoint configurations. A configuration has variants: models on a number of instances."""
 
 from __future__ import annotations
 
@@ -25,35 +25,38 @@ class EndpointConfigs:
             "DeleteEndpointConfig": self.delete,
         }
 
-    def create(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: it exists, a model does not, or a rule is broken."""
-        name = asked["EndpointConfigName"]
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates an endpoint configuration.
+
+        :raises ValidationException: it exists, a model does not exist, or a member is invalid.
+        """
+        name = params["EndpointConfigName"]
         arn = self._registry.arn(CONFIG, name)
-        _check(asked)
+        _check(params)
         with self._registry.lock:
             if name in self._registry.of(CONFIG):
                 raise exists("endpoint configuration", arn)
             self._quotas.check_new(self._registry, CONFIG)
-            for variant in asked["ProductionVariants"]:
+            for variant in params["ProductionVariants"]:
                 model = variant.get("ModelName")
                 if model and model not in self._registry.of(MODEL):
                     raise not_found("model", self._registry.arn(MODEL, model))
-            self._registry.add(CONFIG, name, {**asked, "EndpointConfigArn": arn, "CreationTime": now()})
+            self._registry.add(CONFIG, name, {**params, "EndpointConfigArn": arn, "CreationTime": now()})
         return {"EndpointConfigArn": arn}
 
-    def describe(self, asked: JsonDocument) -> JsonDocument:
+    def describe(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            return self._found(asked["EndpointConfigName"])
+            return self._found(params["EndpointConfigName"])
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            listed, token = page(self._registry.of(CONFIG).values(), asked, "EndpointConfigName")
+            listed, token = page(self._registry.of(CONFIG).values(), params, "EndpointConfigName")
             return {"EndpointConfigs": listed, "NextToken": token}
 
-    def delete(self, asked: JsonDocument) -> None:
+    def delete(self, params: JsonDocument) -> None:
         with self._registry.lock:
-            self._found(asked["EndpointConfigName"])
-            self._registry.remove(CONFIG, asked["EndpointConfigName"])
+            self._found(params["EndpointConfigName"])
+            self._registry.remove(CONFIG, params["EndpointConfigName"])
 
     def _found(self, name: str) -> JsonDocument:
         config = self._registry.of(CONFIG).get(name)
@@ -87,7 +90,7 @@ def _check(config: JsonDocument) -> None:
 
 
 def _check_routing(routing: JsonDocument) -> None:
-    """By the members' documentation in botocore's model."""
+    """Checks the rules that the members' documentation in botocore's model states."""
     about, aware = routing.get("PrefixAwareRoutingConfig"), routing.get("RoutingStrategy") == "PREFIX_AWARE"
     if about is not None and not aware:
         raise ValidationException("PrefixAwareRoutingConfig may be given only where RoutingStrategy is PREFIX_AWARE.")

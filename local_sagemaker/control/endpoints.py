@@ -1,4 +1,4 @@
-"""Endpoints: the documents; ``hosting`` has their processes."""
+"""The operations on endpoints. ``hosting`` runs their processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Endpoints:
         }
 
     def restore(self) -> None:
-        """Starts again what was in service when this machine's SageMaker ended."""
+        """Starts the endpoints again that were in service when the service ended."""
         with self._registry.lock:
             for name, endpoint in list(self._registry.of(ENDPOINT).items()):
                 if endpoint["EndpointStatus"] == "Deleting":
@@ -51,15 +51,18 @@ class Endpoints:
                     live.create(endpoint["Plan"])
             self._registry.save()
 
-    def create(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: it exists, or its configuration or a model of it does not."""
-        name = asked["EndpointName"]
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates an endpoint.
+
+        :raises ValidationException: it exists, or its configuration or a model does not exist.
+        """
+        name = params["EndpointName"]
         arn = self._registry.arn(ENDPOINT, name)
         with self._registry.lock:
             if name in self._registry.of(ENDPOINT):
                 raise exists("endpoint", arn)
-            plan = self._plan(asked["EndpointConfigName"])
-            config = asked.get("DeploymentConfig")
+            plan = self._plan(params["EndpointConfigName"])
+            config = params.get("DeploymentConfig")
             check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
             self._quotas.check_new(self._registry, ENDPOINT)
             self._quotas.check_instances(self._registry, instances_of(plan))
@@ -67,22 +70,22 @@ class Endpoints:
             document = {
                 "EndpointName": name,
                 "EndpointArn": arn,
-                "EndpointConfigName": asked["EndpointConfigName"],
+                "EndpointConfigName": params["EndpointConfigName"],
                 "EndpointStatus": "Creating",
                 "CreationTime": at,
                 "LastModifiedTime": at,
                 "Plan": plan,
                 "LastDeploymentConfig": config,
-                "Tags": asked.get("Tags"),
+                "Tags": params.get("Tags"),
             }
             self._registry.add(ENDPOINT, name, document)
             self._host.open(name, self._reporter(name)).create(plan)
         return {"EndpointArn": arn}
 
-    def describe(self, asked: JsonDocument) -> JsonDocument:
+    def describe(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            endpoint = self._found(asked["EndpointName"])
-            live = self._host.find(asked["EndpointName"])
+            endpoint = self._found(params["EndpointName"])
+            live = self._host.find(params["EndpointName"])
             current = live.current if live else None
             described = {**endpoint, "ProductionVariants": _variants(endpoint["Plan"], current)}
         if endpoint["EndpointStatus"] in ("Creating", "Failed"):
@@ -93,38 +96,45 @@ class Endpoints:
             described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": _pending(live)}
         return described
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            listed, token = page(self._registry.of(ENDPOINT).values(), asked, "EndpointName", "EndpointStatus")
+            listed, token = page(self._registry.of(ENDPOINT).values(), params, "EndpointName", "EndpointStatus")
             return {"Endpoints": listed, "NextToken": token}
 
-    def update(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: it is being changed, has failed, or the configuration does not exist or fit."""
+    def update(self, params: JsonDocument) -> JsonDocument:
+        """Updates an endpoint to another configuration.
+
+        :raises ValidationException: it is being changed or has failed, or the configuration does not exist or is
+            invalid.
+        """
         with self._registry.lock:
-            endpoint = self._changeable(asked["EndpointName"])
-            plan = self._plan(asked["EndpointConfigName"])
-            if asked.get("RetainAllVariantProperties"):
-                excluded = {each["VariantPropertyType"] for each in asked.get("ExcludeRetainedVariantProperties", [])}
+            endpoint = self._changeable(params["EndpointName"])
+            plan = self._plan(params["EndpointConfigName"])
+            if params.get("RetainAllVariantProperties"):
+                excluded = {each["VariantPropertyType"] for each in params.get("ExcludeRetainedVariantProperties", [])}
                 _retain(endpoint["Plan"], plan, excluded)
-            config = asked.get("DeploymentConfig")
-            if config is None and asked.get("RetainDeploymentConfig"):
+            config = params.get("DeploymentConfig")
+            if config is None and params.get("RetainDeploymentConfig"):
                 config = endpoint.get("LastDeploymentConfig")
             check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
-            # Both fleets run until the old one is drained, so both count; of a rolling update's new one, a batch.
+            # Both fleets run until the old one is drained, so both count. A rolling update's new fleet counts a batch.
             self._quotas.check_instances(self._registry, instances_of(_first_batch(plan, config)))
-            self._quotas.check_instances(self._registry, instances_of(plan), instead_of=asked["EndpointName"])
+            self._quotas.check_instances(self._registry, instances_of(plan), instead_of=params["EndpointName"])
             summary = {"EndpointConfigName": plan["EndpointConfigName"], "StartTime": now()}
             self._change(endpoint, "Updating")
             endpoint.update({"Pending": summary, "LastDeploymentConfig": config})
             self._registry.save()
-            self._live(asked["EndpointName"]).update(plan, config)
+            self._live(params["EndpointName"]).update(plan, config)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
-    def scale(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: a variant is unknown, or every weight would be 0."""
-        changes = asked["DesiredWeightsAndCapacities"]
+    def scale(self, params: JsonDocument) -> JsonDocument:
+        """Changes weights and instance counts.
+
+        :raises ValidationException: a variant is unknown, or all weights would be 0.
+        """
+        changes = params["DesiredWeightsAndCapacities"]
         with self._registry.lock:
-            endpoint = self._changeable(asked["EndpointName"])
+            endpoint = self._changeable(params["EndpointName"])
             variants = {each["VariantName"]: each for each in endpoint["Plan"]["Variants"]}
             for change in changes:
                 if change["VariantName"] not in variants:
@@ -140,14 +150,17 @@ class Endpoints:
             counts = {change["VariantName"]: change.get("DesiredInstanceCount") for change in changes}
             scaled = [{**each, "Count": counts.get(name) or each["Count"]} for name, each in variants.items()]
             wanted = instances_of({"Variants": scaled})
-            self._quotas.check_instances(self._registry, wanted, instead_of=asked["EndpointName"])
+            self._quotas.check_instances(self._registry, wanted, instead_of=params["EndpointName"])
             self._change(endpoint, "Updating")
-            self._live(asked["EndpointName"]).scale(changes)
+            self._live(params["EndpointName"]).scale(changes)
         return {"EndpointArn": endpoint["EndpointArn"]}
 
-    def delete(self, asked: JsonDocument) -> None:
-        """:raises ValidationException: it does not exist, has inference components, or is already being deleted."""
-        name = asked["EndpointName"]
+    def delete(self, params: JsonDocument) -> None:
+        """Deletes an endpoint.
+
+        :raises ValidationException: it does not exist, has inference components, or is already being deleted.
+        """
+        name = params["EndpointName"]
         with self._registry.lock:
             endpoint = self._found(name)
             if endpoint["EndpointStatus"] == "Deleting":
@@ -163,7 +176,7 @@ class Endpoints:
             self._host.delete(name, forget)
 
     def _plan(self, config_name: str) -> JsonDocument:
-        """A configuration and its models as they are now: what is deleted later stays in service."""
+        """Returns a copy of a configuration and its models: a later deletion of them does not affect the endpoint."""
         config = self._registry.of(CONFIG).get(config_name)
         if config is None:
             raise not_found("endpoint configuration", self._registry.arn(CONFIG, config_name))
@@ -229,7 +242,7 @@ def _first_batch(plan: JsonDocument, config: JsonDocument | None) -> JsonDocumen
 
 
 def _pending(live: LiveEndpoint | None) -> list[JsonDocument] | None:
-    """What an update is starting, and how far each variant is."""
+    """Returns the variants that an update is starting, with their status."""
     pending = live.pending if live else None
     if pending is None:
         return None

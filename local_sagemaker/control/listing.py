@@ -1,4 +1,4 @@
-"""The List operations: filter, sort, page."""
+"""Filters, sorts and pages documents for the List operations."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ DEFAULT_PAGE = 10
 
 def page(
     documents: Iterable[JsonDocument],
-    asked: JsonDocument,
+    params: JsonDocument,
     name: str,
     status: str | None = None,
     order: str = "Descending",
 ) -> tuple[list[JsonDocument], str | None]:
-    """What one List call returns, and the token of the next.
+    """Returns one page of documents and the token of the next page.
 
-    :param name: the member that holds a document's name; ``status`` likewise, where there is one.
-    :raises ValidationException: the token is none of ours.
+    :param name: the member that has a document's name.
+    :param status: the member that has its status, if there is one.
+    :raises ValidationException: the token is invalid.
     """
-    kept = [document for document in documents if _is_asked_for(document, asked, name, status)]
-    key = {"Name": name, "Status": status}.get(asked.get("SortBy", ""), "CreationTime")
+    kept = [document for document in documents if _matches(document, params, name, status)]
+    key = {"Name": name, "Status": status}.get(params.get("SortBy", ""), "CreationTime")
     kept.sort(key=lambda document: document[name])
-    kept.sort(key=lambda document: document[key or name], reverse=asked.get("SortOrder", order) == "Descending")
-    start = _start(asked.get("NextToken"))
-    end = start + int(asked.get("MaxResults", DEFAULT_PAGE))
+    kept.sort(key=lambda document: document[key or name], reverse=params.get("SortOrder", order) == "Descending")
+    start = _start(params.get("NextToken"))
+    end = start + int(params.get("MaxResults", DEFAULT_PAGE))
     return kept[start:end], _token(end) if end < len(kept) else None
 
 
-def _is_asked_for(document: JsonDocument, asked: JsonDocument, name: str, status: str | None) -> bool:
-    if (part := asked.get("NameContains")) and part.lower() not in document[name].lower():
+def _matches(document: JsonDocument, params: JsonDocument, name: str, status: str | None) -> bool:
+    if (part := params.get("NameContains")) and part.lower() not in document[name].lower():
         return False
-    if status and (wanted := asked.get("StatusEquals")) and document[status] != wanted:
+    if status and (status_filter := params.get("StatusEquals")) and document[status] != status_filter:
         return False
     for member in ("CreationTime", "LastModifiedTime"):
         at: Any = document.get(member)
-        before, after = asked.get(f"{member}Before"), asked.get(f"{member}After")
+        before, after = params.get(f"{member}Before"), params.get(f"{member}After")
         if at is not None and ((before is not None and at > before) or (after is not None and at < after)):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Models: an image, an environment and where its data is."""
+"""The operations on models. A model has an image, an environment and the location of its data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENVIRONMENT_BYTES = 32 * 1024
 
 
 class ModelData(Protocol):
-    """What of S3 a model's creation looks at."""
+    """The access to S3 that the creation of a model needs."""
 
     def exists(self, uri: str, prefix: bool) -> bool: ...
 
@@ -34,11 +34,14 @@ class ModelDocuments:
             "DeleteModel": self.delete,
         }
 
-    def create(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ValidationException: it exists, or a rule that the service model cannot say is broken."""
-        name = asked["ModelName"]
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates a model.
+
+        :raises ValidationException: it exists, or breaks a rule that the service model does not have.
+        """
+        name = params["ModelName"]
         arn = self._registry.arn(MODEL, name)
-        containers = _containers(asked)
+        containers = _containers(params)
         for container in containers:
             check_environment(container.get("Environment", {}))
             _check_source(container)
@@ -49,22 +52,22 @@ class ModelDocuments:
             if name in self._registry.of(MODEL):
                 raise exists("model", arn)
             self._quotas.check_new(self._registry, MODEL)
-            self._registry.add(MODEL, name, {**asked, "ModelArn": arn, "CreationTime": now()})
+            self._registry.add(MODEL, name, {**params, "ModelArn": arn, "CreationTime": now()})
         return {"ModelArn": arn}
 
-    def describe(self, asked: JsonDocument) -> JsonDocument:
+    def describe(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            return self._found(asked["ModelName"])
+            return self._found(params["ModelName"])
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            listed, token = page(self._registry.of(MODEL).values(), asked, "ModelName")
+            listed, token = page(self._registry.of(MODEL).values(), params, "ModelName")
             return {"Models": listed, "NextToken": token}
 
-    def delete(self, asked: JsonDocument) -> None:
+    def delete(self, params: JsonDocument) -> None:
         with self._registry.lock:
-            self._found(asked["ModelName"])
-            self._registry.remove(MODEL, asked["ModelName"])
+            self._found(params["ModelName"])
+            self._registry.remove(MODEL, params["ModelName"])
 
     def _found(self, name: str) -> JsonDocument:
         model = self._registry.of(MODEL).get(name)
@@ -74,7 +77,10 @@ class ModelDocuments:
 
 
 def _containers(model: JsonDocument) -> list[JsonDocument]:
-    """:raises ValidationException: none, both forms, or a pipeline, which no single process can be."""
+    """Returns the containers of a model.
+
+    :raises ValidationException: there is none, both members are given, or there are several containers.
+    """
     primary, several = model.get("PrimaryContainer"), model.get("Containers")
     if (primary is None) == (not several):
         raise ValidationException("Exactly one of PrimaryContainer and Containers must be given.")
@@ -91,7 +97,10 @@ def container_of(model: JsonDocument) -> JsonDocument:
 
 
 def check_environment(environment: JsonDocument) -> None:
-    """:raises ValidationException: over 32 KB in all, which the service model does not say."""
+    """Checks the size of an environment, which the service model does not limit.
+
+    :raises ValidationException: it has more than 32 KB in total.
+    """
     size = sum(len(key.encode()) + len(value.encode()) for key, value in environment.items())
     if size > ENVIRONMENT_BYTES:
         raise ValidationException(f"Environment has {size} bytes, more than the limit of {ENVIRONMENT_BYTES}.")
@@ -115,7 +124,10 @@ def _check_source(container: JsonDocument) -> None:
 
 
 def check_s3_source(s3: JsonDocument) -> None:
-    """:raises ValidationException: the URI does not fit the type."""
+    """Checks that URI, data type and compression fit together.
+
+    :raises ValidationException: they do not.
+    """
     kind, uri = s3["S3DataType"], s3["S3Uri"]
     if kind == "S3Prefix" and not uri.endswith("/"):
         raise ValidationException(f"S3Uri of an S3Prefix must end with a forward slash (/): {uri}")
@@ -126,7 +138,7 @@ def check_s3_source(s3: JsonDocument) -> None:
 
 
 def locations(container: JsonDocument) -> Iterator[tuple[str, bool]]:
-    """Each URI of a container's data, and whether it is a prefix."""
+    """Yields each URI of a container's data, and whether it is a prefix."""
     if url := container.get("ModelDataUrl"):
         yield url, container.get("Mode") == "MultiModel"
     sources = [] if container.get("ModelDataSource") is None else [container["ModelDataSource"]]

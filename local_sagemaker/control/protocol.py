@@ -1,4 +1,4 @@
-"""The JSON protocol: ``X-Amz-Target`` names the operation, the body holds its members."""
+"""The JSON protocol: ``X-Amz-Target`` names the operation, and the body has its parameters."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ CONTENT_TYPE = "application/x-amz-json-1.1"
 class ControlService:
     """One service of the JSON protocol.
 
-    :param name: botocore's name of it, ``sagemaker``.
-    :param operations: by the model's names, ``CreateModel``. A name that is no operation is a mistake at the start.
-    :param check: raises a ControlError where a call is to fail.
+    :param name: botocore's name of the service, for example ``sagemaker``.
+    :param operations: the handlers by operation name, for example ``CreateModel``. An unknown name is an error.
+    :param check: raises a ControlError if a call is to fail.
     """
 
     def __init__(
@@ -54,24 +54,27 @@ class ControlService:
         self.prefix: str = self._model.metadata["targetPrefix"]
 
     def call(self, operation: str, body: bytes) -> JsonDocument:
-        """:raises ControlError: every refusal."""
+        """Runs one operation.
+
+        :raises ControlError: the call is rejected.
+        """
         if operation not in self._operations:
             known = operation in self._model.operation_names
-            reason = "is not one that this machine's SageMaker has" if known else "is no operation of SageMaker"
+            reason = "is not supported by the local SageMaker" if known else "is not an operation of SageMaker"
             raise UnknownOperationException(f"The operation {operation} {reason}.")
         self._check(operation)
         model = self._model.operation_model(operation)
         try:
-            asked = json.loads(body or b"{}")
+            params = json.loads(body or b"{}")
         except (ValueError, RecursionError) as error:
-            raise SerializationException("The request's body is no JSON.") from error
-        answer = self._operations[operation](shapes.parse(model.input_shape, asked)) or {}
-        rendered: JsonDocument = shapes.render(model.output_shape, answer) if model.output_shape else {}
+            raise SerializationException("The request's body is not JSON.") from error
+        result = self._operations[operation](shapes.parse(model.input_shape, params)) or {}
+        rendered: JsonDocument = shapes.render(model.output_shape, result) if model.output_shape else {}
         return rendered
 
 
 class Protocol:
-    """The view behind ``POST /``."""
+    """The Flask view of ``POST /``."""
 
     def __init__(self, *services: ControlService) -> None:
         self._services = {service.prefix: service for service in services}
@@ -92,7 +95,7 @@ class Protocol:
             return refusal(SerializationException(error.message))
         except Exception:
             log.exception("%s failed", operation)
-            return refusal(InternalFailure("The service failed; its own log has the reason."))
+            return refusal(InternalFailure("The service failed. Its log has the reason."))
 
 
 def refusal(error: ControlError) -> Response:

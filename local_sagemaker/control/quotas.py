@@ -1,4 +1,4 @@
-"""Quotas, which an account meets before anything else: how many of a thing it may have."""
+"""Service quotas: how many resources of a kind an account may have."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ LIVE = ("Creating", "InService", "Updating", "SystemUpdating", "RollingBack")
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """:ivar limits: by the kind of resource; ``instances`` is of each instance type, in all endpoints together."""
+    """The quotas of the account.
+
+    :ivar limits: by kind of resource. ``instances`` is the limit of each instance type over all endpoints.
+    """
 
     limits: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, entries: tuple[str, ...]) -> Quotas:
-        """``NAME=NUMBER`` entries.
+        """Parses ``NAME=NUMBER`` entries.
 
-        :raises ValueError: an entry of another form, or a name that is none.
+        :raises ValueError: an entry has another form, or an unknown name.
         """
         limits = {}
         for entry in entries:
@@ -33,15 +36,20 @@ class Quotas:
         return cls(limits)
 
     def check_new(self, registry: Registry, kind: str) -> None:
-        """:raises ResourceLimitExceeded: one more of a kind is too many."""
+        """Checks that one more resource of a kind is allowed.
+
+        :raises ResourceLimitExceeded: it is not.
+        """
         have = len(registry.of(kind))
         if have + 1 > self.limits.get(kind, have + 1):
             raise _exceeded(f"{kind}s", self.limits[kind], have, 1, "Resources")
 
     def check_instances(self, registry: Registry, wanted: JsonDocument, instead_of: str | None = None) -> None:
-        """:param wanted: instances by type.
-        :param instead_of: the endpoint that they belong to, whose present ones do not count.
-        :raises ResourceLimitExceeded: an instance type has too few.
+        """Checks that more instances are allowed.
+
+        :param wanted: instances by type.
+        :param instead_of: the endpoint that they belong to. Its current instances do not count.
+        :raises ResourceLimitExceeded: the quota of an instance type is exceeded.
         """
         if INSTANCES not in self.limits:
             return

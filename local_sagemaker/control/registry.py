@@ -1,4 +1,4 @@
-"""Everything the control plane knows, as JSON documents by kind and name, in one file that survives a restart."""
+"""Stores the resources of the control plane as JSON documents, by kind and name, in one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLICY = "scaling-policy"
 
 
 class Registry:
-    """Whoever reads and then writes holds ``lock`` meanwhile; ``save`` is called with it held."""
+    """The resources of the control plane. Hold ``lock`` to read and then write, and to call ``save``."""
 
     def __init__(self, path: Path, region: str = "us-east-1", account: str = "123456789012") -> None:
         self.lock = threading.RLock()
@@ -58,13 +58,13 @@ class Registry:
         return f"arn:aws:sagemaker:{self.region}:{self.account}:{kind}/{name}"
 
     def owner(self, arn: str) -> JsonDocument | None:
-        """What an ARN names."""
+        """Returns the resource with an ARN."""
         prefix = f"arn:aws:sagemaker:{self.region}:{self.account}:"
         kind, _, name = arn.removeprefix(prefix).partition("/")
         return self.of(kind).get(name) if arn.startswith(prefix) else None
 
     def save(self) -> None:
-        """Atomically: a process that dies here leaves the file as it was."""
+        """Replaces the file atomically."""
         unfinished = self._path.with_suffix(".unfinished")
         with unfinished.open("w", encoding="utf-8") as file:
             json.dump({"resources": self._kinds, "tags": self._tags}, file)
@@ -74,5 +74,5 @@ class Registry:
 
 
 def now() -> float:
-    """Seconds since the epoch, as the JSON protocol writes a time."""
+    """Returns seconds since the epoch, in the form that the JSON protocol uses."""
     return round(time.time(), 3)

@@ -1,4 +1,4 @@
-"""Tags of scalable targets: a map, where SageMaker's own are a list."""
+"""The tags of scalable targets. They are a map; tags of SageMaker resources are a list."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class ScalingTags:
             raise TooManyTagsException(f"A scalable target has at most {MOST} tags.")
         kept.update(tags)
 
-    def tag(self, asked: JsonDocument) -> None:
+    def tag(self, params: JsonDocument) -> None:
         """:raises ResourceNotFoundException: the ARN names no target."""
         with self._registry.lock:
-            self._check(asked["ResourceARN"])
-            self.add(asked["ResourceARN"], asked["Tags"])
+            self._check(params["ResourceARN"])
+            self.add(params["ResourceARN"], params["Tags"])
             self._registry.save()
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            self._check(asked["ResourceARN"])
-            return {"Tags": dict(self._registry.tags(asked["ResourceARN"]))}
+            self._check(params["ResourceARN"])
+            return {"Tags": dict(self._registry.tags(params["ResourceARN"]))}
 
-    def untag(self, asked: JsonDocument) -> None:
+    def untag(self, params: JsonDocument) -> None:
         with self._registry.lock:
-            self._check(asked["ResourceARN"])
-            for key in asked["TagKeys"]:
-                self._registry.tags(asked["ResourceARN"]).pop(key, None)
+            self._check(params["ResourceARN"])
+            for key in params["TagKeys"]:
+                self._registry.tags(params["ResourceARN"]).pop(key, None)
             self._registry.save()
 
     def _check(self, arn: str) -> None:

@@ -1,7 +1,7 @@
-"""Requests and replies held against botocore's service model, which is generated from SageMaker's own.
+"""Validates requests and renders replies by botocore's service model, which is generated from SageMaker's own.
 
-boto3 checks types, required members and lower bounds before it sends; upper bounds, patterns and enumerations are
-left to the service, so a mistake there is only met in the cloud, or here.
+boto3 checks types, required members and lower bounds before it sends. The service checks upper bounds, patterns and
+enumerations. So a mistake in those shows only in the cloud, or here.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ JAVA_CLASSES = {
 
 
 def parse(shape: StructureShape | None, body: Any) -> dict[str, Any]:
-    """The members of a request.
+    """Returns the validated parameters of a request.
 
     :raises SerializationException: a value has another type than its member.
-    :raises ValidationException: members are missing, unknown or break a constraint; it names all of them.
+    :raises ValidationException: members are missing, unknown or break a constraint. The message lists all of them.
     """
     if not isinstance(body, dict):
         raise SerializationException("The request's body is not a JSON object.")
@@ -48,7 +48,7 @@ def parse(shape: StructureShape | None, body: Any) -> dict[str, Any]:
 
 
 def render(shape: Shape, value: Any) -> Any:
-    """A reply's JSON: only what the shape has; datetimes become epoch seconds; ``None`` is left out.
+    """Returns a reply's JSON: only the members of the shape. Datetimes become epoch seconds; ``None`` is omitted.
 
     :raises KeyError: a required member is missing.
     """
@@ -123,7 +123,7 @@ def _bounds(shape: Shape, size: float, value: Any, at: str, what: str) -> Iterat
 
 
 def matches(pattern: str, value: str) -> bool:
-    """Whether all of a value fits a pattern of the service model, which is written for Java."""
+    """Whether a value matches a pattern of the service model, which is written for Java."""
     return _compiled(pattern).fullmatch(value) is not None
 
 

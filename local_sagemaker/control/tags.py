@@ -1,4 +1,4 @@
-"""Tags of anything that has an ARN."""
+"""The operations on tags of SageMaker resources."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ class Tags:
     def operations(self) -> dict[str, OperationHandler]:
         return {"AddTags": self.add, "ListTags": self.list, "DeleteTags": self.delete}
 
-    def add(self, asked: JsonDocument) -> JsonDocument:
+    def add(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            tags = self._tags(asked["ResourceArn"])
-            added = {tag["Key"]: tag["Value"] for tag in asked["Tags"]}
+            tags = self._tags(params["ResourceArn"])
+            added = {tag["Key"]: tag["Value"] for tag in params["Tags"]}
             if len(tags.keys() | added.keys()) > MOST:
                 raise ValidationException(f"A resource has at most {MOST} tags.")
             tags.update(added)
             self._registry.save()
             return {"Tags": _listed(tags)}
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            tags = _listed(self._tags(asked["ResourceArn"]))
-        token = asked.get("NextToken", "0")
+            tags = _listed(self._tags(params["ResourceArn"]))
+        token = params.get("NextToken", "0")
         if not (token.isascii() and token.isdigit()):
             raise ValidationException("Invalid NextToken.")
         start = int(token)
-        end = start + int(asked.get("MaxResults", max(DEFAULT_PAGE, MOST)))
+        end = start + int(params.get("MaxResults", max(DEFAULT_PAGE, MOST)))
         return {"Tags": tags[start:end], "NextToken": str(end) if end < len(tags) else None}
 
-    def delete(self, asked: JsonDocument) -> None:
+    def delete(self, params: JsonDocument) -> None:
         with self._registry.lock:
-            tags = self._tags(asked["ResourceArn"])
-            for key in asked["TagKeys"]:
+            tags = self._tags(params["ResourceArn"])
+            for key in params["TagKeys"]:
                 tags.pop(key, None)
             self._registry.save()
 

@@ -1,4 +1,4 @@
-"""Batch transform jobs: the documents; ``transform`` carries them out."""
+"""The operations on batch transform jobs. ``transform`` runs them."""
 
 from __future__ import annotations
 
@@ -34,33 +34,35 @@ class TransformJobs:
         }
 
     def restore(self) -> None:
-        """A job that was under way is not begun again: half of its output may be written."""
+        """Marks interrupted jobs as failed. They are not restarted, because part of their output may be written."""
         with self._registry.lock:
             for name, job in self._registry.of(TRANSFORM).items():
                 if job["TransformJobStatus"] in RUNNING:
                     self._end(name, "Failed", "This machine's SageMaker ended while the job was under way.")
 
-    def create(self, asked: JsonDocument) -> JsonDocument:
-        """:raises ResourceInUse: the name is taken.
+    def create(self, params: JsonDocument) -> JsonDocument:
+        """Creates and starts a job.
+
+        :raises ResourceInUse: the name is taken.
         :raises ResourceNotFound: the model does not exist.
-        :raises ResourceLimitExceeded: the quota of jobs is used up.
-        :raises ValidationException: a rule is broken that the service model cannot say.
+        :raises ResourceLimitExceeded: the quota of jobs is exceeded.
+        :raises ValidationException: it breaks a rule that the service model does not have.
         """
-        name = asked["TransformJobName"]
+        name = params["TransformJobName"]
         arn = self._registry.arn(TRANSFORM, name)
-        _check(asked)
+        _check(params)
         with self._registry.lock:
             if name in self._registry.of(TRANSFORM):
                 raise ResourceInUse(
                     "Job name must be unique within an AWS account and region, "
                     f"and a job with this name already exists ({arn})"
                 )
-            model = self._registry.of(MODEL).get(asked["ModelName"])
+            model = self._registry.of(MODEL).get(params["ModelName"])
             if model is None:
-                raise ResourceNotFound(f'Could not find model "{self._registry.arn(MODEL, asked["ModelName"])}".')
+                raise ResourceNotFound(f'Could not find model "{self._registry.arn(MODEL, params["ModelName"])}".')
             self._quotas.check_new(self._registry, TRANSFORM)
             document = {
-                **asked,
+                **params,
                 "TransformJobArn": arn,
                 "TransformJobStatus": "InProgress",
                 "CreationTime": now(),
@@ -71,33 +73,35 @@ class TransformJobs:
             def finish(status: str, reason: str | None) -> None:
                 self._end(name, status, reason)
 
-            job = TransformJob(asked, container_of(model), self._host.fleets, self._host.objects, finish)
+            job = TransformJob(params, container_of(model), self._host.fleets, self._host.objects, finish)
             self._jobs[name] = job
             job.start()
         return {"TransformJobArn": arn}
 
-    def describe(self, asked: JsonDocument) -> JsonDocument:
+    def describe(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
-            return self._found(asked["TransformJobName"])
+            return self._found(params["TransformJobName"])
 
-    def stop(self, asked: JsonDocument) -> None:
-        """:raises ResourceNotFound: there is no such job.
+    def stop(self, params: JsonDocument) -> None:
+        """Stops a job.
+
+        :raises ResourceNotFound: there is no such job.
         :raises ValidationException: it has ended.
         """
         with self._registry.lock:
-            job = self._found(asked["TransformJobName"])
+            job = self._found(params["TransformJobName"])
             if job["TransformJobStatus"] not in RUNNING:
                 raise ValidationException(
                     f"The request was rejected because the transform job is in status {job['TransformJobStatus']}."
                 )
             job["TransformJobStatus"] = "Stopping"
             self._registry.save()
-            self._jobs[asked["TransformJobName"]].stop()
+            self._jobs[params["TransformJobName"]].stop()
 
-    def list(self, asked: JsonDocument) -> JsonDocument:
+    def list(self, params: JsonDocument) -> JsonDocument:
         with self._registry.lock:
             jobs = self._registry.of(TRANSFORM).values()
-            listed, token = page(jobs, asked, "TransformJobName", "TransformJobStatus")
+            listed, token = page(jobs, params, "TransformJobName", "TransformJobStatus")
             return {"TransformJobSummaries": listed, "NextToken": token}
 
     def stop_all(self) -> None:
@@ -129,23 +133,23 @@ class TransformJobs:
             self._registry.save()
 
 
-def _check(asked: JsonDocument) -> None:
+def _check(params: JsonDocument) -> None:
     for member in UNSUPPORTED:
-        if asked.get(member):
+        if params.get(member):
             raise ValidationException(f"{member} is not supported on this machine's SageMaker.")
-    source = asked["TransformInput"]["DataSource"]["S3DataSource"]["S3DataType"]
+    source = params["TransformInput"]["DataSource"]["S3DataSource"]["S3DataType"]
     if source != "S3Prefix":
         raise ValidationException(f"S3DataType {source} is not supported on this machine's SageMaker.")
-    split = asked["TransformInput"].get("SplitType", "None")
+    split = params["TransformInput"].get("SplitType", "None")
     if split not in ("None", "Line"):
         raise ValidationException(f"SplitType {split} is not supported on this machine's SageMaker.")
-    if asked.get("BatchStrategy") == "MultiRecord" and split == "None":
+    if params.get("BatchStrategy") == "MultiRecord" and split == "None":
         raise ValidationException("BatchStrategy MultiRecord needs a SplitType.")
-    if asked["TransformResources"]["InstanceCount"] < 1:
+    if params["TransformResources"]["InstanceCount"] < 1:
         raise ValidationException("InstanceCount must be at least 1.")
-    check_environment(asked.get("Environment", {}))
-    payload = asked.get("MaxPayloadInMB", MAX_PAYLOAD_MB)
-    if payload > MOST_MEGABYTES or payload * asked.get("MaxConcurrentTransforms", 1) > MOST_MEGABYTES:
+    check_environment(params.get("Environment", {}))
+    payload = params.get("MaxPayloadInMB", MAX_PAYLOAD_MB)
+    if payload > MOST_MEGABYTES or payload * params.get("MaxConcurrentTransforms", 1) > MOST_MEGABYTES:
         raise ValidationException(
             f"MaxPayloadInMB, and MaxPayloadInMB times MaxConcurrentTransforms, must not exceed {MOST_MEGABYTES} MB."
         )

@@ -1,4 +1,4 @@
-"""A request's body, read once, whoever asks for it: the signature's check, or the view."""
+"""Reads a request's body once. Both the signature check and the view use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ READ_AT_ONCE = 1024 * 1024
 
 
 def read_body(limit: int) -> bytes:
-    """A body that is too long is still read to its end: a client that is writing hears no reply.
+    """Returns the body. One that is too long is still read to its end: a client that is sending reads no reply.
 
     :raises OversizeBody: it has more than ``limit`` bytes.
     """

@@ -1,10 +1,10 @@
-"""One invocation's connection to the container.
+"""The connection of one invocation to the container.
 
-A plain socket, rather than httpx or http.client: while a container is silent between two tokens,
-the thread must wait for its next byte, for the client's hang-up and for the deadline, whichever is first.
-That is one ``select`` over both sockets here; a client library hides its socket behind buffers and would
-need a watching thread a stream. A connection serves one invocation at a time, so that closing it is what frees the
-container's slot; only one whose reply was whole may serve another (`idle.py`).
+It is a plain socket, not httpx or http.client. While a container is silent between two tokens, the thread must wait for
+its next byte, for the client's disconnect and for the deadline, whichever is first. Here that is one ``select`` over
+both sockets. A client library hides its socket behind buffers and would need another thread per stream. A connection
+serves one invocation at a time, so closing it frees the container's slot. Only one whose reply was complete is reused
+(`idle_connections`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AT_ONCE = 64 * 1024
 
 
 class UpstreamError(Exception):
-    """Why an invocation could not be carried through; the gateway says it in SageMaker's words."""
+    """An invocation failed. The gateway translates this into SageMaker's error."""
 
 
 class Unreachable(UpstreamError):
@@ -38,11 +38,11 @@ class TimedOut(UpstreamError):
 
 
 class ConnectionBroken(UpstreamError):
-    """The container closed its connection, or sent no HTTP, before its reply was whole."""
+    """The container closed its connection, or sent something other than HTTP, before its reply was complete."""
 
 
 class ClientGone(UpstreamError):
-    """Nobody is there any more to hear the reply."""
+    """The client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class InvocationDeadline:
 
 
 class ContainerConnection:
-    """``client`` is the socket to watch for a hang-up; without one, only the deadline ends a wait."""
+    """A connection to a container. ``client`` is the client's socket, watched for a disconnect."""
 
     def __init__(
         self,
@@ -71,7 +71,10 @@ class ContainerConnection:
         client: socket.socket | None,
         idle: IdleConnections | None = None,
     ) -> None:
-        """:param idle: where a connection is looked for, and goes when its reply was whole."""
+        """Opens a connection, or takes an idle one.
+
+        :param idle: idle connections. This one is returned there if its reply was complete.
+        """
         self._deadline = deadline
         self._client = client
         self.reply = ReplyReader()
@@ -106,7 +109,7 @@ class ContainerConnection:
     def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> ReplyHead:
         """Send a request and wait for the reply's head."""
         fixed = [("Host", str(self._address)), ("Content-Length", str(len(body)))]
-        # h11 writes the head, for it refuses what could be read as another one; replies are `ReplyReader`'s.
+        # h11 writes the head, because it rejects ambiguous headers. `ReplyReader` reads the reply.
         head = h11.Connection(h11.CLIENT).send(h11.Request(method=method, target=path, headers=[*fixed, *headers]))
         try:
             self._socket.settimeout(self._deadline.left())
@@ -114,7 +117,7 @@ class ContainerConnection:
         except TimeoutError as error:
             raise TimedOut from error
         except OSError:
-            pass  # A container may refuse a body before it has read it all: what it said is read below.
+            pass  # A container may reject a body before it has read all of it. Its reply is read below.
         while self.reply.head is None:
             self._receive()
             if self.reply.error and self.reply.head is None:
@@ -122,7 +125,7 @@ class ContainerConnection:
         return self.reply.head
 
     def parts(self) -> Iterator[bytes]:
-        """The reply's body as it arrives, a chunk at a time where it is chunked."""
+        """Yields the reply's body as it arrives, chunk by chunk if it is chunked."""
         while True:
             yield from self.reply.take()
             if self.reply.complete:
@@ -150,7 +153,7 @@ class ContainerConnection:
         return time.monotonic() >= self._deadline.at
 
     def receive(self) -> None:
-        """What is there; nothing is fine."""
+        """Reads what has arrived, without waiting."""
         try:
             self.reply.feed(self._socket.recv(AT_ONCE, socket.MSG_DONTWAIT))
         except BlockingIOError:
@@ -162,7 +165,7 @@ class ContainerConnection:
         assert self._client is not None
         try:
             if self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
-                # A pipelined request: its bytes stay for the server, and a hang-up behind them can't be seen.
+                # A pipelined request. Its bytes stay for the server, and a disconnect after them cannot be seen.
                 self._selector.unregister(self._client)
                 return False
         except BlockingIOError:
@@ -173,7 +176,10 @@ class ContainerConnection:
 
 
 def _connected(address: ContainerAddress, seconds: float) -> socket.socket:
-    """:raises Unreachable: no connection was made."""
+    """Connects to the container.
+
+    :raises Unreachable: no connection was made.
+    """
     try:
         made = socket.create_connection((address.host, address.port), seconds)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Encoding of AWS event-stream frames; botocore only decodes them.
+"""Encodes AWS event-stream frames. botocore only decodes them.
 
 A frame is ``u32 total | u32 headers_len | crc32(prelude) | headers | payload | crc32(all before)``, a header
 ``u8 len, name, 0x07, u16 len, value``: strings are the only header type SageMaker's runtime uses.
@@ -24,7 +24,7 @@ PART_HEADERS = (
 
 
 def encode(headers: tuple[tuple[str, str], ...], payload: bytes) -> bytes:
-    """One whole frame; sizes that no decoder accepts raise ``ValueError``."""
+    """Returns one frame. Sizes that no decoder accepts raise ``ValueError``."""
     encoded = encode_headers(headers)
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a payload of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
@@ -35,7 +35,7 @@ def encode(headers: tuple[tuple[str, str], ...], payload: bytes) -> bytes:
 
 @cache
 def encode_headers(headers: tuple[tuple[str, str], ...]) -> bytes:
-    """Cached, because every part of every stream carries the same three."""
+    """Encodes headers. The result is cached, because every part of every stream has the same three headers."""
     encoded = bytearray()
     for name, value in headers:
         raw_name, raw_value = name.encode(), value.encode()
@@ -55,7 +55,7 @@ def payload_part(part: bytes) -> bytes:
 
 
 def exception(kind: str, fields: dict[str, object]) -> bytes:
-    """The frame that ends a failed stream; ``kind`` is a member of the service model's ``ResponseStream``."""
+    """Returns the frame that ends a failed stream. ``kind`` is a member of ``ResponseStream`` in the service model."""
     headers = (
         (":exception-type", kind),
         (":content-type", "application/json"),

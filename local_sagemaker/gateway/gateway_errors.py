@@ -1,7 +1,7 @@
-"""Everything a client can be told went wrong, each as the reply that boto3 turns into the right exception.
+"""The errors of SageMaker's runtime, as replies that boto3 turns into the right exception.
 
-Codes and statuses are those of botocore's sagemaker-runtime model; the wording is what SageMaker was seen to
-say, where that is public. Once a stream runs, there are only `faults`.
+Codes and statuses are those of botocore's sagemaker-runtime model. The messages are SageMaker's own, where they are
+public. After a stream has begun, errors are `stream_faults`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST_MESSAGE = 2048
 
 
 class GatewayError(Exception):
-    """A whole reply: status, ``x-amzn-errortype`` and a JSON body."""
+    """An error reply: status, ``x-amzn-errortype`` and a JSON body."""
 
     status: int
     code: str
@@ -39,7 +39,7 @@ class UnknownOperation(GatewayError):
     code = "UnknownOperationException"
 
     def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{method} {path} is no operation of this SageMaker runtime")
+        super().__init__(f"{method} {path} is not an operation of this SageMaker runtime")
 
 
 class ValidationError(GatewayError):
@@ -135,7 +135,7 @@ class SessionNeedsInvokeEndpoint(ValidationError):
 
 
 class OversizeBody(ValidationError):
-    """SageMaker once answered a bare 413, which its model does not have; today it is this ValidationError."""
+    """The body is too long. SageMaker once replied 413, which its model does not have. Now it is a ValidationError."""
 
     def __init__(self, request_id: str, limit: int) -> None:
         super().__init__(f"Request {request_id} has oversize body. The limit is {limit} bytes.")
@@ -146,13 +146,13 @@ class RuntimeInternalFailure(GatewayError):
     code = "InternalFailure"
 
     def __init__(self) -> None:
-        super().__init__("The gateway failed; its own log has the reason.")
+        super().__init__("The gateway failed. Its log has the reason.")
 
 
 class ServiceUnavailable(GatewayError):
-    """Nothing accepts connections at the container's address.
+    """No process accepts connections at the container's address.
 
-    ModelNotReadyException (429) would be wrong: the model keeps it for serverless and multi-model endpoints.
+    ModelNotReadyException (429) would be wrong: it is for serverless and multi-model endpoints.
     """
 
     status = 503
@@ -163,7 +163,7 @@ class ServiceUnavailable(GatewayError):
 
 
 class ModelError(GatewayError):
-    """The container answered with a 4xx or 5xx, or (status 0, SageMaker's own choice) did not answer."""
+    """The container replied with a 4xx or 5xx, or did not reply (SageMaker then reports status 0)."""
 
     status = 424
     code = "ModelError"

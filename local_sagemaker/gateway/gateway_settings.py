@@ -1,4 +1,4 @@
-"""What a gateway is told once, at its start."""
+"""The settings of a gateway."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from local_sagemaker.gateway.payload_parts import Cut, as_they_arrive
 
 @dataclass(frozen=True, slots=True)
 class RuntimeLimits:
-    """SageMaker's own limits. Whoever wants to see a time-out without waiting for it lowers them."""
+    """SageMaker's own limits. Lower them to see a time-out without the wait."""
 
     regular_seconds: float = 60.0
     stream_seconds: float = 480.0
@@ -25,14 +25,14 @@ class RuntimeLimits:
 
 @dataclass(frozen=True, slots=True)
 class ContainerAddress:
-    """Where the container's process listens."""
+    """The address of the container's process."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, url: str) -> ContainerAddress:
-        """SageMaker speaks plain HTTP to fixed paths, so a scheme, a host and a port are all there is."""
+        """Parses ``http://HOST:PORT``. SageMaker uses plain HTTP and fixed paths, so a URL has nothing else."""
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname or parts.path.strip("/") or parts.query:
             raise ValueError(f"{url!r} is not of the form http://HOST:PORT")
@@ -45,7 +45,7 @@ class ContainerAddress:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The one endpoint a gateway serves, and how SageMaker's messages speak of it."""
+    """The endpoint that a gateway serves, with the names that SageMaker's messages use."""
 
     name: str
     variant: str = "AllTraffic"

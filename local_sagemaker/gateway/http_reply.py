@@ -1,7 +1,7 @@
-"""A container's reply, read from bytes cut anywhere. No input or output here.
+"""Parses a container's reply from bytes that are cut anywhere. Does no I/O.
 
-httptools, whose parser is written in C, rather than h11: a streamed token is a chunk of its own, and h11 takes some
-20 microseconds for each; that is more than everything else that is done with it here.
+It uses httptools, whose parser is written in C, not h11. Each streamed token is a chunk. h11 takes about 20
+microseconds per chunk, which is more than all other work on it here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ class ReplyHead:
 
 
 class ReplyReader:
-    """:ivar head: None until it is whole.
-    :ivar complete: the body has ended as it should.
-    :ivar keep_alive: after it, the connection takes another request.
-    :ivar error: why no more will come; what came before is still to be taken.
+    """An incremental parser of one reply.
+
+    :ivar head: None until it is complete.
+    :ivar complete: the body has ended correctly.
+    :ivar keep_alive: the connection accepts another request afterwards.
+    :ivar error: why no more bytes will come. Earlier bytes can still be taken.
     """
 
     def __init__(self) -> None:
@@ -39,7 +41,7 @@ class ReplyReader:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """What the socket gave; nothing at its end."""
+        """Feeds bytes of the socket. Empty bytes mean its end."""
         if not data:
             self._end()
             return
@@ -50,13 +52,13 @@ class ReplyReader:
                 self.error = f"no valid HTTP: {error}"
 
     def take(self) -> list[bytes]:
-        """The body's bytes since the last time, a chunk at a time: two that come together stay two."""
+        """Returns the chunks of the body since the last call. Chunks that arrived together stay separate."""
         taken, self._body = self._body, []
         return taken
 
     def _end(self) -> None:
         if self.head is not None and not {"content-length", "transfer-encoding"} & self.head.headers.keys():
-            self.complete = True  # Its end is how such a body says that it is whole.
+            self.complete = True  # A body without a length is complete when the connection ends.
         elif not self.complete:
             self.error = self.error or CLOSED
 
@@ -73,5 +75,5 @@ class ReplyReader:
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        self.complete = self.head is not None  # Else it was a 1xx.
+        self.complete = self.head is not None  # Otherwise it was a 1xx reply.
         self.keep_alive = self.complete and self._parser.should_keep_alive()

@@ -1,7 +1,7 @@
-"""Connections to containers between two streams: the next stream to the same container takes one that is there.
+"""Keeps connections to containers open between two streams. The next stream to the same container reuses one.
 
-None is kept for long, so that a container that is to end waits for nobody, and none is used on which anything has
-come meanwhile: that is how one of a container that has ended tells.
+They are kept only briefly, so that a container that shuts down does not wait for them. A connection on which bytes have
+arrived is not reused: its container has ended.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ SECONDS = 0.5
 
 @dataclass(slots=True)
 class IdleConnections:
-    """Thread-safe. Whoever holds it calls `sweep` now and then."""
+    """Idle connections by address. Thread-safe. The owner calls `sweep` regularly."""
 
     _kept: dict[ContainerAddress, deque[tuple[float, socket.socket]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def give(self, address: ContainerAddress, connection: socket.socket) -> None:
-        """Its last reply is whole, and nobody else uses it."""
+        """Adds a connection whose last reply was complete and that nobody else uses."""
         with self._lock:
             self._kept.setdefault(address, deque()).append((time.monotonic(), connection))
 
     def take(self, address: ContainerAddress) -> socket.socket | None:
-        """One that the container has not closed; None where there is none."""
+        """Returns a connection that the container has not closed, or None."""
         while True:
             with self._lock:
                 kept = self._kept.get(address)
@@ -43,7 +43,7 @@ class IdleConnections:
             connection.close()
 
     def sweep(self) -> None:
-        """Closes those that have been idle for too long."""
+        """Closes connections that have been idle for too long."""
         now = time.monotonic()
         with self._lock:
             for address, kept in list(self._kept.items()):

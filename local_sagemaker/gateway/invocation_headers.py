@@ -1,7 +1,7 @@
-"""Which headers cross the gateway, in each direction; all others are stripped, as SageMaker does.
+"""The headers that the gateway forwards, in each direction. All others are removed, as SageMaker does.
 
-Names, members and lengths are those of botocore's model of sagemaker-runtime, except ``Adapter-
-Identifier``, which the container contract names and the model has not.
+Names, members and lengths are those of botocore's model of sagemaker-runtime. ``Adapter-Identifier`` is from the
+container contract; the model does not have it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREFIX_AWARE_ID = AMZN + "Prefix-Aware-Id"
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """A header of a client's request: ``name`` on the wire, ``at_container`` behind the gateway."""
+    """A header of a client's request: ``name`` is the client's, ``at_container`` the container's."""
 
     name: str
     at_container: str
@@ -74,7 +74,7 @@ REGULAR_REPLY = (*STREAMED_REPLY, NEW_SESSION, CLOSED_SESSION, "Content-Type")
 
 
 def for_container(client: Headers, table: Iterable[RequestHeader]) -> Iterator[tuple[str, str]]:
-    """The headers a container sees."""
+    """Returns the headers for the container."""
     for header in table:
         value = client.get(header.name)
         if value is not None:
@@ -83,6 +83,6 @@ def for_container(client: Headers, table: Iterable[RequestHeader]) -> Iterator[t
 
 
 def refuse_new_session(client: Headers) -> None:
-    """A stateful session can be used, but not created, by a streamed call."""
+    """Rejects a streamed call that creates a stateful session. A streamed call can only use one."""
     if client.get(SESSION_ID) == "NEW_SESSION":
         raise SessionNeedsInvokeEndpoint

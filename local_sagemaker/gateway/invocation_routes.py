@@ -1,4 +1,4 @@
-"""Where an invocation goes: to the one container that a gateway was given, or to an instance of an endpoint."""
+"""The interface that selects the container of an invocation, and its implementation for a single container."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from local_sagemaker.gateway.http_reply import ReplyHead
 
 
 class InvocationRoute(Protocol):
-    """One invocation's way, taken once and released once.
+    """The container of one invocation. It is reserved once and released once.
 
-    :ivar more_headers: what SageMaker adds to those of the client.
-    :ivar delay: seconds that the network takes beyond its own.
+    :ivar more_headers: the headers that SageMaker adds to the client's.
+    :ivar delay: additional seconds of network delay.
     """
 
     endpoint: Endpoint
@@ -27,22 +27,25 @@ class InvocationRoute(Protocol):
     @property
     def container(self) -> ContainerAddress: ...
 
-    def elsewhere(self) -> bool:
-        """The container takes no connection: whether ``container`` is now another one."""
+    def try_another(self) -> bool:
+        """Switches to another container if this one accepts no connection. Returns False if there is none."""
 
     def answered(self, head: ReplyHead) -> None:
-        """The container has begun to answer."""
+        """Called when the container has begun to reply."""
 
     def release(self) -> None: ...
 
 
 class Routes(Protocol):
-    def route(self, name: str, asked: Headers) -> InvocationRoute:
-        """:raises GatewayError: no endpoint, variant, component or session of that name, or none is able."""
+    def route(self, name: str, request_headers: Headers) -> InvocationRoute:
+        """Selects a container.
+
+        :raises GatewayError: the endpoint, variant, component or session does not exist or has no capacity.
+        """
 
 
 class FixedRoute:
-    """To the container that the gateway was started with."""
+    """The route to the container that the gateway was started with."""
 
     path = "/invocations"
     more_headers: tuple[tuple[str, str], ...] = ()
@@ -52,7 +55,7 @@ class FixedRoute:
         self.endpoint = endpoint
         self.container = container
 
-    def elsewhere(self) -> bool:
+    def try_another(self) -> bool:
         return False
 
     def answered(self, head: ReplyHead) -> None:
@@ -67,10 +70,10 @@ class FixedRoutes:
         self._endpoint = endpoint
         self._container = container
 
-    def route(self, name: str, asked: Headers) -> InvocationRoute:
+    def route(self, name: str, request_headers: Headers) -> InvocationRoute:
         if name != self._endpoint.name:
             raise EndpointNotFound(name, self._endpoint.account)
-        variant = asked.get(headers.TARGET_VARIANT, self._endpoint.variant)
+        variant = request_headers.get(headers.TARGET_VARIANT, self._endpoint.variant)
         if variant != self._endpoint.variant:
             raise VariantNotFound(variant, self._endpoint)
         return FixedRoute(self._endpoint, self._container)

@@ -1,8 +1,8 @@
-"""How a streamed body is cut into payload parts.
+"""Cuts a streamed body into payload parts.
 
-SageMaker promises nothing about where a part ends: inside an SSE event, a JSON string, a UTF-8 character. A
-client that parses part by part works on a quiet machine and fails in production, so a gateway can cut on
-purpose. No cut holds bytes back: whatever has arrived is sent at once.
+SageMaker does not define where a part ends: it may be inside an SSE event, a JSON string or a UTF-8 character. A client
+that parses part by part works on a quiet machine and fails in production. So a gateway can cut at such places on
+purpose. No cut delays bytes: everything that has arrived is sent at once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Cut = Callable[[bytes], Iterator[bytes]]
 
 
 def as_they_arrive(arrived: bytes) -> Iterator[bytes]:
-    """A part for each chunk of the container's reply, which clients that take a part for an event live on."""
+    """Sends one part for each chunk of the container's reply. Clients that expect one event per part need this."""
     yield arrived
 
 
 @dataclass(frozen=True, slots=True)
 class CutEvery:
-    """Parts of at most ``size`` bytes."""
+    """Cuts into parts of at most ``size`` bytes."""
 
     size: int
 
@@ -32,7 +32,7 @@ class CutEvery:
 
 @dataclass(frozen=True, slots=True)
 class CutAtRandom:
-    """Parts of 1 to ``longest`` bytes."""
+    """Cuts into parts of 1 to ``longest`` bytes."""
 
     longest: int = 48
     random: random.Random = field(default_factory=random.Random)
@@ -46,7 +46,7 @@ class CutAtRandom:
 
 
 def parse_cut(text: str | None) -> Cut:
-    """``--cut-parts``: nothing, a number of bytes, or ``random``."""
+    """Parses ``--cut-parts``: nothing, a number of bytes, or ``random``."""
     if text is None:
         return as_they_arrive
     if text == "random":

@@ -1,4 +1,4 @@
-"""The SageMaker Runtime protocol in front of containers, as views of a Flask application."""
+"""The Flask views of the SageMaker Runtime protocol: they forward invocations to containers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Gateway:
         with self._way(name, self._limits.regular_seconds) as way:
             head = self._post(way, passed, body)
             response = Response(b"".join(way.connection.parts()))
-        del response.headers["Content-Type"]  # The container's takes its place, if it has set one.
+        del response.headers["Content-Type"]  # The container's Content-Type replaces it, if there is one.
         return finish(response, way.route, head, headers.REGULAR_REPLY)
 
     def invoke_with_response_stream(self, name: str) -> Response:
@@ -56,20 +56,20 @@ class Gateway:
             head = self._post(way, passed, body)
             frames = self._frames(way, writable_client(), g.get("stream_fault"))
             response = Response(frames, content_type="application/vnd.amazon.eventstream")
-            # Not left to the generator: one that was never begun runs no `finally`.
+            # Not left to the generator: one that never started runs no `finally`.
             response.call_on_close(stack.pop_all().close)
         if content_type := head.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
         return finish(response, way.route, head, headers.STREAMED_REPLY)
 
     def _admit(self, table: tuple[headers.RequestHeader, ...]) -> tuple[list[tuple[str, str]], bytes]:
-        """What goes to the container, of a request that SageMaker would let through."""
+        """Checks a request as SageMaker does. Returns what the container gets."""
         body = read_body(self._limits.body_bytes)
         return list(headers.for_container(request.headers, table)), body
 
     @contextmanager
     def _way(self, name: str, seconds: float, idle: IdleConnections | None = None) -> Iterator[Way]:
-        """To a container that takes the connection; what goes wrong on it is said in SageMaker's words."""
+        """Connects to a container. Failures are raised as SageMaker's errors."""
         route = self._routes.route(name, request.headers)
         try:
             with (
@@ -93,12 +93,12 @@ class Gateway:
         return b"".join(map(eventstream.payload_part, self._cut(arrived)))
 
     def _frames(self, way: Way, client: socket.socket | None, planned: faults.StreamFault | None) -> Iterator[bytes]:
-        """The reply as an event stream, whose last frame says so if it is not whole.
+        """Yields the reply as an event stream. If the reply is incomplete, the last frame is an exception.
 
-        :param client: what the pump may write to; without one, the frames are the iterator's.
-        :param planned: what it is to end with after its first part.
+        :param client: the client's socket, to which the pump writes. Without one, the iterator yields the frames.
+        :param planned: an injected error that ends the stream after its first part.
         """
-        yield b""  # Sends the head now: the first token may be a while.
+        yield b""  # Sends the head now: the first token may take a while.
         try:
             if planned is not None:
                 yield self._encode(next(way.connection.parts(), b""))
@@ -130,7 +130,7 @@ def client_socket() -> socket.socket | None:
 
 
 def writable_client() -> socket.socket | None:
-    """The client's socket, where a chunk that is written to it takes its place in gunicorn's reply."""
+    """Returns the client's socket, if chunks can be written to it directly as part of gunicorn's reply."""
     return client_socket() if request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1" else None
 
 
@@ -141,17 +141,17 @@ def connect(
     client: socket.socket | None,
     idle: IdleConnections | None = None,
 ) -> ContainerConnection:
-    """Tries each instance there is: nothing was sent, so nothing is done twice.
+    """Tries one instance after the other. Nothing was sent yet, so no request is executed twice.
 
-    :param client: whose hang-up ends the wait.
-    :param idle: connections that may be used again.
+    :param client: the client's socket. A disconnect ends the wait.
+    :param idle: idle connections that can be reused.
     """
     while True:
         try:
             until = InvocationDeadline.after(seconds)
             return ContainerConnection(route.container, limits.connect_seconds, until, client, idle)
         except upstream.Unreachable:
-            if not route.elsewhere():
+            if not route.try_another():
                 raise
 
 
@@ -176,7 +176,7 @@ def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: t
 
 
 def create_app(settings: GatewaySettings) -> Flask:
-    """The runtime of one container. Only under gunicorn, which reveals the client's socket, does it see a hang-up."""
+    """Returns the runtime of one container. It notices a client's disconnect only under gunicorn."""
     app = Flask(__name__, static_folder=None)
     routes = FixedRoutes(settings.endpoint, settings.container)
     mount(app, Gateway(routes, settings.limits, settings.cut))
@@ -184,7 +184,7 @@ def create_app(settings: GatewaySettings) -> Flask:
 
 
 def mount(app: Flask, gateway: Gateway) -> None:
-    """The runtime's paths, and its errors for all others."""
+    """Adds the runtime's paths and error handlers to an application."""
     app.url_map.merge_slashes = False
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.post("/endpoints/<name>/invocations")(gateway.invoke)

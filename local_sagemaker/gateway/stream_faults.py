@@ -1,4 +1,4 @@
-"""What ends a stream that has begun: its status is sent, so only a last frame can still say it failed."""
+"""The errors of a stream that has begun. The status is already sent, so the last frame reports the failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from local_sagemaker.gateway import event_stream as eventstream
 
 
 class StreamFault(Exception):
-    """boto3 keeps only the ``Message``, so whatever a caller must know stands there."""
+    """An error frame. boto3 keeps only the ``Message``, so it contains everything that a caller needs."""
 
     kind: ClassVar[str]
 
@@ -45,11 +45,11 @@ class InternalStreamFailure(StreamFault):
     kind = "InternalStreamFailure"
 
     def __init__(self) -> None:
-        super().__init__("The gateway failed; its own log has the reason.")
+        super().__init__("The gateway failed. Its log has the reason.")
 
 
 class PlannedFault(StreamFault):
-    """On request."""
+    """An injected error."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,7 +1,7 @@
-"""Streams from containers to clients, all of them in one thread.
+"""Forwards all streams from containers to clients in one thread.
 
-A thread for each would be woken for every token, and they would wait for each other more than they work. Here one
-`epoll` hears of every container's bytes, every client's hang-up, and every client that can take more.
+A thread per stream would wake for every token, and the threads would mostly wait for each other. Here one `epoll`
+reports bytes of every container, the disconnect of every client, and every client that can receive more.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Encode = Callable[[bytes], bytes]
 
 
 class Stream:
-    """One reply on its way.
+    """One reply that is being forwarded.
 
-    :ivar done: nothing more is to be carried.
-    :ivar ended: nobody but its worker's thread touches its sockets any more.
+    :ivar done: nothing more has to be forwarded.
+    :ivar ended: only its worker's thread still uses its sockets.
     """
 
     def __init__(self, connection: ContainerConnection, client: socket.socket, encode: Encode) -> None:
@@ -45,7 +45,7 @@ class Stream:
 
 
 class Pump:
-    """Its thread begins with the first stream, for a gateway is made before its server forks.
+    """Forwards streams. Its thread starts with the first stream, because a gateway is created before its server forks.
 
     :ivar idle: connections to containers between two streams.
 
@@ -59,13 +59,13 @@ class Pump:
         self.idle = IdleConnections()
 
     def carry(self, connection: ContainerConnection, client: socket.socket, encode: Encode) -> None:
-        """Waits until the whole reply is with the client, as chunks of a body whose head it has already.
+        """Forwards a reply and waits until all of it is sent. The client already has the head of the response.
 
-        :param encode: makes a chunk's bytes from those of one chunk of the container's.
+        :param encode: encodes one chunk of the container for the client.
         :raises UpstreamError: as `ContainerConnection.parts` does.
         """
         stream = Stream(connection, client, encode)
-        self._pass(stream)  # What came together with the head.
+        self._pass(stream)  # Sends what arrived together with the head.
         if not stream.done:
             self._add(stream)
             stream.ended.wait()
@@ -75,7 +75,7 @@ class Pump:
             raise stream.failure
 
     def _add(self, stream: Stream) -> None:
-        with self._lock:  # Or the stream could end between the two, with one of them still to come.
+        with self._lock:  # Without the lock the stream could end between the two registrations.
             if self._epoll is None:
                 self._epoll = select.epoll()
                 threading.Thread(target=self._run, args=(self._epoll,), daemon=True, name="pump").start()
@@ -125,13 +125,13 @@ class Pump:
             if not stream.backlog:
                 self._pass(stream)
         if not stream.done and bool(stream.backlog) is not had_backlog:
-            # A client that is slow is waited for; meanwhile its container is not read from.
+            # While a client is slow, its container is not read.
             waiting = select.EPOLLOUT if stream.backlog else 0
             epoll.modify(stream.client.fileno(), select.EPOLLRDHUP | waiting)
             epoll.modify(stream.connection.fileno(), 0 if stream.backlog else select.EPOLLIN)
 
     def _pass(self, stream: Stream) -> None:
-        """What has arrived goes on; the stream is done when that was all."""
+        """Forwards what has arrived. The stream is done if that was the end."""
         reply = stream.connection.reply
         if arrived := reply.take():
             encoded = b"".join(map(stream.encode, arrived))

@@ -1,1 +1,1 @@
-"""What stands behind an endpoint: model data, processes, their health, and the fleets they make."""
+"""Runs endpoints: model data, container processes, their health checks, and fleets of instances."""

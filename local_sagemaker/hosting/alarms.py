@@ -1,4 +1,4 @@
-"""The alarms that roll an update back: those of CloudWatch, as moto has it beside S3."""
+"""Reads the CloudWatch alarms that roll an update back. moto serves CloudWatch beside S3."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Alarms:
-    """moto measures nothing: an alarm rings when SetAlarmState says so."""
+    """The alarms of CloudWatch. moto measures nothing: an alarm's state is what SetAlarmState set."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
         self._url = endpoint_url
@@ -28,7 +28,7 @@ class Alarms:
         return [name for name in names if name not in states]
 
     def ringing(self, names: Iterable[str]) -> list[str]:
-        """What can't be asked rings not; the next look is soon."""
+        """Returns the alarms in state ALARM. If CloudWatch cannot be reached, none; the next call comes soon."""
         try:
             states = self._states(names)
         except (BotoCoreError, ClientError) as error:
@@ -37,7 +37,10 @@ class Alarms:
         return [name for name, state in states.items() if state == "ALARM"]
 
     def _states(self, names: Iterable[str]) -> dict[str, str]:
-        """:raises botocore.exceptions.BotoCoreError: CloudWatch does not answer."""
+        """Returns the states of alarms.
+
+        :raises botocore.exceptions.BotoCoreError: CloudWatch does not answer.
+        """
         with self._lock:
             if self._client is None:
                 self._client = boto3.client(

@@ -1,4 +1,4 @@
-"""Inference components: copies of a model on an endpoint's variant, and the adapters that are loaded into them."""
+"""A live inference component: copies of a model on an endpoint's variant, or an adapter that is loaded into them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_REASON = 500
 
 
 class Component:
-    """Either the copies of a model (``pool``), or an adapter of another component (``base``).
+    """A component is either copies of a model (``pool``), or an adapter of another component (``base``).
 
     :ivar directory: the model's data, or the adapter's.
     """
@@ -34,19 +34,19 @@ class Component:
         self._loading = threading.Lock()
 
     def copies(self) -> Pool:
-        """The processes that serve it."""
+        """Returns the processes that serve it."""
         pool = self.pool or (self.base.pool if self.base else None)
         assert pool is not None
         return pool
 
     def lost(self) -> int:
-        """How many copies have died since it began."""
+        """Returns how many copies have died since it started."""
         return self.copies().replaced
 
     def prepare(self, instance: Instance) -> None:
-        """An adapter is in the instance's memory afterwards: also in that of one which replaced another.
+        """Loads the adapter into an instance, unless it is loaded. A replaced instance needs it again.
 
-        :raises InstanceStartFailed: the container refuses it.
+        :raises InstanceStartFailed: the container rejects the adapter.
         """
         if self.base is None or instance.id in self._loaded:
             return
@@ -66,12 +66,15 @@ class Component:
                 try:
                     call(instance, "DELETE", f"/adapters/{quote(self.name)}", None)
                 except InstanceStartFailed:
-                    pass  # It goes with its process.
+                    pass  # It ends with its process.
         remove(self._directory)
 
 
 def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> bytes:
-    """:raises InstanceStartFailed: no answer, or none of the 200s (404 where something is to be deleted is fine)."""
+    """Sends a request to the container.
+
+    :raises InstanceStartFailed: there is no reply, or its status is not 2xx (or 404 for a deletion).
+    """
     connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
     try:
         content = None if body is None else json.dumps(body)
@@ -79,7 +82,7 @@ def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None
         reply = connection.getresponse()
         said = reply.read()
     except (OSError, http.client.HTTPException) as error:
-        raise InstanceStartFailed(f"{method} {path} was not answered by the container ({error})") from error
+        raise InstanceStartFailed(f"the container did not answer {method} {path} ({error})") from error
     finally:
         connection.close()
     if reply.status // 100 != 2 and not (method == "DELETE" and reply.status == 404):

@@ -1,4 +1,4 @@
-"""One endpoint configuration, started: a fleet for each of its variants."""
+"""One started endpoint configuration: a fleet for each of its variants."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ INSTANCES_ENDED_WITHIN = 5.0
 class Variant:
     """A production variant of a started deployment.
 
-    :ivar targets: of a multi-model endpoint.
-    :ivar pool: None where the variant's models are inference components.
+    :ivar targets: the target models of a multi-model endpoint.
+    :ivar pool: None if the variant's models are inference components.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Variant:
         self.targets = targets
 
     def scale_to(self, share: float, at_least: bool = False) -> None:
-        """A part of its instances, rounded up.
+        """Scales to a share of its instances, rounded up.
 
-        :param at_least: where there are more, they stay.
+        :param at_least: never scale down.
         """
         if self.pool is not None:
             wanted = part_of(self.count, share)
@@ -57,7 +57,10 @@ def failure_reason(variant: str, error: InstanceStartFailed) -> str:
 
 
 class Deployment:
-    """:ivar stage: as a pending deployment's variants are described."""
+    """A started endpoint configuration.
+
+    :ivar stage: the status with which a pending deployment's variants are described.
+    """
 
     def __init__(self, plan: Document) -> None:
         self.plan = plan
@@ -69,10 +72,10 @@ class Deployment:
         self.variants[variant.name] = variant
 
     def wait_ready(self, cancelled: Callable[[], bool]) -> None:
-        """Until every variant has as many healthy instances as it should.
+        """Waits until every variant has as many healthy instances as it should.
 
         :raises InstanceStartFailed: with the endpoint's FailureReason.
-        :raises Cancelled: nobody waits any more.
+        :raises Cancelled: the wait was cancelled.
         """
         for variant in self.variants.values():
             if variant.pool is not None:
@@ -86,11 +89,11 @@ class Deployment:
             variant.scale_to(share, at_least)
 
     def lost(self) -> int:
-        """How many instances have died since it began."""
+        """Returns how many instances have died since it started."""
         return sum(variant.pool.replaced for variant in self.variants.values() if variant.pool)
 
     def drain(self) -> None:
-        """No request fails: each instance ends with its last one."""
+        """Stops each instance after its last request, so that no request fails."""
         self._end(lambda pool: pool.drain())
 
     def stop(self) -> None:
@@ -108,7 +111,7 @@ class Deployment:
 
 
 def clean(pool: Pool, base: Path | None) -> None:
-    """Removes what the instances shared, when the last of them has ended."""
+    """Removes the files that the instances shared, after the last one has ended."""
     while not pool.wait_ended(INSTANCES_ENDED_WITHIN):
         pass
     if base is not None:

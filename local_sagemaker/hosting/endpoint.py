@@ -1,4 +1,4 @@
-"""An endpoint's life: created, updated blue/green or rolled back, scaled, deleted."""
+"""A live endpoint: its creation, updates with rollback, scaling and deletion."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Document = dict[str, Any]
 
 
 class Report(Protocol):
-    """Where an endpoint writes how it is; ``plan`` is what it serves, once it does."""
+    """Records an endpoint's status. ``plan`` is the configuration that it serves, once it serves it."""
 
     def __call__(self, status: str, reason: str | None = None, plan: Document | None = None) -> None: ...
 
 
 class LiveEndpoint:
-    """Its changes run one after the other, each in a thread of its own; ``changed`` guards all of it.
+    """A live endpoint. Its changes run one after the other, each in its own thread; ``changed`` guards its state.
 
-    :ivar current: what serves.
-    :ivar pending: what is started, and then takes its place.
-    :ivar ended: it is being deleted, or the service ends.
-    :ivar starting: the copies of inference components that do not serve yet.
+    :ivar current: the deployment that serves.
+    :ivar pending: the deployment that is being started to replace it.
+    :ivar ended: the endpoint is being deleted, or the service ends.
+    :ivar starting: copies of inference components that do not serve yet.
     """
 
     def __init__(self, name: str, fleets: Fleets, timing: HostTiming, alarms: Alarms, report: Report) -> None:
@@ -78,7 +78,7 @@ class LiveEndpoint:
         self._in_turn(lambda: self._delete(then))
 
     def shut_down(self) -> None:
-        """The machine's SageMaker ends, the endpoint does not: its state stays as it is."""
+        """Stops the processes because the service ends. The endpoint's recorded state stays unchanged."""
         self.ended.set()
         with self.changed:
             pools = self.pools()
@@ -102,7 +102,7 @@ class LiveEndpoint:
         return [instance for pool in self.pools() for instance in pool.instances()]
 
     def choose(self, target: str | None) -> Variant | None:
-        """The variant of the next request, by weight, or the one that is asked for. With ``changed`` held."""
+        """Returns the variant for a request: the requested one, or one by weight. Call it with ``changed`` held."""
         if self.current is None:
             return None
         moved = self.pending is not None and random.random() < self._share
@@ -120,7 +120,7 @@ class LiveEndpoint:
                     change()
                 except Exception:
                     log.exception("a change of endpoint %s failed", self.name)
-                    self._report("Failed", "The service failed; its own log has the reason.")
+                    self._report("Failed", "The service failed. Its log has the reason.")
 
         threading.Thread(target=run, daemon=True, name=self.name).start()
 
@@ -170,7 +170,11 @@ class LiveEndpoint:
                 before.drain()
 
     def _shift(self, before: Deployment | None, deployment: Deployment, update: Update) -> None:
-        """:raises InstanceStartFailed: an instance of the new fleet is lost, an alarm rings, or it takes too long."""
+        """Shifts the traffic to the new fleet, step by step.
+
+        :raises InstanceStartFailed: an instance of the new fleet died, an alarm is in state ALARM, or it takes too
+            long.
+        """
         rollout = update.rollout
         for share in rollout.shares:
             if rollout.rolling:
@@ -185,7 +189,7 @@ class LiveEndpoint:
         update.bake(deployment, rollout.termination_wait)
 
     def _roll_back(self, before: Deployment | None, rollout: Rollout, reason: str) -> None:
-        """A rolling update has taken instances of the old fleet: they are there again before the traffic is."""
+        """Rolls an update back. A rolling update stopped old instances: they start again before traffic returns."""
         if rollout.rolling and before is not None:
             try:
                 for share in rollout.rollback_shares:

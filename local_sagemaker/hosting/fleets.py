@@ -1,4 +1,4 @@
-"""What starts the processes of a deployment on this machine: data, environment, command."""
+"""Starts the processes of a deployment on this machine: fetches data, and builds environment and command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from local_sagemaker.hosting.instances.target_models import TargetModels
 
 
 class Fleets:
-    """Starts fleets; knows the machine, not the endpoint's life."""
+    """Starts fleets of instances."""
 
     def __init__(self, settings: HostSettings, objects: Objects) -> None:
         self._settings = settings
@@ -31,12 +31,18 @@ class Fleets:
         return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
 
     def fetch(self, container: Document, base: Path, variant: str, seconds: float) -> None:
-        """:raises DataError: the data can't be had in time."""
+        """Downloads the model's data.
+
+        :raises DataError: it fails or takes too long.
+        """
         base.mkdir(parents=True, exist_ok=True)
         fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
 
     def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
-        """:raises InstanceStartFailed: there is no such command on this machine."""
+        """Returns what the instances of a model start with.
+
+        :raises InstanceStartFailed: the command does not exist on this machine.
+        """
         settings = self._settings
         runner = self._runner(container)
         startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
@@ -56,19 +62,22 @@ class Fleets:
         return timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
 
     def _runner(self, container: Document) -> Runner:
-        """:raises InstanceStartFailed: what would stand for the image is not on this machine."""
+        """Returns the runner of an image: a process or a Docker container.
+
+        :raises InstanceStartFailed: the image's command does not exist on this machine.
+        """
         settings, image = self._settings, container["Image"]
         command = settings.images.command(image)
         if command is None and settings.docker is not None:
             _check_command(image, settings.docker.client[0])
-            return InDocker(settings.docker, image, {**settings.given, **self._environment(container)})
+            return InDocker(settings.docker, image, {**settings.container_environment, **self._environment(container)})
         command = command or default_command()
         _check_command(image, command[0])
-        environment = {**settings.environment, **settings.given, **self._environment(container)}
+        environment = {**settings.environment, **settings.container_environment, **self._environment(container)}
         return AsProcess((*self._confinement, *command), environment)
 
     def _environment(self, container: Document) -> Mapping[str, str]:
-        """SageMaker's, with what reaches this machine's S3, then the model's own."""
+        """Returns SageMaker's variables and those for the local S3, then the model's own."""
         settings = self._settings
         multi = {"SAGEMAKER_MULTI_MODEL": "true"} if container.get("Mode") == "MultiModel" else {}
         credentials = {
@@ -89,12 +98,12 @@ class Fleets:
         cancelled: Callable[[], bool],
         share: float = 1.0,
     ) -> None:
-        """Every variant, in service, or, to begin with, a share of its instances.
+        """Starts every variant, or a share of its instances, and waits until they are in service.
 
-        :param deployment: an empty one. Each fleet is in it, with ``changed`` held, when its processes begin: who
-            cancels and then takes the lock finds them all.
-        :raises InstanceStartFailed: with the endpoint's FailureReason; what has begun to run is being stopped.
-        :raises Cancelled: likewise.
+        :param deployment: an empty deployment. Each fleet is added under ``changed`` when its processes start. So a
+            canceller that takes the lock finds all of them.
+        :raises InstanceStartFailed: with the endpoint's FailureReason. Started instances are being stopped.
+        :raises Cancelled: the start was cancelled. Started instances are being stopped.
         """
         try:
             for planned in deployment.plan["Variants"]:
@@ -143,7 +152,7 @@ class Fleets:
 
 def _check_command(image: str, command: str) -> None:
     if shutil.which(command) is None:
-        raise InstanceStartFailed(f"The image {image} stands for the command {command}, which is not there.")
+        raise InstanceStartFailed(f"The command {command} of the image {image} does not exist.")
 
 
 def least_outstanding(planned: Document) -> bool:

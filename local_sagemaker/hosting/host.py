@@ -1,4 +1,4 @@
-"""Every endpoint that lives on this machine."""
+"""All live endpoints on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.host_settings import HostSettings
-from local_sagemaker.hosting.instances.instance import end_left_over
+from local_sagemaker.hosting.instances.instance import end_orphans
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.s3_access import Objects
 
@@ -31,13 +31,13 @@ class Host:
 
     @property
     def pids(self) -> Path:
-        """A file for each container's process."""
+        """Returns the directory that has a file for each container's process."""
         return self.settings.directory / "pids"
 
     def clean_up(self) -> None:
-        """Ends and removes what a service that was killed has left; before the first endpoint."""
+        """Ends processes and removes files that a killed service left. Called before the first endpoint starts."""
         self.pids.mkdir(parents=True, exist_ok=True)
-        end_left_over(self.pids)
+        end_orphans(self.pids)
         remove(self.settings.directory / "instances")
 
     def find(self, name: str) -> LiveEndpoint | None:
@@ -64,7 +64,7 @@ class Host:
         endpoint.delete(forget)
 
     def shut_down(self) -> None:
-        """SIGTERM for every container, SIGKILL for what is left 30 s later."""
+        """Sends SIGTERM to every container, and SIGKILL 30 s later to the remaining ones."""
         ending = [threading.Thread(target=endpoint.shut_down) for endpoint in self.all()]
         for thread in ending:
             thread.start()
@@ -72,11 +72,11 @@ class Host:
             thread.join()
 
     def kill(self) -> None:
-        """At once, as the machine's own end would: the service is an orphan, and ends."""
+        """Kills every container at once. Called if the service's parent process has ended."""
         for endpoint in self.all():
             endpoint.ended.set()
             for pool in endpoint.pools():
                 pool.abandon()
-        end_left_over(self.pids)
-        time.sleep(BETWEEN)  # What was being started meanwhile has its file by then.
-        end_left_over(self.pids)
+        end_orphans(self.pids)
+        time.sleep(BETWEEN)  # Processes that were just starting have their file by then.
+        end_orphans(self.pids)

@@ -1,4 +1,4 @@
-"""Inference components placed on a live endpoint, changed there, and taken away."""
+"""Places, updates and removes the inference components of a live endpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ ENDPOINT_WITHIN = 600.0
 
 
 class LiveComponents:
-    """:ivar plan: VariantName, Container, Base (the base component's name, of an adapter), CopyCount, time limits."""
+    """The inference components of live endpoints.
+
+    A plan has VariantName, Container, Base (for an adapter, the name of its base component), CopyCount and time limits.
+    """
 
     def __init__(self, fleets: Fleets, timing: HostTiming, alarms: Alarms) -> None:
         self._fleets = fleets
@@ -36,9 +39,9 @@ class LiveComponents:
         self._run(lambda: self._create(live, name, plan, report), report)
 
     def update(self, live: LiveEndpoint, name: str, plan: Document, rollout: Rollout, report: Report) -> None:
-        """New copies beside the old ones, then the traffic, then a baking period; the old ones go, or come back.
+        """Starts new copies beside the old ones, shifts the traffic, and bakes. Then ends the old ones or rolls back.
 
-        :param report: "InService" with a reason says that all is as it was.
+        :param report: "InService" with a reason means that the update was rolled back.
         """
         self._run(lambda: self._update(live, name, plan, rollout, report), report)
 
@@ -65,7 +68,7 @@ class LiveComponents:
                 pass
             except Exception:
                 log.exception("a change of an inference component failed")
-                report("Failed", "The service failed; its own log has the reason.")
+                report("Failed", "The service failed. Its log has the reason.")
 
         threading.Thread(target=run, daemon=True).start()
 
@@ -101,7 +104,7 @@ class LiveComponents:
             report("InService", None)
 
     def _base(self, live: LiveEndpoint, base: str | None) -> Component | None:
-        """Waits for the endpoint, and for the base where there is one: after a restart both are on their way."""
+        """Waits for the endpoint and for the base component, if there is one. After a restart both may be starting."""
         with live.changed:
             ready = live.changed.wait_for(
                 lambda: live.deleted or (live.current is not None and (base is None or base in live.components)),
@@ -177,7 +180,7 @@ class LiveComponents:
 
 
 def put(live: LiveEndpoint, name: str, component: Component) -> None:
-    """In place of what has the name; its adapters are then of the new one, and loaded again as they are asked for."""
+    """Replaces the component with this name. Its adapters are loaded into the new one with their next request."""
     with live.changed:
         before = live.components.get(name)
         live.components[name] = component

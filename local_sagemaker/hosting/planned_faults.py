@@ -1,4 +1,4 @@
-"""What a rehearsal asks an endpoint to suffer."""
+"""The faults that are injected into an endpoint."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Chaos:
-    """Each lasts until a time of the monotonic clock.
+    """The injected faults. Each lasts until a time of the monotonic clock.
 
-    :ivar delay: seconds that the network adds to each invocation.
-    :ivar throttled: the share of invocations that is refused.
+    :ivar delay: the seconds added to each invocation.
+    :ivar throttled: the share of invocations that is rejected.
     """
 
     delay: float = 0.0

@@ -1,4 +1,4 @@
-"""How an update proceeds: all at once, a canary first, in equal steps, or instance by instance."""
+"""The plan of an update: all at once, canary, linear, or rolling."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """:ivar shares: of the traffic that the new fleet has, after each step; the last is 1.
-    :ivar wait: seconds of the baking period, for which each step is watched.
-    :ivar termination_wait: seconds that the old fleet is kept, without traffic, before it ends.
-    :ivar rolling: the new fleet has no more instances than its share, and the old one only the rest.
-    :ivar rollback_shares: of the old fleet that is back after each step of a rolling update's rollback.
-    :ivar alarms: any of them, when it rings in a baking period, rolls the update back.
-    :ivar limit: seconds of the whole update, after which it is rolled back.
+    """The steps of an update.
+
+    :ivar shares: the new fleet's share of the traffic after each step. The last is 1.
+    :ivar wait: the baking period after each step, in seconds.
+    :ivar termination_wait: how many seconds the old fleet is kept without traffic before it ends.
+    :ivar rolling: the new fleet has only the instances of its share, and the old fleet the rest.
+    :ivar rollback_shares: the old fleet's share after each step of a rolling update's rollback.
+    :ivar alarms: if one is in state ALARM during a baking period, the update is rolled back.
+    :ivar limit: the seconds after which the update is rolled back.
     """
 
     shares: tuple[float, ...] = (1.0,)
@@ -31,7 +33,10 @@ class Rollout:
 
     @classmethod
     def of(cls, deployment_config: Document | None, instances: int) -> Rollout:
-        """:param instances: of the new fleet; sizes in INSTANCE_COUNT are a part of it."""
+        """Returns the rollout of a DeploymentConfig.
+
+        :param instances: the number of instances of the new fleet. Sizes in INSTANCE_COUNT are shares of it.
+        """
         config = deployment_config or {}
         alarms = alarm_names(config)
         if policy := config.get("BlueGreenUpdatePolicy"):

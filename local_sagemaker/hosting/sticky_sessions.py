@@ -1,4 +1,4 @@
-"""Sticky routing: which instance a stateful session lives on, as its container announced it."""
+"""Sticky routing: maps a stateful session to the instance whose container opened it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 
 class StickySessions:
-    """Guarded by the endpoint's lock."""
+    """The sessions of an endpoint. Guarded by the endpoint's lock."""
 
     def __init__(self) -> None:
         self._instances: dict[str, tuple[str, float]] = {}
 
     def instance(self, session: str) -> str | None:
-        """The id of a session's instance; None where it was never opened, is closed or has expired."""
+        """Returns the id of a session's instance. None if it was never opened, is closed or has expired."""
         found = self._instances.get(session)
         if found is None:
             return None
@@ -23,7 +23,10 @@ class StickySessions:
         return found[0]
 
     def opened(self, header: str, instance: str) -> None:
-        """:param header: ``X-Amzn-SageMaker-New-Session-Id``: ``<id>; Expires=YYYY-MM-DDTHH:MM:SSZ``."""
+        """Records a new session.
+
+        :param header: ``X-Amzn-SageMaker-New-Session-Id``: ``<id>; Expires=YYYY-MM-DDTHH:MM:SSZ``.
+        """
         session, _, expires = header.partition(";")
         try:
             at = datetime.strptime(expires.strip(), "Expires=%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""One update under way: how long it may take, and what is watched meanwhile."""
+"""A running update: its time limit, and the checks during its baking periods."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ LOOK_EVERY = 0.1
 
 class Watched(Protocol):
     def lost(self) -> int:
-        """How many instances have died since it began."""
+        """Returns how many instances have died since it started."""
 
 
 class Update:
-    """:param ended: set, when the endpoint is being deleted."""
+    """A running update.
+
+    :param ended: set when the endpoint is being deleted.
+    """
 
     def __init__(self, rollout: Rollout, timing: HostTiming, alarms: Alarms, ended: threading.Event) -> None:
         self.rollout = rollout
@@ -30,7 +33,10 @@ class Update:
         self._until = None if rollout.limit is None else time.monotonic() + timing.scaled(rollout.limit)
 
     def cancelled(self) -> bool:
-        """:raises InstanceStartFailed: it takes too long."""
+        """Returns whether the endpoint is being deleted.
+
+        :raises InstanceStartFailed: the update takes too long.
+        """
         if self._until is not None and time.monotonic() > self._until:
             raise InstanceStartFailed(
                 f"The deployment took longer than MaximumExecutionTimeoutInSeconds ({self.rollout.limit:g})."
@@ -38,9 +44,9 @@ class Update:
         return self._ended.is_set()
 
     def bake(self, deployment: Watched, seconds: float) -> None:
-        """Watches the new fleet, and the alarms, for that long; at least once.
+        """Checks the new fleet and the alarms for this time, at least once.
 
-        :raises InstanceStartFailed: an instance is lost, an alarm rings, or the whole takes too long.
+        :raises InstanceStartFailed: an instance died, an alarm is in state ALARM, or the update takes too long.
         :raises Cancelled: the endpoint is being deleted.
         """
         until = time.monotonic() + self._timing.scaled(seconds)

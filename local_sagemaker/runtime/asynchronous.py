@@ -1,4 +1,4 @@
-"""InvokeEndpointAsync: accepted at once, carried out from a queue, its input, output and failure objects in S3."""
+"""InvokeEndpointAsync: accepts requests at once and runs them from a queue. Input, output and failures are in S3."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ TRY_AGAIN_AFTER = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One request of the queue; as JSON on disk until it is done, so that a restart loses none.
+    """One accepted request. It is stored as JSON until it is done, so that a restart does not lose it.
 
-    :ivar topics: the configuration's OutputConfig, which names them.
+    :ivar topics: the SNS topics of the configuration's OutputConfig.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Accepted:
 
 
 class Expired(Exception):
-    """It stood in the queue for longer than RequestTTLSeconds."""
+    """The request was in the queue for longer than RequestTTLSeconds."""
 
 
 class Asynchronous:
@@ -83,31 +83,34 @@ class Asynchronous:
         directory.mkdir(exist_ok=True)
 
     def invoke(self, name: str) -> Response:
-        """:raises GatewayError: the endpoint is none, or not an asynchronous one, or a header breaks a constraint."""
+        """Accepts a request.
+
+        :raises GatewayError: the endpoint does not exist or is not asynchronous, or a header is invalid.
+        """
         body = read_body(self._limits.body_bytes)
-        asked = self._asked(name)
+        params = self._header_params(name)
         plan = self._plan(name)
         config = plan["AsyncInferenceConfig"]
         passed = tuple(headers.for_container(request.headers, headers.ASYNCHRONOUS))
-        if ("InputLocation" in asked) == bool(body):
+        if ("InputLocation" in params) == bool(body):
             raise errors.ValidationError("Exactly one of InputLocation and Body must be given.")
         if len(body) > INLINE_BYTES:
             raise errors.OversizeBody("of InvokeEndpointAsync", INLINE_BYTES)
         at = time.time()
         name_of_output = str(uuid.uuid4())
         output = config["OutputConfig"]
-        folder = asked.get("S3OutputPathExtension", "")
+        folder = params.get("S3OutputPathExtension", "")
         accepted = Accepted(
             id=name_of_output,
             endpoint=name,
-            input=asked.get("InputLocation", ""),
+            input=params.get("InputLocation", ""),
             inline=base64.b64encode(body).decode(),
             headers=passed,
-            output=join(output.get("S3OutputPath"), folder, asked.get("Filename", f"{name_of_output}.out")),
+            output=join(output.get("S3OutputPath"), folder, params.get("Filename", f"{name_of_output}.out")),
             failure=join(output.get("S3FailurePath"), folder, f"{name_of_output}-error.out"),
-            expires=at + self._host.settings.timing.scaled(asked.get("RequestTTLSeconds", TTL_SECONDS)),
-            timeout=asked.get("InvocationTimeoutSeconds", INVOCATION_SECONDS),
-            inference_id=asked.get("InferenceId", name_of_output),
+            expires=at + self._host.settings.timing.scaled(params.get("RequestTTLSeconds", TTL_SECONDS)),
+            timeout=params.get("InvocationTimeoutSeconds", INVOCATION_SECONDS),
+            inference_id=params.get("InferenceId", name_of_output),
             received=at,
             topics=output,
         )
@@ -120,25 +123,25 @@ class Asynchronous:
         return reply
 
     def restore(self) -> None:
-        """What the last run has accepted and not carried out."""
+        """Queues the requests again that the last run accepted but did not finish."""
         for file in self._directory.glob("*.json"):
             kept = json.loads(file.read_text(encoding="utf-8"))
             accepted = Accepted(**{**kept, "headers": tuple((name, value) for name, value in kept["headers"])})
             self._enqueue(accepted, {})
 
-    def _asked(self, name: str) -> dict[str, Any]:
-        """The members that are headers, held against the service model."""
-        asked: dict[str, Any] = {"EndpointName": name}
+    def _header_params(self, name: str) -> dict[str, Any]:
+        """Returns the parameters that are sent as headers, validated by the service model."""
+        params: dict[str, Any] = {"EndpointName": name}
         for member, shape in self._shape.members.items():
             value = request.headers.get(shape.serialization.get("name", ""))
             if shape.serialization.get("location") != "header" or value is None:
                 continue
             try:
-                asked[member] = int(value) if shape.type_name == "integer" else value
+                params[member] = int(value) if shape.type_name == "integer" else value
             except ValueError as error:
                 raise errors.InvalidMember(member, "Member must be an integer") from error
         try:
-            return shapes.parse(self._shape, asked)
+            return shapes.parse(self._shape, params)
         except ControlError as error:
             raise errors.ValidationError(error.message) from error
 
@@ -170,7 +173,7 @@ class Asynchronous:
             self._fail(accepted, str(error), error.original.encode() if isinstance(error, errors.ModelError) else b"")
         except Exception:
             log.exception("the asynchronous request %s failed", accepted.id)
-            self._fail(accepted, "The service failed; its own log has the reason.", b"")
+            self._fail(accepted, "The service failed. Its log has the reason.", b"")
         else:
             self._notify(accepted, InvocationOutcome(None, accepted.output, content_type, body))
         self._file(accepted).unlink(missing_ok=True)
@@ -181,16 +184,18 @@ class Asynchronous:
         if topic is None:
             return
         passed = dict(accepted.headers)
-        asked = {
+        params = {
             "accept": passed.get("Accept", ""),
             "contentType": passed.get("Content-Type", ""),
             "endpointName": accepted.endpoint,
             "inputLocation": accepted.input,
         }
-        asked = {name: value for name, value in asked.items() if value}
+        params = {name: value for name, value in params.items() if value}
         region = self._host.settings.region
-        told = message(asked, accepted.inference_id, accepted.received, region, outcome, kind in topics.include)
-        self._publisher.publish(topic, told)
+        notification = message(
+            params, accepted.inference_id, accepted.received, region, outcome, kind in topics.include
+        )
+        self._publisher.publish(topic, notification)
 
     def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:
         if accepted.input:
@@ -203,7 +208,7 @@ class Asynchronous:
             try:
                 return self._invoke(accepted, body)
             except (errors.ServiceUnavailable, errors.Throttled):
-                time.sleep(TRY_AGAIN_AFTER)  # An instance is on its way; a queue is there to wait for it.
+                time.sleep(TRY_AGAIN_AFTER)  # An instance may be starting. A queued request can wait for it.
 
     def _invoke(self, accepted: Accepted, body: bytes) -> tuple[bytes, str | None]:
         route = self._routes.route(accepted.endpoint, Headers(accepted.headers), asynchronous=True)
@@ -220,7 +225,10 @@ class Asynchronous:
             route.release()
 
     def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:
-        """:param said: by the container."""
+        """Records a failed request.
+
+        :param said: the container's reply.
+        """
         if not accepted.failure:
             log.warning("the asynchronous request %s failed, and there is no S3FailurePath: %s", accepted.id, reason)
         else:
@@ -240,7 +248,7 @@ class Asynchronous:
 
 
 def join(path: str | None, folder: str, name: str) -> str:
-    """An object's URI below a configured path; nothing where none is configured."""
+    """Returns the URI of an object below a configured path, or nothing if there is none."""
     if not path:
         return ""
     return "/".join((path.rstrip("/"), *(part.strip("/") for part in (folder, name) if part)))

@@ -1,4 +1,4 @@
-"""The way of an invocation to an instance: by weight, by name, by component, or back to where its session lives."""
+"""Selects the instance of an invocation: by weight, variant, inference component, or sticky session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class HostedRoute:
         self._refused: frozenset[str] = frozenset()
 
     def through(self, adapter: Component) -> None:
-        """:raises ServiceUnavailable: the container does not take the adapter."""
+        """Prepares an instance for an adapter.
+
+        :raises ServiceUnavailable: the container rejects the adapter.
+        """
         try:
             adapter.prepare(self._instance)
         except InstanceStartFailed as error:
@@ -49,7 +52,10 @@ class HostedRoute:
         self.more_headers = ((headers.ADAPTER, adapter.name),)
 
     def to_target(self, targets: TargetModels, target: str) -> None:
-        """:raises GatewayError: there is no such model, the container refuses it, or it is still being loaded."""
+        """Prepares an instance for a target model.
+
+        :raises GatewayError: the model does not exist, the container rejects it, or it is still being loaded.
+        """
         try:
             name = targets.prepare(self._instance, target)
         except DataError as error:
@@ -65,7 +71,7 @@ class HostedRoute:
     def container(self) -> ContainerAddress:
         return self._instance.address
 
-    def elsewhere(self) -> bool:
+    def try_another(self) -> bool:
         self._refused |= {self._instance.id}
         if self._pinned or (other := self._pool.pick(self._refused)) is None:
             return False
@@ -89,8 +95,11 @@ class HostedRoutes:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def route(self, name: str, asked: Headers, asynchronous: bool = False) -> InvocationRoute:
-        """:raises GatewayError: see `Routes.route`."""
+    def route(self, name: str, request_headers: Headers, asynchronous: bool = False) -> InvocationRoute:
+        """Selects an instance.
+
+        :raises GatewayError: see `InvocationRoutes.route`.
+        """
         settings = self._host.settings
         live = self._host.find(name)
         if live is None or live.current is None:
@@ -103,26 +112,26 @@ class HostedRoutes:
                 raise errors.EndpointNotFound(name, settings.account)
             if "AsyncInferenceConfig" in live.current.plan and not asynchronous:
                 raise errors.OnlyAsynchronous(name)
-            variant, pool, way = self._pool(live, identity, asked)
+            variant, pool, way = self._pool(live, identity, request_headers)
             endpoint = Endpoint(name, variant, settings.region, settings.account)
-            pool, instance, pinned = self._instance(live, endpoint, pool, asked)
+            pool, instance, pinned = self._instance(live, endpoint, pool, request_headers)
         route = HostedRoute(live, endpoint, pool, instance, pinned)
         try:
             if isinstance(way, Component):
                 route.through(way)
             elif way is not None:
-                route.to_target(way, asked[headers.TARGET_MODEL])
+                route.to_target(way, request_headers[headers.TARGET_MODEL])
         except BaseException:
             route.release()
             raise
         return route
 
     def _pool(
-        self, live: LiveEndpoint, identity: Endpoint, asked: Headers
+        self, live: LiveEndpoint, identity: Endpoint, request_headers: Headers
     ) -> tuple[str, Pool, Component | TargetModels | None]:
-        """The variant, its instances, and what must be loaded into one of them first."""
-        target = asked.get(headers.TARGET_VARIANT)
-        if (name := asked.get(headers.COMPONENT)) is not None:
+        """Returns the variant, its instances, and what must be loaded into an instance first."""
+        target = request_headers.get(headers.TARGET_VARIANT)
+        if (name := request_headers.get(headers.COMPONENT)) is not None:
             component = live.components.get(name)
             if component is None or target not in (None, component.variant):
                 raise errors.ComponentNotFound(name, identity)
@@ -134,19 +143,19 @@ class HostedRoutes:
             raise errors.VariantNotFound(target or "", identity)
         if variant.pool is None:
             raise errors.ComponentNeeded
-        if variant.targets is None and headers.TARGET_MODEL in asked:
+        if variant.targets is None and headers.TARGET_MODEL in request_headers:
             raise errors.TargetModelUnsupported(identity)
-        if variant.targets is not None and headers.TARGET_MODEL not in asked:
+        if variant.targets is not None and headers.TARGET_MODEL not in request_headers:
             raise errors.TargetModelNeeded(identity)
         return variant.name, variant.pool, variant.targets
 
     def _instance(
-        self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, asked: Headers
+        self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, request_headers: Headers
     ) -> tuple[Pool, Instance, bool]:
-        """An instance, taken, and whether it alone will do."""
-        session = asked.get(headers.SESSION_ID)
+        """Reserves an instance. Also returns whether the request is bound to it."""
+        session = request_headers.get(headers.SESSION_ID)
         if session is None or session == NEW_SESSION:
-            instance = pool.pick(body=body_here(), identifier=asked.get(headers.PREFIX_AWARE_ID))
+            instance = pool.pick(body=body_here(), identifier=request_headers.get(headers.PREFIX_AWARE_ID))
             if instance is None:
                 raise errors.ServiceUnavailable(endpoint, "no instance is healthy")
             return pool, instance, False

@@ -1,7 +1,7 @@
-"""What SNS hears of an asynchronous request's end.
+"""Publishes the result of an asynchronous request to SNS.
 
-Source: developer guide "Check prediction results" of asynchronous inference; the form of ``responseBody`` is what
-programs that read it expect (public code, not the guide).
+Source: developer guide "Check prediction results" of asynchronous inference. The form of ``responseBody`` is from
+public code that reads it, not from the guide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ SUCCESS, ERROR = "SUCCESS_NOTIFICATION_TOPIC", "ERROR_NOTIFICATION_TOPIC"
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """:ivar include: in which of the two the response itself is sent, if it is short enough."""
+    """The topics of an endpoint.
+
+    :ivar include: which of the two notifications include the response, if it is short enough.
+    """
 
     success: str | None = None
     error: str | None = None
@@ -41,9 +44,11 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class InvocationOutcome:
-    """:ivar reason: of a failure.
-    :ivar location: of the output's or the failure's object, if there is one.
-    :ivar body: the container's response; of a failure, what it said.
+    """The result of an asynchronous request.
+
+    :ivar reason: the reason of a failure.
+    :ivar location: the URI of the output or failure object, if there is one.
+    :ivar body: the container's response, also for a failure.
     """
 
     reason: str | None
@@ -60,8 +65,11 @@ def message(
     outcome: InvocationOutcome,
     with_body: bool,
 ) -> dict[str, Any]:
-    """:param request: endpointName, and contentType, accept and inputLocation where there are such."""
-    told: dict[str, Any] = {
+    """Returns the notification's document.
+
+    :param request: endpointName, and contentType, accept and inputLocation if they were given.
+    """
+    document: dict[str, Any] = {
         "awsRegion": region,
         "eventTime": _time(datetime.now(UTC)),
         "receivedTime": _time(datetime.fromtimestamp(received, UTC)),
@@ -73,17 +81,17 @@ def message(
         "eventName": "InferenceResult",
     }
     if outcome.reason is not None:
-        told["failureReason"] = outcome.reason
+        document["failureReason"] = outcome.reason
     if outcome.location:
         parameters = {"contentType": outcome.content_type, "outputLocation": outcome.location}
-        told["responseParameters"] = {name: value for name, value in parameters.items() if value}
+        document["responseParameters"] = {name: value for name, value in parameters.items() if value}
     if with_body and len(outcome.body) <= INCLUDED_BYTES:
-        told["responseBody"] = {"content": base64.b64encode(outcome.body).decode(), "encoding": "BASE64"}
-    return told
+        document["responseBody"] = {"content": base64.b64encode(outcome.body).decode(), "encoding": "BASE64"}
+    return document
 
 
 class Publisher:
-    """moto's SNS, beside S3."""
+    """Publishes to moto's SNS, which runs beside S3."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
         self._url = endpoint_url
@@ -91,8 +99,8 @@ class Publisher:
         self._client: Any = None
         self._lock = threading.Lock()
 
-    def publish(self, topic: str, told: dict[str, Any]) -> None:
-        """A topic that is not there is a line in the service's log, as nobody waits for the message."""
+    def publish(self, topic: str, document: dict[str, Any]) -> None:
+        """Publishes a notification. A failure is only logged, because nobody waits for the notification."""
         with self._lock:
             if self._client is None:
                 self._client = boto3.client(
@@ -104,9 +112,9 @@ class Publisher:
                     config=Config(retries={"max_attempts": 2}),
                 )
         try:
-            self._client.publish(TopicArn=topic, Message=json.dumps(told))
+            self._client.publish(TopicArn=topic, Message=json.dumps(document))
         except (ClientError, BotoCoreError) as error:
-            log.warning("the topic %s can't be told: %s", topic, error)
+            log.warning("publishing to the topic %s failed: %s", topic, error)
 
 
 def _time(at: datetime) -> str:

@@ -1,4 +1,4 @@
-"""``/endpoints/{name}/openai/v1/...``: an OpenAI client speaks to the container, past the runtime's own protocol."""
+"""``/endpoints/{name}/openai/v1/...``: forwards an OpenAI client's requests to the container unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpenAIPath:
         self._limits = limits
 
     def forward(self, name: str, path: str) -> Response:
-        """The container's own status, type and body, errors among them: OpenAI's clients know its error object."""
+        """Returns the container's own status, type and body, also for errors: OpenAI clients know its error object."""
         body = read_body(self._limits.body_bytes)
         if ".." in path.split("/"):
             raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
@@ -52,7 +52,7 @@ class OpenAIPath:
 
 
 def whole_or_cut(connection: ContainerConnection) -> Iterator[bytes]:
-    """What arrives, as it arrives. If it breaks off, so does the reply: nothing marks it as whole."""
+    """Yields the body as it arrives. If it is cut off, the reply is cut off, too, without its end mark."""
     yield b""
     try:
         yield from connection.parts()

@@ -1,4 +1,4 @@
-"""Errors on request: the next calls of an operation fail as its documentation says they may."""
+"""Injected errors: makes the next calls of an operation fail with one of its documented errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INVOCATIONS = {
     "invoke_with_response_stream": "InvokeEndpointWithResponseStream",
     "asynchronous": "InvokeEndpointAsync",
 }
-# What every operation may answer. Source: API reference of SageMaker, "Common Errors".
+# The errors that every operation has. Source: API reference of SageMaker, "Common Errors".
 COMMON: Mapping[str, int] = {
     "AccessDeniedException": 400,
     "InternalFailure": 500,
@@ -36,15 +36,17 @@ STREAM_FAULTS: Mapping[str, type[faults.PlannedFault]] = {
     "InternalStreamFailure": faults.PlannedInternalStreamFailure,
 }
 STREAM_FAULT = "stream_fault"
-# botocore's model of Application Auto Scaling has no statuses; its API reference has: all others are 400.
+# botocore's model of Application Auto Scaling has no statuses. By its API reference, all others are 400.
 FAULTS = {"InternalServiceException": 500}
-MESSAGE = "As it was rehearsed: `neuron-endpoint local chaos error` asked for it."
+MESSAGE = "Injected by `neuron-endpoint local chaos error`."
 
 
 @dataclass(slots=True)
 class Planned:
-    """:ivar operations: any of them, the first that is called.
-    :ivar endpoint: of the invocations that fail; None is any.
+    """A planned error.
+
+    :ivar operations: the next call of any of these fails.
+    :ivar endpoint: only invocations of this endpoint fail. None means any.
     """
 
     code: str
@@ -54,7 +56,10 @@ class Planned:
 
 
 class PlannedErrors:
-    """:param operations: what there is, by botocore's name of the service."""
+    """The planned errors of the service.
+
+    :param operations: the supported operations, by botocore's name of the service.
+    """
 
     def __init__(self, operations: Mapping[str, Iterable[str]]) -> None:
         documented = {**operations, RUNTIME: INVOCATIONS.values()}
@@ -67,33 +72,33 @@ class PlannedErrors:
         self._lock = threading.Lock()
 
     def plan(self, code: str, operation: str | None, endpoint: str | None, times: int) -> list[str]:
-        """The operations of which the next ``times`` calls fail; none any more, if that is 0.
+        """Makes the next ``times`` calls fail, and returns the affected operations. 0 cancels.
 
-        Without an operation: the invocations that may fail so, or, if none may, whatever may.
+        Without an operation, these are the invocations that have this error, or else all operations that have it.
 
-        :raises ValueError: no such operation may fail so.
+        :raises ValueError: no such operation has this error.
         """
         fitting = [name for name, codes in self._documented.items() if code in codes and operation in (None, name)]
         invocations = [name for name in fitting if name in INVOCATIONS.values()]
-        chosen = invocations or fitting
+        selected = invocations or fitting
         if operation is not None and operation not in self._documented:
-            raise ValueError(f"There is no operation {operation} here.")
-        if not chosen:
+            raise ValueError(f"The operation {operation} is not supported.")
+        if not selected:
             known = (
                 self._documented[operation] if operation else {c for each in self._documented.values() for c in each}
             )
             raise ValueError(
-                f"{operation or 'The service'} documents no {code}; what it has: {', '.join(sorted(known))}."
+                f"{operation or 'The service'} does not document {code}; its errors: {', '.join(sorted(known))}."
             )
         with self._lock:
-            same = (code, frozenset(chosen), endpoint)
+            same = (code, frozenset(selected), endpoint)
             self._planned = [each for each in self._planned if (each.code, each.operations, each.endpoint) != same]
             if times:
                 self._planned.append(Planned(*same, times))
-        return chosen
+        return selected
 
     def take(self, operation: str, endpoint: str | None = None) -> tuple[str, int] | None:
-        """The error that this call meets, and its status."""
+        """Returns the error that this call must fail with, and its status."""
         with self._lock:
             for planned in self._planned:
                 if operation in planned.operations and planned.endpoint in (None, endpoint):
@@ -103,14 +108,17 @@ class PlannedErrors:
         return None
 
     def check(self, operation: str) -> None:
-        """:raises ControlError: this call of the control plane is to fail."""
+        """Called for each call of the control plane.
+
+        :raises ControlError: the call must fail.
+        """
         if taken := self.take(operation):
             error = ControlError(MESSAGE)
             error.code, error.status = taken
             raise error
 
     def mount(self, app: Flask, region: str, account: str, body_limit: int) -> None:
-        """In front of every invocation."""
+        """Adds the check in front of every invocation."""
 
         @app.before_request
         def check_invocation() -> None:
@@ -132,7 +140,7 @@ class PlannedErrors:
 
 
 def documented_errors(service: str, operation: str) -> dict[str, int]:
-    """The statuses of an operation's errors, by code; of those of a stream, the 200 that came before."""
+    """Returns the statuses of an operation's errors by code. Errors of a stream have the 200 that was sent before."""
     shapes = _model(service).operation_model(operation).error_shapes
     return {shape.name: 200 if shape.name in STREAM_FAULTS else _status(shape) for shape in shapes}
 

@@ -1,4 +1,4 @@
-"""``python -m local_sagemaker.s3.s3_process PORT DIRECTORY``: moto's server, whose S3 is kept in files."""
+"""``python -m local_sagemaker.s3.s3_process PORT DIRECTORY``: runs moto's server with S3 objects stored in files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 def main(port: int, directory: Path) -> None:
     end_with_parent(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # All is written: there is nothing left to do.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # Everything is written already.
     os.environ["MOTO_PORT"] = str(port)
     app = WriteThrough(DomainDispatcherApplication(create_backend_app), KeptObjects(directory), f"{HOST}:{port}")
     app.load()

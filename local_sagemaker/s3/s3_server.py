@@ -1,4 +1,4 @@
-"""The process that serves S3 (and, as moto does, SNS, SQS and CloudWatch): started, kept up, ended."""
+"""Starts, restarts and ends the process that serves S3 (and moto's SNS, SQS and CloudWatch)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ AGAIN_AFTER = 0.5
 
 
 class S3Server:
-    """:param kept: the directory of its objects, each of which is there before its change is answered."""
+    """The S3 server's process.
+
+    :param kept: the directory of its objects. A change is stored there before it is answered.
+    """
 
     def __init__(self, port: int, kept: Path, log_file: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -28,7 +31,7 @@ class S3Server:
         self._process = self._start()
 
     def wait_started(self) -> None:
-        """From here on, it is started again when it has died.
+        """Waits until the server answers. From then on it is restarted if it ends.
 
         :raises RuntimeError: it ended, or did not answer in time.
         """
@@ -55,12 +58,12 @@ class S3Server:
             process.wait()
 
     def _keep_up(self) -> None:
-        """This thread is the parent of what it starts: the one ends with the other."""
+        """Restarts the server. This thread is the parent of the process, which ends with it."""
         while True:
             status = self._process.wait()
             if self._ending.wait(AGAIN_AFTER):
                 return
-            log.warning("the S3 server ended with status %s; it is started again", status)
+            log.warning("the S3 server ended with status %s; restarting it", status)
             with self._changed:
                 if self._ending.is_set():
                     return

@@ -1,4 +1,4 @@
-"""The objects of S3 as files, each written as a whole: what a service that is killed leaves behind."""
+"""Stores the objects of S3 in files, so that they survive a killed service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ LOCKS = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptObject:
-    """:ivar body: open at its first byte; whoever takes the object closes it."""
+    """A stored object.
+
+    :ivar body: a file open at its first byte. The caller closes it.
+    """
 
     key: str
     headers: dict[str, str]
@@ -27,10 +30,10 @@ class KeptObject:
 
 
 class KeptObjects:
-    """A directory for each bucket, a file for each object: a line of JSON (key, headers), then the bytes.
+    """The stored objects: a directory for each bucket, a file for each object.
 
-    A file is replaced by a rename, so that it is whole at all times. It is not synced: a process that dies loses
-    nothing, a machine that loses its power may.
+    A file has a line of JSON (key, headers), then the content. It is replaced by a rename, so it is always complete. It
+    is not synced: a killed process loses nothing, but a power failure may.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -42,12 +45,15 @@ class KeptObjects:
 
     @contextmanager
     def turn(self, bucket: str, key: str) -> Iterator[None]:
-        """Held from the look at an object to its file's change, or an older look could be written last."""
+        """A lock from reading an object until its file is written. Otherwise an older state could be written last."""
         with self._locks[hash((bucket, key)) % LOCKS]:
             yield
 
     def keep_bucket(self, bucket: str, request: dict[str, str]) -> None:
-        """:param request: what made the bucket."""
+        """Stores a bucket.
+
+        :param request: the request that created it.
+        """
         directory = self._bucket(bucket)
         directory.mkdir(exist_ok=True)
         _write(directory / BUCKET, json.dumps(request).encode(), b"")
@@ -82,9 +88,12 @@ class KeptObjects:
         return [each.key for each in self.objects(bucket)] if self._bucket(bucket).exists() else []
 
     def _bucket(self, bucket: str) -> Path:
-        """:raises ValueError: the name is no directory's."""
+        """Returns the directory of a bucket.
+
+        :raises ValueError: the name is not valid for a directory.
+        """
         if not NAME.fullmatch(bucket):
-            raise ValueError(f"{bucket!r} is no name of a bucket")
+            raise ValueError(f"{bucket!r} is not a bucket name")
         return self._directory / bucket
 
     def _file(self, bucket: str, key: str) -> Path:

@@ -1,4 +1,4 @@
-"""moto keeps S3's objects in memory; behind this, each is in a file before its change is answered."""
+"""Writes each change of an S3 object to a file before it is answered. moto itself keeps objects in memory only."""
 
 from __future__ import annotations
 
@@ -22,20 +22,23 @@ SIGNED = "AWS4-HMAC-SHA256 Credential=local/20000101/{region}/s3/aws4_request, S
 
 
 class WriteThrough:
-    """A WSGI application around moto's: only S3's own protocol is spoken to it, so it knows nothing of moto's insides.
+    """A WSGI application around moto's. It uses only S3's protocol, nothing of moto's internals.
 
-    Buckets are named by the path, as every client of an address without a name does.
+    Buckets are in the path of a URL, as with every client of an IP address.
     """
 
     def __init__(self, app: WSGI, kept: KeptObjects, host: str) -> None:
-        """:param host: ``127.0.0.1:PORT``, for the requests of its own."""
+        """Wraps an application.
+
+        :param host: ``127.0.0.1:PORT``, for its own requests.
+        """
         self._app = app
         self._kept = kept
         self._client = Client(app)
         self._base = f"http://{host}"
 
     def load(self) -> None:
-        """Puts back what is kept."""
+        """Restores the stored objects into moto."""
         for bucket, request in self._kept.buckets():
             self._ask("PUT", bucket, None, region=request["region"], data=request["body"].encode())
             for kept in self._kept.objects(bucket):
@@ -47,7 +50,7 @@ class WriteThrough:
             return self._app(environ, start_response)
         path = environ.get("PATH_INFO", "/").encode("latin-1").decode("utf-8", "replace")
         bucket, _, key = path.removeprefix("/").partition("/")
-        asked = b"" if key else take_body(environ)
+        request_body = b"" if key else take_body(environ)
         begun: list[Any] = []
 
         def begin(*arguments: Any) -> None:
@@ -60,14 +63,14 @@ class WriteThrough:
             if hasattr(parts, "close"):
                 parts.close()
         if bucket and begun[0][0].startswith("2"):
-            self._keep(environ, bucket, key, {"region": region, "body": asked.decode("utf-8", "replace")})
+            self._keep(environ, bucket, key, {"region": region, "body": request_body.decode("utf-8", "replace")})
         start_response(*begun[0])
         return [reply]
 
     def _keep(self, environ: dict[str, Any], bucket: str, key: str, made: dict[str, str]) -> None:
         method, query = environ["REQUEST_METHOD"], parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
         if key:
-            if not (method == "PUT" and "uploadId" in query):  # A part is no object yet.
+            if not (method == "PUT" and "uploadId" in query):  # A part of an upload is not an object yet.
                 self._follow(bucket, key)
         elif method == "PUT":
             if not query.keys() - {"x-id"}:
@@ -82,7 +85,7 @@ class WriteThrough:
             log.warning("what a form posts to the bucket %s is not kept", bucket)
 
     def _follow(self, bucket: str, key: str) -> None:
-        """The object's file becomes what the object is."""
+        """Updates the file of an object to its current content."""
         with self._kept.turn(bucket, key):
             found = self._ask("GET", bucket, key)
             if found.status_code == 200:
@@ -104,15 +107,15 @@ def is_kept(header: str) -> bool:
 
 
 def region_of_s3(environ: dict[str, Any]) -> str | None:
-    """The region of a request to S3; None where it is signed for another of moto's services."""
+    """Returns the region of a request to S3. None if it is signed for another of moto's services."""
     scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition(",")[0].split("/")
     if len(scope) < 5:
-        return "us-east-1"  # Signed in its URL, or not at all.
+        return "us-east-1"  # A presigned or unsigned request.
     return scope[-3] if scope[-2] == "s3" else None
 
 
 def take_body(environ: dict[str, Any]) -> bytes:
-    """The body, which stays to be read."""
+    """Returns the body and leaves it readable for the application."""
     if environ.get("HTTP_TRANSFER_ENCODING"):
         return b""
     body: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))

@@ -1,1 +1,1 @@
-"""Batch transform: records from S3, through a container that lives for one job, back to S3."""
+"""Batch transform: sends records from S3 to a container that runs for one job, and writes the replies to S3."""

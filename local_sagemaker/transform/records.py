@@ -1,4 +1,4 @@
-"""Objects cut into payloads, and answers put together again."""
+"""Splits input objects into payloads, and assembles the replies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RecordTooLong(Exception):
 
 
 def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[bytes]:
-    """What each request carries.
+    """Yields the payload of each request.
 
     :param split: ``None`` (the whole object) or ``Line``.
     :param strategy: ``SingleRecord``, or ``MultiRecord``: as many lines as fit into ``most`` bytes.
@@ -38,14 +38,17 @@ def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[byte
 
 
 def lines(body: bytes) -> Iterator[bytes]:
-    """JSON Lines: without their ends, empty ones left out."""
+    """Returns the lines of JSON Lines without line ends and without empty lines."""
     for line in body.split(b"\n"):
         if stripped := line.rstrip(b"\r"):
             yield stripped
 
 
 def assemble(answers: list[bytes], how: str) -> bytes:
-    """:param how: ``None`` (one after the other) or ``Line`` (each ends with a line's end)."""
+    """Joins the replies.
+
+    :param how: ``None`` (concatenate) or ``Line`` (end each with a newline).
+    """
     if how == "None":
         return b"".join(answers)
     return b"".join(answer if answer.endswith(b"\n") else answer + b"\n" for answer in answers)

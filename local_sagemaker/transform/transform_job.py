@@ -1,4 +1,4 @@
-"""One transform job: starts its container, carries every payload through it, writes one object for each input."""
+"""Runs one transform job: starts its container, sends every payload to it, writes one object for each input."""
 
 from __future__ import annotations
 
@@ -33,23 +33,26 @@ ENDED_WITHIN = 60.0
 
 
 class JobFailed(Exception):
-    """Why, as the job's FailureReason says it."""
+    """The job failed. The message is its FailureReason."""
 
 
 class TransformJob:
-    """:param finish: told the last status and its reason, once."""
+    """One transform job.
+
+    :param finish: called once with the final status and its reason.
+    """
 
     def __init__(
-        self, asked: Document, container: Document, fleets: Fleets, objects: Objects, finish: Callable[..., None]
+        self, params: Document, container: Document, fleets: Fleets, objects: Objects, finish: Callable[..., None]
     ) -> None:
-        self._asked = asked
+        self._params = params
         self._container = container
         self._fleets = fleets
         self._objects = objects
         self._finish = finish
         self._stopped = threading.Event()
         self._changed = threading.Condition(threading.RLock())
-        self._thread = threading.Thread(target=self._run, daemon=True, name=asked["TransformJobName"])
+        self._thread = threading.Thread(target=self._run, daemon=True, name=params["TransformJobName"])
 
     def start(self) -> None:
         self._thread.start()
@@ -73,8 +76,8 @@ class TransformJob:
         except (JobFailed, InstanceStartFailed, ObjectError, RecordTooLong) as error:
             status, reason = "Failed", str(error)
         except Exception:
-            log.exception("the transform job %s failed", self._asked["TransformJobName"])
-            status, reason = "Failed", "The service failed; its own log has the reason."
+            log.exception("the transform job %s failed", self._params["TransformJobName"])
+            status, reason = "Failed", "The service failed. Its log has the reason."
         finally:
             if deployment is not None:
                 deployment.stop()
@@ -83,7 +86,7 @@ class TransformJob:
                 deployment.wait_ended(ENDED_WITHIN)
 
     def _start(self) -> Deployment:
-        resources = self._asked["TransformResources"]
+        resources = self._params["TransformResources"]
         container = {**self._container, "Environment": {**self._container.get("Environment", {}), **self._batch()}}
         planned = {
             "VariantName": VARIANT,
@@ -91,39 +94,42 @@ class TransformJob:
             "Count": resources["InstanceCount"],
             "Container": container,
         }
-        name = f"transform-{self._asked['TransformJobName']}"
+        name = f"transform-{self._params['TransformJobName']}"
         deployment = Deployment({"Variants": [planned]})
         self._fleets.start(name, deployment, self._changed, self._stopped.is_set)
         return deployment
 
     def _batch(self) -> dict[str, str]:
-        """What a container is told of the job, beside the job's own environment."""
-        told = {"SAGEMAKER_BATCH": "true", **self._asked.get("Environment", {})}
-        if (most := self._asked.get("MaxPayloadInMB")) is not None:
-            told["SAGEMAKER_MAX_PAYLOAD_IN_MB"] = str(most)
-        if (strategy := self._asked.get("BatchStrategy")) is not None:
-            told["SAGEMAKER_BATCH_STRATEGY"] = "SINGLE_RECORD" if strategy == "SingleRecord" else "MULTI_RECORD"
-        if (concurrent := self._asked.get("MaxConcurrentTransforms")) is not None:
-            told["SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"] = str(concurrent)
-        return told
+        """Returns the container's environment: the job's own, and the variables that describe the job."""
+        variables = {"SAGEMAKER_BATCH": "true", **self._params.get("Environment", {})}
+        if (most := self._params.get("MaxPayloadInMB")) is not None:
+            variables["SAGEMAKER_MAX_PAYLOAD_IN_MB"] = str(most)
+        if (strategy := self._params.get("BatchStrategy")) is not None:
+            variables["SAGEMAKER_BATCH_STRATEGY"] = "SINGLE_RECORD" if strategy == "SingleRecord" else "MULTI_RECORD"
+        if (concurrent := self._params.get("MaxConcurrentTransforms")) is not None:
+            variables["SAGEMAKER_MAX_CONCURRENT_TRANSFORMS"] = str(concurrent)
+        return variables
 
     def _transform(self, deployment: Deployment) -> None:
         pool = deployment.variants[VARIANT].pool
         assert pool is not None
         parameters = execution_parameters(pool.instances()[0])
-        concurrent = int(self._asked.get("MaxConcurrentTransforms") or parameters.get("MaxConcurrentTransforms") or 1)
-        most = int(self._asked.get("MaxPayloadInMB") or parameters.get("MaxPayloadInMB") or MAX_PAYLOAD_MB)
-        strategy = self._asked.get("BatchStrategy") or STRATEGIES.get(str(parameters.get("BatchStrategy")))
-        with ThreadPoolExecutor(concurrent * self._asked["TransformResources"]["InstanceCount"]) as workers:
+        concurrent = int(self._params.get("MaxConcurrentTransforms") or parameters.get("MaxConcurrentTransforms") or 1)
+        most = int(self._params.get("MaxPayloadInMB") or parameters.get("MaxPayloadInMB") or MAX_PAYLOAD_MB)
+        strategy = self._params.get("BatchStrategy") or STRATEGIES.get(str(parameters.get("BatchStrategy")))
+        with ThreadPoolExecutor(concurrent * self._params["TransformResources"]["InstanceCount"]) as workers:
             for location in self._inputs():
-                split = self._asked["TransformInput"].get("SplitType", "None")
+                split = self._params["TransformInput"].get("SplitType", "None")
                 cut = payloads(self._read(location), split, strategy or "MultiRecord", most * MEGABYTE)
                 answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
                 self._write(location, answers)
 
     def _inputs(self) -> Iterator[S3Location]:
-        """:raises JobFailed: there is none."""
-        uri = self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
+        """Returns the inputs of the job.
+
+        :raises JobFailed: there is none.
+        """
+        uri = self._params["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
         prefix = S3Location.parse(uri)
         found = [S3Location(prefix.bucket, key) for key in self._objects.keys(prefix) if not key.endswith("/")]
         if not found:
@@ -132,19 +138,19 @@ class TransformJob:
 
     def _read(self, location: S3Location) -> bytes:
         body = self._objects.read(location, LARGEST_OBJECT)
-        if self._asked["TransformInput"].get("CompressionType") != "Gzip":
+        if self._params["TransformInput"].get("CompressionType") != "Gzip":
             return body
         try:
             return gzip.decompress(body)
         except (OSError, EOFError, zlib.error) as error:
-            raise JobFailed(f"{location} is no valid gzip object ({error}).") from error
+            raise JobFailed(f"{location} is not a valid gzip object ({error}).") from error
 
     def _carry(self, pool: Pool, payload: bytes) -> bytes:
-        """One answer, after retries.
+        """Sends one payload, with retries, and returns the reply.
 
-        :raises JobFailed: it was refused, or failed on every try.
+        :raises JobFailed: the container rejected it, or every attempt failed.
         """
-        config = self._asked.get("ModelClientConfig", {})
+        config = self._params.get("ModelClientConfig", {})
         tries = 1 + int(config.get("InvocationsMaxRetries", MAX_RETRIES))
         said = ""
         for _ in range(tries):
@@ -162,7 +168,7 @@ class TransformJob:
                 return answer
             said = f"the container answered {status}: {answer.decode('utf-8', 'replace')[:LONGEST_REASON]}"
             if status // 100 == 4 and status != 429:
-                break  # The same payload would be refused again.
+                break  # The same payload would be rejected again.
         raise JobFailed(f"ClientError: a payload of {len(payload)} bytes failed: {said}")
 
     def _pick(self, pool: Pool) -> Instance:
@@ -176,8 +182,8 @@ class TransformJob:
     def _post(self, instance: Instance, payload: bytes, config: Document) -> tuple[int, bytes]:
         timeout = float(config.get("InvocationsTimeoutInSeconds", TIMEOUT_SECONDS))
         connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=timeout)
-        headers = {"Content-Type": self._asked["TransformInput"].get("ContentType", "application/json")}
-        if accept := self._asked["TransformOutput"].get("Accept"):
+        headers = {"Content-Type": self._params["TransformInput"].get("ContentType", "application/json")}
+        if accept := self._params["TransformOutput"].get("Accept"):
             headers["Accept"] = accept
         try:
             connection.request("POST", "/invocations", payload, headers)
@@ -187,9 +193,9 @@ class TransformJob:
             connection.close()
 
     def _write(self, location: S3Location, answers: list[bytes]) -> None:
-        """At the input's place below its prefix, with ``.out`` behind its name."""
-        source = S3Location.parse(self._asked["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"])
-        output = self._asked["TransformOutput"]
+        """Writes the output below the output prefix, at the input's relative path with ``.out`` appended."""
+        source = S3Location.parse(self._params["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"])
+        output = self._params["TransformOutput"]
         folder = source.key.rpartition("/")[0]
         relative = location.key.removeprefix(folder).lstrip("/")
         target = S3Location.parse(f"{output['S3OutputPath'].rstrip('/')}/{relative}.out")
@@ -200,7 +206,7 @@ STRATEGIES = {"SINGLE_RECORD": "SingleRecord", "MULTI_RECORD": "MultiRecord"}
 
 
 def execution_parameters(instance: Instance) -> Document:
-    """What the container would like; a container need not answer, and a job's own members count first."""
+    """Asks the container for its parameters. A reply is optional, and the job's own parameters take precedence."""
     try:
         said = json.loads(call(instance, "GET", "/execution-parameters", None))
     except (InstanceStartFailed, ValueError):

@@ -1,1 +1,1 @@
-"""One command a file: each reads its options, asks a module of `model_packaging` to do the work, and prints."""
+"""The commands of the command line, one per file. Each parses options, calls another module, and prints the result."""

@@ -8,7 +8,14 @@ import click
 
 from model_packaging.console.options import dry_run_option, json_option, local_only_option
 from model_packaging.console.output import print_json, size_text
-from model_packaging.console.package_options import document, ingredients, part_options, read_all, shown, tell_left_out
+from model_packaging.console.package_options import (
+    document,
+    package_inputs,
+    part_options,
+    print_excluded,
+    read_all,
+    shown,
+)
 
 
 @click.command("pack")
@@ -42,7 +49,7 @@ def command(
 
     target = Path(to)
     directory.require_absent(target)
-    assembly = assemble(ingredients(model, artifacts, config, code, revision))
+    assembly = assemble(package_inputs(model, artifacts, config, code, revision))
     manifest = read_all(assembly)
     if not dry_run:
         with shown("pack") as listener:
@@ -53,6 +60,6 @@ def command(
     if as_json:
         print_json(document(assembly, to=to, written=not dry_run))
         return
-    tell_left_out(assembly)
+    print_excluded(assembly)
     verb = "Would pack" if dry_run else "Packed"
     click.echo(f"{verb} {len(assembly.items)} files, {size_text(assembly.size)}, into {to}.")

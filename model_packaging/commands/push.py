@@ -8,7 +8,14 @@ import click
 
 from model_packaging.console.options import dry_run_option, json_option, local_only_option
 from model_packaging.console.output import print_json, size_text
-from model_packaging.console.package_options import document, ingredients, part_options, read_all, shown, tell_left_out
+from model_packaging.console.package_options import (
+    document,
+    package_inputs,
+    part_options,
+    print_excluded,
+    read_all,
+    shown,
+)
 
 
 @click.command("push")
@@ -46,7 +53,7 @@ def command(
         return
     from model_packaging.package.upload import preview, push
 
-    assembly = assemble(ingredients(model, artifacts, config, code, revision))
+    assembly = assemble(package_inputs(model, artifacts, config, code, revision))
     manifest = read_all(assembly)
     if dry_run:
         missing = preview(assembly.items, manifest, target)
@@ -63,7 +70,7 @@ def command(
     if as_json:
         print_json(document(assembly, to=target.uri, sent=done.sent, kept=done.kept, deleted=done.deleted))
         return
-    tell_left_out(assembly)
+    print_excluded(assembly)
     click.echo(f"Pushed {done.files} files to {target.uri}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")
 
 

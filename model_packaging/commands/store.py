@@ -59,7 +59,7 @@ def list_entries(store: str, as_json: bool) -> None:
 def verify(store: str, key: str | None, as_json: bool) -> None:
     """Reads every byte of an entry, or of all. Exit status 1 if something is damaged."""
     opened = _open(store)
-    entries = _chosen(opened, key) if key else list(opened.entries())
+    entries = _selected(opened, key) if key else list(opened.entries())
     damage = [(entry, opened.verify(entry.key, entry.kind)) for entry in entries]
     faults: list[Json] = [
         {"key": entry.key, "kind": entry.kind, "path": one.path, "problem": one.problem}
@@ -83,7 +83,7 @@ def verify(store: str, key: str | None, as_json: bool) -> None:
 def pin(store: str, key: str) -> None:
     """Keeps an entry from being deleted."""
     opened = _open(store)
-    for entry in _chosen(opened, key):
+    for entry in _selected(opened, key):
         opened.pin(entry.key, entry.kind)
         click.echo(f"Pinned {entry.kind} {entry.key}.")
 
@@ -94,7 +94,7 @@ def pin(store: str, key: str) -> None:
 def unpin(store: str, key: str) -> None:
     """Lets an entry be deleted again."""
     opened = _open(store)
-    for entry in _chosen(opened, key):
+    for entry in _selected(opened, key):
         opened.unpin(entry.key, entry.kind)
         click.echo(f"Unpinned {entry.kind} {entry.key}.")
 
@@ -114,17 +114,19 @@ def remove(store: str, key: str | None, older_than: float | None, keep: int | No
     opened = _open(store)
     seconds = None if older_than is None else older_than * 86_400
     if key:
-        chosen = [(entry.kind, entry.key) for entry in _chosen(opened, key)]
+        selected = [(entry.kind, entry.key) for entry in _selected(opened, key)]
     else:
-        chosen = [(kind, name) for kind, name, _ in expired(opened.objects, older_than=seconds, keep=keep)]
+        selected = [(kind, name) for kind, name, _ in expired(opened.objects, older_than=seconds, keep=keep)]
     pinned = False
-    for kind, name in chosen:
+    for kind, name in selected:
         gone = not dry_run and opened.delete(name, kind)
         pinned = pinned or not (gone or dry_run)
         click.echo(f"{'Would delete' if dry_run else 'Deleted' if gone else 'Pinned, and so kept:'} {kind} {name}.")
     if not dry_run:
         done = opened.collect()
-        click.echo(f"{done.deleted} objects deleted ({size_text(done.deleted_bytes)}), {done.condemned} condemned.")
+        click.echo(
+            f"{done.deleted} objects deleted ({size_text(done.deleted_bytes)}), {done.marked} marked for deletion."
+        )
     sys.exit(1 if pinned else 0)
 
 
@@ -134,7 +136,7 @@ def _open(uri: str) -> ArtifactStore:
     return ArtifactStore.open(uri, setting="STORE")
 
 
-def _chosen(store: ArtifactStore, key: str) -> list[Manifest]:
+def _selected(store: ArtifactStore, key: str) -> list[Manifest]:
     """A graph and its weights may have one beginning; two entries of a kind may not.
 
     :raises SettingError: there is none, or it is not clear which.

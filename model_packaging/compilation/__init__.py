@@ -1,1 +1,1 @@
-"""Compiled artifacts made ahead of a deployment: on this machine, or on a rented one as a SageMaker training job."""
+"""Compiles a model ahead of its deployment: on this machine, or in a SageMaker training job."""

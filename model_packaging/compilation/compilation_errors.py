@@ -1,4 +1,4 @@
-"""What ends a compile."""
+"""The error of a failed compile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from model_packaging.deployment.diagnosis import Diagnosis
 
 
 class CompileEnded(ServerError):
-    """It ended without artifacts: with the reason, and the symptom's fix where it is known."""
+    """The compile ended without artifacts. The message has the reason, and the fix if it is known."""
 
     code = "compile_ended"
 

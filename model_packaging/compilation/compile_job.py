@@ -1,7 +1,7 @@
-"""A compile as a SageMaker training job: the same image, its command `neuron-endpoint compile`, the store as output.
+"""Defines a compile as a SageMaker training job. It runs `neuron-endpoint compile` in the same image.
 
-Spot by default: an interrupted job goes on with the graphs that it had, because the compiler's cache is the job's
-checkpoint directory, which SageMaker copies to S3 and back.
+The job uses spot instances by default. An interrupted job resumes with the graphs that it had: the compiler's cache is
+the job's checkpoint directory, which SageMaker copies to S3 and back.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ CACHE = f"{CHECKPOINTS}/neff-cache"
 TAG = "neuron-endpoint:compile"
 # TrainingEnvironmentMap in the API reference.
 MOST_VARIABLES, LONGEST_VALUE = 100, 512
-# These instances have NVMe disks, of which no more may be asked for than there is: ml.trn1.2xlarge has 474 GB.
+# These instances have NVMe disks. A job cannot request more than they have: ml.trn1.2xlarge has 474 GB.
 VOLUME = 400
 SPOT_WAIT = 4 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileJob:
-    """:param on: the instance that is rented. :param target: the instance that the artifacts are for.
-    :param longest: seconds that the job may run."""
+    """One compile job.
+
+    :param on: the instance that runs the job.
+    :param target: the instance that the artifacts are for.
+    :param longest: the time limit of the job in seconds.
+    """
 
     image: str
     role: str
@@ -50,7 +54,7 @@ class CompileJob:
     def __post_init__(self) -> None:
         for name, place in (("--store", self.store), ("MODEL", self.model)):
             if name == "--store" and not place.startswith("s3://"):
-                raise SettingError(name, f"'{place}' is not in S3", "A job reads and writes S3 alone.")
+                raise SettingError(name, f"'{place}' is not in S3", "A job can only read and write S3.")
             if place.startswith(("/", "./", "../", "file:")):
                 raise SettingError(name, f"'{place}' is on this machine", "Push it first: `neuron-endpoint push`.")
         variables = _environment(self)
@@ -63,13 +67,14 @@ class CompileJob:
 
 
 def machines(on: str, instance: str | None) -> tuple[str, str]:
-    """The instance to rent, and the one that is compiled for.
+    """Returns the instance that runs the job, and the one that it compiles for.
 
     SageMaker has no training jobs on Inf2. Trn1 has the same cores (NeuronCore-v2), so the job runs there with Inf2 as
     the compiler's target.
 
-    :param on: as typed. :param instance: what is compiled for, where that is another.
-    :raises SettingError: one cannot compile for the other.
+    :param on: the value of --on.
+    :param instance: the instance to compile for, if it is another.
+    :raises SettingError: the first cannot compile for the second.
     """
     rented, target = find(on, "--on"), find(instance or on, "--instance")
     if rented.platform == "inf2":
@@ -84,9 +89,9 @@ def machines(on: str, instance: str | None) -> tuple[str, str]:
 
 
 def members(wanted: CompileJob, moment: str) -> Members:
-    """Of CreateTrainingJob.
+    """Returns the parameters of CreateTrainingJob.
 
-    :param moment: makes the name unique, `20260131-120000`: a job's name is used up for ever.
+    :param moment: makes the name unique, for example `20260131-120000`. A job's name can never be used again.
     """
     job: Members = {
         "TrainingJobName": f"{prefix(wanted)}{moment}",
@@ -97,7 +102,7 @@ def members(wanted: CompileJob, moment: str) -> Members:
             "ContainerArguments": ["compile", "--env", "--store", wanted.store, wanted.model],
         },
         "RoleArn": wanted.role,
-        # Nothing is written to it: the artifacts go into the store, one by one. The API wants one.
+        # The API requires an output path. Nothing is written there: the artifacts go to the store.
         "OutputDataConfig": {"S3OutputPath": f"{wanted.store.rstrip('/')}/jobs"},
         "ResourceConfig": {"InstanceType": wanted.on, "InstanceCount": 1, "VolumeSizeInGB": VOLUME},
         "StoppingCondition": {"MaxRuntimeInSeconds": wanted.longest},
@@ -120,7 +125,7 @@ def members(wanted: CompileJob, moment: str) -> Members:
 
 
 def prefix(wanted: CompileJob) -> str:
-    """What all jobs for the same artifacts are called by: one that runs already is followed, not run twice."""
+    """Returns the name prefix of all jobs for the same artifacts. So a running job is found and not started twice."""
     return f"compile-{digest(wanted)}-"
 
 

@@ -1,4 +1,4 @@
-"""Starts a compile job, or finds the one that runs already, and follows its log to the end."""
+"""Starts a compile job, or finds the running one, and follows its log to the end."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ RUNNING = ("InProgress", "Stopping")
 def run(
     aws: Aws, wanted: CompileJob, tell: Tell, pace: PollInterval | None = None, *, again: bool = False
 ) -> dict[str, Any]:
-    """The finished job's description. After an interruption the same call follows the job that goes on meanwhile.
+    """Runs a job and returns its final description. After an interruption, the same call follows the running job.
 
-    :param again: starts a job although one has compiled this already.
-    :raises CompileEnded: it failed or was stopped; explained from its log.
+    :param again: start a job even if one has already compiled the same artifacts.
+    :raises CompileEnded: the job failed or was stopped. Its log is used for the explanation.
     """
     pace = pace or PollInterval()
     name, status = _newest(aws, wanted)
     if status == "Completed" and not again:
-        tell(f"job {name} has compiled this already; --again starts another")
+        tell(f"job {name} has already compiled this; --again starts another")
     elif status not in RUNNING:
         job = members(wanted, datetime.now(UTC).strftime("%Y%m%d-%H%M%S"))
         name = str(job["TrainingJobName"])
@@ -42,7 +42,7 @@ def run(
 
 
 def stop(aws: Aws, wanted: CompileJob) -> str | None:
-    """Stops the job that runs; its name, or None when there is none."""
+    """Stops the running job. Returns its name, or None if there is none."""
     name, status = _newest(aws, wanted)
     if status != "InProgress":
         return None
@@ -51,7 +51,7 @@ def stop(aws: Aws, wanted: CompileJob) -> str | None:
 
 
 def _newest(aws: Aws, wanted: CompileJob) -> tuple[str, str]:
-    """Name and status of the latest job for these very artifacts; two empty texts when there was none."""
+    """Returns name and status of the latest job for these artifacts, or two empty strings."""
     jobs = aws.sagemaker.list_training_jobs(
         NameContains=prefix(wanted), SortBy="CreationTime", SortOrder="Descending", MaxResults=1
     )["TrainingJobSummaries"]

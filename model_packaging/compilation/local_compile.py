@@ -1,8 +1,8 @@
-"""Compiles on this machine, by starting the container until it is ready.
+"""Compiles on this machine by starting the container until it is ready.
 
-The plugin compiles while it loads a model, so to compile is to start; and what an endpoint will look for is decided by
-the very code that runs here. So this starts `serve` with the endpoint's settings and the store, follows its /ping, and
-stops it when it would serve: by then the artifacts are published, or were found.
+The plugin compiles while it loads a model, and the key of the artifacts is computed by the same code that an endpoint
+runs. So this starts `serve` with the endpoint's settings and the store, follows its /ping, and stops it when it is
+ready. By then the artifacts are published, or were found in the store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from handler.errors import EndpointError, SettingError
 from model_packaging.compilation.compilation_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
 
-# What another endpoint's settings on this machine must not decide.
+# Prefixes of settings that are removed: another endpoint's settings on this machine must not have an effect.
 SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 POLL = 0.5
 STOPPED_WITHIN = 40.0
@@ -40,22 +40,27 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CompiledArtifacts:
-    """:param entries: of the store, that this run made; none when all were there."""
+    """The result of a compile.
+
+    :param entries: the new entries of the store. Empty if all existed.
+    """
 
     entries: tuple[Manifest, ...]
     seconds: float
 
 
 def child_environment(given: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment without its settings, and then the given ones."""
+    """Returns this process's environment without its endpoint settings, plus the given variables."""
     return {**{name: value for name, value in own.items() if not name.startswith(SETTINGS)}, **given}
 
 
 def compile_here(
     environ: Mapping[str, str], store: str, tell: Tell, command: tuple[str, ...] = ()
 ) -> CompiledArtifacts:
-    """:param environ: of the process, complete but for the store, the port and the scratch directory.
-    :param command: the container's, by default `serve` beside this interpreter or on the path.
+    """Runs the container until its artifacts are published.
+
+    :param environ: the container's environment, without the store, the port and the scratch directory.
+    :param command: the container's command. The default is `serve` beside this interpreter or on the path.
     :raises CompileEnded: the container ended before it was ready.
     """
     command = command or _serve()
@@ -79,7 +84,7 @@ def compile_here(
 
 @contextmanager
 def failure_file(environ: Mapping[str, str], path: Path = Path("/opt/ml/output/failure")) -> Iterator[None]:
-    """In a training job, an error's message becomes the job's FailureReason (at most 1,024 characters)."""
+    """Writes an error's message to the file that becomes a training job's FailureReason (at most 1,024 characters)."""
     try:
         yield
     except EndpointError as error:
@@ -123,7 +128,7 @@ def _ended(process: subprocess.Popen[bytes], body: Mapping[str, Any], log: Path)
 
 @contextmanager
 def _started(command: tuple[str, ...], environ: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """In a session of its own, so that Ctrl-C reaches this process alone, which then stops that one in good order."""
+    """Starts the container in its own session, so that Ctrl-C reaches only this process, which then stops it."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, env=dict(environ), stdout=file, stderr=subprocess.STDOUT, start_new_session=True

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Options and output that several commands share."""

@@ -1,4 +1,4 @@
-"""What `check` and `plan` have in common: their options, read, and the examination of them."""
+"""Runs the examination that `check` and `plan` print."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def examined(environ: Mapping[str, str], model: str, instance: str | None, line:
     from model_packaging.examination_report import examine
 
     if line and line not in NAMES:
-        raise click.BadParameter(f"'{line}' is no line. Known: {', '.join(NAMES)}.", param_hint="--line")
+        raise click.BadParameter(f"'{line}' is not a line. Known: {', '.join(NAMES)}.", param_hint="--line")
     try:
         if instance:
             find(instance, "--instance")

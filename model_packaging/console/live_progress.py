@@ -1,4 +1,4 @@
-"""A live view of something slow: on a terminal a spinner with the latest line, elsewhere a line at each change."""
+"""Shows the progress of a slow operation: a spinner with the latest line on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Command = Callable[..., Any]
 POLL_SECONDS, LOCAL_POLL_SECONDS = 10.0, 0.5
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done; create nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
 region_option = click.option("--region", help="The AWS region; default: the profile's, or AWS_DEFAULT_REGION.")
 
 
@@ -25,7 +25,7 @@ def _use_local(context: click.Context, parameter: click.Parameter, value: bool) 
     return value
 
 
-# As soon as it is read: before anything makes an AWS client.
+# The callback runs when the option is read, before any AWS client is created.
 local_option = click.option(
     "--local",
     is_flag=True,
@@ -33,7 +33,7 @@ local_option = click.option(
     callback=_use_local,
     help="On this machine, with what `neuron-endpoint local up` started.",
 )
-# For commands that do nothing else differently.
+# For commands that do not otherwise use the value.
 local_only_option = click.option(
     "--local",
     is_flag=True,
@@ -54,36 +54,36 @@ poll_option = click.option(
     "--poll",
     type=click.FloatRange(min=0.1),
     callback=_poll,
-    help=f"Seconds between two looks; default: {POLL_SECONDS:g}, with --local {LOCAL_POLL_SECONDS:g}.",
+    help=f"Seconds between two polls; default: {POLL_SECONDS:g}, with --local {LOCAL_POLL_SECONDS:g}.",
 )
 
 
 def settings_options(command: Command) -> Command:
-    """Where the settings come from; one of the three."""
+    """Adds the options that name the source of the settings. Only one of them may be given."""
     for option in (
         click.option("--env", "own", is_flag=True, help="Read the environment of this process."),
         click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a path or s3://."),
-        click.option("--env-file", metavar="FILE", help="An environment as `docker run --env-file` takes it."),
+        click.option("--env-file", metavar="FILE", help="Variables in the format of `docker run --env-file`."),
     ):
         command = option(command)
     return command
 
 
 def plan_options(command: Command) -> Command:
-    """What a plan is made for."""
+    """Adds the options that select the line and the instance."""
     for option in (
-        click.option("--line", help="The line of vLLM and Neuron, nxdi-0.16 for one."),
-        click.option("--instance", help="The instance, ml.trn2.48xlarge for one."),
+        click.option("--line", help="The line of vLLM and Neuron, for example nxdi-0.16."),
+        click.option("--instance", help="The instance, for example ml.trn2.48xlarge."),
     ):
         command = option(command)
     return command
 
 
 def environ_of(env_file: str | None, document: str | None, own: bool) -> Mapping[str, str]:
-    """The environment that the three options name.
+    """Returns the environment that the three options name.
 
-    Only what is named is read: the process's own environment counts only with `--env`, or for the bare names in an env
-    file: a laptop's leftovers must not decide what an endpoint is checked for.
+    The process's own environment is used only with `--env`, or for names without a value in an env file: variables of a
+    laptop must not affect the check of an endpoint.
     """
     if sum(map(bool, (env_file, document, own))) > 1:
         raise click.UsageError("Give one of --env-file, --config and --env.")

@@ -1,4 +1,4 @@
-"""What commands print: JSON for machines, findings that end a command."""
+"""Prints JSON, findings and sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def print_json(value: Mapping[str, Json]) -> None:
 
 
 def refuse(error: SettingError, as_json: bool) -> NoReturn:
-    """Every problem, as findings, and exit status 1."""
+    """Prints every problem as a finding, and exits with status 1."""
     from model_packaging.examination_report import refused
 
     found = refused(error)
@@ -33,7 +33,7 @@ def refuse(error: SettingError, as_json: bool) -> NoReturn:
 
 
 def size_text(size: float) -> str:
-    """Bytes as people read them: powers of ten, as S3 bills them."""
+    """Formats bytes for people, in powers of ten, as S3 bills them."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

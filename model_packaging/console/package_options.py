@@ -1,4 +1,4 @@
-"""What `pack` and `push` have in common: the parts of a package as options, and the reading of them all."""
+"""Options and output that `pack` and `push` share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PackageCommand = Callable[..., Any]
 
 def part_options(command: PackageCommand) -> PackageCommand:
     for option in (
-        click.option("--revision", help="Of the hub's repository: a branch, tag or commit."),
+        click.option("--revision", help="A branch, tag or commit of the hub repository."),
         click.option("--code", metavar="FOLDER", help="inference.py and what it imports."),
         click.option("--config", metavar="FILE", help="The endpoint's settings: YAML, TOML or JSON."),
         click.option(
@@ -30,7 +30,7 @@ def part_options(command: PackageCommand) -> PackageCommand:
     return command
 
 
-def ingredients(
+def package_inputs(
     model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None
 ) -> PackageInputs:
     from model_packaging.package.assembly import PackageInputs
@@ -39,7 +39,7 @@ def ingredients(
 
 
 def read_all(assembly: Assembly) -> PackageManifest:
-    """The manifest, with a bar while everything is read."""
+    """Reads every file and returns the manifest. Shows a progress bar."""
     from model_packaging.package.digesting import digest_all
     from model_packaging.package.secret_scan import known_secrets
 
@@ -49,7 +49,7 @@ def read_all(assembly: Assembly) -> PackageManifest:
 
 @contextmanager
 def shown(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal."""
+    """Shows a progress bar on standard error if that is a terminal."""
     from handler.artifacts.restore.transfer_progress import TransferProgress, bar
 
     with bar(description) as listener:
@@ -58,9 +58,9 @@ def shown(description: str) -> Iterator[Callable[[int, int], None]]:
 
 def document(assembly: Assembly, **more: Json) -> dict[str, Json]:
     files: list[Json] = [{"path": item.path, "size": item.size} for item in assembly.items]
-    return {**more, "files": files, "size": assembly.size, "left_out": dict(assembly.left)}
+    return {**more, "files": files, "size": assembly.size, "excluded": dict(assembly.left)}
 
 
-def tell_left_out(assembly: Assembly) -> None:
+def print_excluded(assembly: Assembly) -> None:
     for path, reason in assembly.left.items():
-        click.echo(f"left out: {path} ({reason})", err=True)
+        click.echo(f"excluded: {path} ({reason})", err=True)

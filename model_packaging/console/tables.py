@@ -1,4 +1,4 @@
-"""Tables for a terminal. Imported only when one is printed: rich takes longer to load than a check takes to run."""
+"""Tables for a terminal. Imported only when needed: rich takes longer to load than a check takes to run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO:
 
 
 def settings_table(rows: Iterable[Row]) -> Table:
-    """Field, value, source and meaning; what was overridden stands under the value that won."""
+    """Returns a table of field, value, source and meaning. Overridden values are below the effective one."""
     table = Table()
     for title in ("setting", "value", "from"):
         table.add_column(title, overflow="fold")
@@ -35,7 +35,7 @@ def settings_table(rows: Iterable[Row]) -> Table:
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
-    """One finding a row: what and where on the left, the sentences on the right, so that it reads at 80 columns."""
+    """Returns a table with one finding per row, readable at 80 columns."""
     table = Table(show_lines=True, expand=True)
     table.add_column("setting", ratio=2, overflow="fold")
     table.add_column("why, and what to do", ratio=5, overflow="fold")
@@ -49,7 +49,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
 
 
 def plan_table(plan: EnginePlan) -> Table:
-    """The engine's arguments and the environment that it is started in."""
+    """Returns a table of the engine's arguments and environment."""
     table = Table("argument or variable", "value", title=f"line {plan.line}", title_justify="left")
     for name, value in plan.engine_args.items():
         table.add_row(Text(name), Text(_shown(value)))
@@ -59,7 +59,7 @@ def plan_table(plan: EnginePlan) -> Table:
 
 
 def plain_table(titles: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:
-    """Rows of text as they are."""
+    """Returns a table of plain text."""
     table = Table(*titles, title=title or None, title_justify="left")
     for row in rows:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))
@@ -67,7 +67,7 @@ def plain_table(titles: Iterable[str], rows: Iterable[Iterable[str]], title: str
 
 
 def memory_line(memory: dict[str, Json]) -> str:
-    """The estimate in a sentence."""
+    """Returns the memory estimate as a sentence."""
     core, host = memory["core"], memory["host"]
     assert isinstance(core, dict)
     assert isinstance(host, dict)

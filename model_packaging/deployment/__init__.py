@@ -1,1 +1,1 @@
-"""From a pushed package to an endpoint, and back to nothing: with boto3 alone, repeatable after any interruption."""
+"""Deploys a package as a SageMaker endpoint, and deletes it, with boto3. Each command can be repeated."""

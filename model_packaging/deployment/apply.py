@@ -1,4 +1,4 @@
-"""Makes AWS have what was asked for, step by step. Each step looks first: after any interruption, the same again."""
+"""Creates or updates the resources of a deployment, step by step. Each step first checks whether it is needed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Members = dict[str, Any]
 
 
 class Application:
-    """One run.
+    """One run of a deployment.
 
-    :param log: of the container; by default CloudWatch's.
+    :param log: the container's log. The default is CloudWatch.
     """
 
     def __init__(
@@ -35,12 +35,13 @@ class Application:
         self._watch = EndpointWatch(log, tell, pace or PollInterval())
 
     def run(self, wait: bool = True) -> None:
-        """Returns when the endpoint is in service, with everything that belongs to it.
+        """Returns when the endpoint and everything that belongs to it is in service.
 
-        :param wait: False returns when the endpoint was begun; components and scaling need it in service, and a later
-            run makes them.
-        :raises NotOurs: the endpoint's name is taken by something else.
-        :raises DeploymentFailed: SageMaker gave up. :raises StillGoing: it takes longer than the pace allows.
+        :param wait: False returns when the endpoint is being created. A later run creates components and scaling, which
+            need the endpoint in service.
+        :raises NotOurs: a resource with this name exists that this command did not create.
+        :raises DeploymentFailed: the deployment failed.
+        :raises StillGoing: it takes longer than the poll interval's time limit.
         """
         sagemaker = self._aws.sagemaker
         self._once("model", sagemaker.describe_model, sagemaker.create_model, self._wanted.model, "ModelName")
@@ -81,7 +82,7 @@ class Application:
                 return
             about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
         if about is not None and about["EndpointStatus"] == "Failed":
-            # Neither can it be updated nor does it serve: of a first start that failed only the name is left.
+            # A failed first start leaves an endpoint that neither serves nor can be updated.
             self._tell(f"{what}: failed before ({about.get('FailureReason', '')[:200]}); deleting it")
             sagemaker.delete_endpoint(**named)
             about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
@@ -97,7 +98,7 @@ class Application:
             return
         now = self._watch.in_service(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
         if now["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
-            # An update that SageMaker rolled back leaves the endpoint in service, with what it had.
+            # After a rolled back update the endpoint is in service with its old configuration.
             raise self._watch.failed(f"the update of {what}", str(now.get("FailureReason") or "it was rolled back"))
 
     def _component(self, members: Members) -> None:
@@ -123,12 +124,12 @@ class Application:
         self._watch.in_service(what, sagemaker.describe_inference_component, status, **named)
 
     def _scaling(self) -> None:
-        """Putting the same again changes nothing, so it is put again."""
+        """Registers the scaling. Repeating it with the same values changes nothing."""
         scaling, autoscaling = self._wanted.scaling, self._aws.autoscaling
         assert scaling is not None
         low, high = scaling.target["MinCapacity"], scaling.target["MaxCapacity"]
         self._tell(f"scaling: {low} to {high}")
-        # Tags are taken only when the target is new.
+        # Tags are accepted only for a new target.
         where = {key: scaling.target[key] for key in ("ServiceNamespace", "ScalableDimension")}
         there = autoscaling.describe_scalable_targets(**where, ResourceIds=[scaling.target["ResourceId"]])
         members = {key: value for key, value in scaling.target.items() if key != "Tags"}
@@ -140,7 +141,7 @@ class Application:
             self._alarm({**scaling.wake, "AlarmActions": [arn], "Tags": tags})
 
     def _alarm(self, members: Members) -> None:
-        """One that is there keeps its tags; PutMetricAlarm refuses new ones then in some regions, and needs none."""
+        """Creates or updates an alarm. An existing one keeps its tags: some regions reject tags in an update."""
         there = self._aws.cloudwatch.describe_alarms(AlarmNames=[members["AlarmName"]])["MetricAlarms"]
         if there:
             self._require_ours_alarm(members["AlarmName"], there[0]["AlarmArn"])

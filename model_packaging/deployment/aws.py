@@ -1,4 +1,4 @@
-"""The AWS clients of a deployment, made when they are used."""
+"""The AWS clients of a deployment, created when they are first used."""
 
 from __future__ import annotations
 

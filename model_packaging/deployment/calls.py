@@ -1,4 +1,4 @@
-"""SageMaker's ways of saying "there is none" and "there is one already", as values."""
+"""Calls that treat SageMaker's errors "does not exist" and "already exists" as results."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 Members = dict[str, Any]
-# SageMaker has no error code for either: both are a ValidationException, told apart by its words.
+# SageMaker has no error codes for them. Both are a ValidationException and differ only in the message.
 MISSING = ("could not find", "does not exist", "not found", "no scalable target", "cannot find", "no scaling policy")
 PRESENT = ("already exist", "cannot create already existing", "already being used")
 MISSING_CODES = ("ResourceNotFound", "ResourceNotFoundException", "ObjectNotFoundException", "NoSuchEntity")
 
 
 def found(call: Callable[..., Members], **members: Any) -> Members | None:
-    """The answer, or None when there is no such thing."""
+    """Returns the reply, or None if the resource does not exist."""
     from botocore.exceptions import ClientError
 
     try:
@@ -25,7 +25,7 @@ def found(call: Callable[..., Members], **members: Any) -> Members | None:
 
 
 def create(call: Callable[..., Any], members: Members) -> None:
-    """Creates it, unless it is there: an answer that was lost and repeated looks like that."""
+    """Creates a resource. If it exists, nothing happens: a retry after a lost reply looks like that."""
     from botocore.exceptions import ClientError
 
     try:
@@ -36,7 +36,7 @@ def create(call: Callable[..., Any], members: Members) -> None:
 
 
 def delete(call: Callable[..., Any], **members: Any) -> None:
-    """Deletes it, unless it is gone."""
+    """Deletes a resource. If it does not exist, nothing happens."""
     from botocore.exceptions import ClientError
 
     try:

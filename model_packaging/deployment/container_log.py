@@ -1,4 +1,4 @@
-"""What the container has written: SageMaker sends it to CloudWatch, a stream for each instance."""
+"""Reads the container's log from CloudWatch, where SageMaker writes one stream for each instance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from model_packaging.deployment.calls import found
 
-# What `serve` prints when a stage has ended: "[  12.3 s] fetch model: 4.0 s".
+# `serve` prints this when a stage has ended: "[  12.3 s] fetch model: 4.0 s".
 STAGE = re.compile(r"^\[\s*([\d.]+) s\] (.+)$")
 PAGES = 50
 LATE = 60_000  # milliseconds
@@ -18,7 +18,11 @@ LATE = 60_000  # milliseconds
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """:param time: milliseconds since the epoch. :param stream: variant/instance."""
+    """One line of a log.
+
+    :param time: milliseconds since the epoch.
+    :param stream: variant/instance.
+    """
 
     time: int
     stream: str
@@ -30,22 +34,22 @@ def groups(endpoint: str, component: bool = False) -> str:
 
 
 class Log(Protocol):
-    """What a container writes, read on from where it was last read."""
+    """A container's log that is read incrementally."""
 
     def since(self, moment: int) -> None:
-        """What is older (milliseconds since the epoch) belongs to an earlier start, and is not looked at."""
+        """Ignores lines before this time (milliseconds since the epoch): they belong to an earlier start."""
         ...
 
     def new(self) -> list[LogLine]:
-        """The lines that came since, by time."""
+        """Returns the lines since the last call, sorted by time."""
         ...
 
 
 class ContainerLog:
-    """A log group, read on from where it was last read. A group that does not exist yet is empty.
+    """A CloudWatch log group that is read incrementally. A group that does not exist yet is empty.
 
-    :param start: milliseconds since the epoch; what is older is not looked at.
-    :param prefix: of the streams to read; all of them unless given.
+    :param start: milliseconds since the epoch. Older lines are ignored.
+    :param prefix: the prefix of the streams to read. The default is all streams.
     """
 
     def __init__(self, logs: Any, group: str, start: int = 0, prefix: str = "") -> None:
@@ -57,14 +61,14 @@ class ContainerLog:
         self._start = max(self._start, moment)
 
     def new(self) -> list[LogLine]:
-        """The lines that came since, by time. CloudWatch shows them late and out of order: hence the ids."""
+        """Returns the lines since the last call, by time. CloudWatch is late and unordered, so ids are compared."""
         lines = []
         for event in self._events():
             if event["eventId"] not in self._seen:
                 self._seen.add(event["eventId"])
                 lines.append(LogLine(event["timestamp"], event["logStreamName"], as_text(event["message"].rstrip())))
         if lines:
-            # Some seconds are read again each time, for what arrives late.
+            # Each call reads some seconds again, for lines that arrive late.
             self._start = max(self._start, max(line.time for line in lines) - LATE)
         return sorted(lines, key=lambda line: line.time)
 
@@ -82,7 +86,7 @@ class ContainerLog:
 
 
 def as_text(line: str) -> str:
-    """A line of the container's JSON log (docs/observability.md) as the text log has it; any other line as it is."""
+    """Returns a line of the container's JSON log (docs/observability.md) as text. Other lines stay unchanged."""
     if not line.startswith('{"time"'):
         return line
     try:
@@ -96,7 +100,7 @@ def as_text(line: str) -> str:
 
 
 def stage_of(lines: list[LogLine]) -> str:
-    """What the container did last, by its own account; empty when it has not said anything."""
+    """Returns the last stage that the container logged, or an empty string."""
     for line in reversed(lines):
         if match := STAGE.match(line.text):
             return f"{match[2]} (at {match[1]} s)"

@@ -1,7 +1,7 @@
-"""Why a deployment failed: what SageMaker and the container said, as cause and fix.
+"""Explains a failed deployment: finds a known symptom in the logs, and gives cause and fix.
 
-The table is read from the top: what the container itself says comes before what its libraries and SageMaker say.
-`docs/troubleshooting.md` is the same table, for people.
+The table is searched from the top: messages of the container come before those of its libraries and of SageMaker.
+`docs/troubleshooting.md` is the same table for readers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ from handler.artifacts.lease.log_redaction import redacted
 
 
 class Symptom(NamedTuple):
-    """:param pattern: what a log line or the failure's reason shows. :param cause, fix: may name its groups."""
+    """A known symptom.
+
+    :param pattern: matches a log line or the failure's reason.
+    :param cause, fix: may refer to groups of the pattern.
+    """
 
     pattern: str
     cause: str
@@ -24,7 +28,10 @@ class Symptom(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """:param evidence: the line that shows it."""
+    """The explanation of a failure.
+
+    :param evidence: the line that matched.
+    """
 
     cause: str
     fix: str
@@ -128,9 +135,10 @@ SYMPTOMS = (
 
 
 def diagnose(reason: str, log: Iterable[str]) -> Diagnosis | None:
-    """The first symptom of the table that is found; None when nothing of it is.
+    """Returns the first symptom of the table that is found, or None.
 
-    :param reason: SageMaker's FailureReason. :param log: the container's lines, oldest first.
+    :param reason: SageMaker's FailureReason.
+    :param log: the container's lines, oldest first.
     """
     lines = [*log, reason]
     for symptom in SYMPTOMS:

@@ -1,6 +1,6 @@
-"""Deletes what a deployment made, found by name and tag, in the order in which AWS lets go of it; nothing else.
+"""Deletes the resources of a deployment, found by name and tag, in the order that AWS requires, and nothing else.
 
-Nothing is remembered on this machine, so whoever may delete can, and after an interruption the same again goes on.
+No state is kept on this machine. So any machine with the permissions can delete, and the command can be repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMESPACE = "sagemaker"
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """What belongs to a deployment, by name. `targets` are resource id and dimension."""
+    """The resources of a deployment, by name. `targets` are resource id and dimension."""
 
     alarms: list[str] = field(default_factory=list)
     targets: list[tuple[str, str]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Removal:
         self._aws, self._name = aws, name
 
     def owned(self) -> Owned:
-        """Everything with the tag; what merely has a similar name is not there."""
+        """Returns every resource with the tag. A similar name alone does not count."""
         sagemaker = self._aws.sagemaker
         return Owned(
             endpoints=[*self._listed(sagemaker, "endpoints", "Endpoint")],
@@ -58,15 +58,15 @@ class Removal:
         )
 
     def run(self, tell: Tell, pace: PollInterval | None = None, log: Log | None = None) -> list[str]:
-        """Deletes it, and returns what was deleted when it is gone.
+        """Deletes the resources, waits until they are deleted, and returns them.
 
-        :raises StillGoing: something took longer than the pace allows.
+        :raises StillGoing: a deletion took longer than the time limit.
         """
         sagemaker, there = self._aws.sagemaker, self.owned()
         watch = EndpointWatch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or PollInterval())
         for alarm in there.alarms:
             self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
-        for resource, dimension in there.targets:  # its policies and their alarms go with it
+        for resource, dimension in there.targets:  # this deletes its policies and their alarms, too
             delete(
                 self._aws.autoscaling.deregister_scalable_target,
                 ServiceNamespace=NAMESPACE,
@@ -86,7 +86,7 @@ class Removal:
         for kind, names, member, status, call in kinds:
             describe = getattr(sagemaker, f"describe_{call}")
             for name in names:
-                # One that is being made or changed cannot be deleted: SageMaker refuses until it has settled.
+                # SageMaker rejects the deletion of an endpoint that is being created or changed.
                 if watch.settled(f"{kind} {name}", describe, status, **{member: name}) is not None:
                     delete(getattr(sagemaker, f"delete_{call}"), **{member: name})
             for name in names:

@@ -1,4 +1,4 @@
-"""Waits for an endpoint or a component, and tells what SageMaker and the container are doing meanwhile."""
+"""Waits for an endpoint or a component, and reports what SageMaker and the container are doing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class PollInterval:
-    """How a wait goes; seconds.
+    """The poll interval and the time limit of a wait, in seconds.
 
-    :param longest: of one wait; more than the service's own limits together.
+    :param longest: the time limit of one wait. It exceeds the sum of the service's own limits.
     """
 
     poll: float = 10.0
@@ -33,7 +33,11 @@ class PollInterval:
 
 
 class EndpointWatch:
-    """:param log: of the container. :param tell: gets a line at each change."""
+    """Waits for an endpoint or a component.
+
+    :param log: the container's log.
+    :param tell: called with a line at each change.
+    """
 
     def __init__(self, log: Log, tell: Tell, pace: PollInterval) -> None:
         self._log, self._tell, self._pace = log, tell, pace
@@ -41,14 +45,14 @@ class EndpointWatch:
         self._last = ""
 
     def begin(self, moment: float) -> None:
-        """What the container wrote before `moment` (seconds since the epoch) was another start's."""
+        """Ignores log lines before `moment` (seconds since the epoch): they belong to an earlier start."""
         self._lines.clear()
         self._log.since(int(moment * 1000))
 
     def settled(self, what: str, describe: Callable[..., Members], status: str, **members: Any) -> Members | None:
-        """The description once nothing moves any more; None when it is gone.
+        """Waits until the status is final. Returns the description, or None if the resource is deleted.
 
-        :raises StillGoing: it took longer than the pace allows.
+        :raises StillGoing: it took longer than the time limit.
         """
         began = self._pace.clock()
         while True:
@@ -63,9 +67,9 @@ class EndpointWatch:
             self._pace.sleep(self._pace.poll)
 
     def in_service(self, what: str, describe: Callable[..., Members], status: str, **members: Any) -> Members:
-        """The same, and it must be in service.
+        """Waits until the resource is in service.
 
-        :raises DeploymentFailed: it is not; explained from the container's log.
+        :raises DeploymentFailed: it is not. The container's log is used for the explanation.
         """
         about = self.settled(what, describe, status, **members)
         if about is not None and about[status] == "InService":

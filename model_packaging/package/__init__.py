@@ -1,1 +1,1 @@
-"""A package: what lies in `/opt/ml/model` of an endpoint, put together, checked, written and uploaded."""
+"""Packages: the content of `/opt/ml/model` of an endpoint. Assembles, checks, writes, uploads and verifies them."""

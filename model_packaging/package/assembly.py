@@ -1,7 +1,7 @@
-"""Puts a package together: the model's files at the top, `compiled/` or `artifacts/`, `code/`, `endpoint.yaml`.
+"""Assembles a package: the model's files at the top, `compiled/` or `artifacts/`, `code/`, `endpoint.yaml`.
 
-`compiled/` is a directory as NEURON_COMPILED_ARTIFACTS names it; `artifacts/` is an artifact store, from which a start
-takes the entry whose key fits. Both are found by settings written into `endpoint.yaml`, which the container reads.
+`compiled/` is a directory for NEURON_COMPILED_ARTIFACTS. `artifacts/` is an artifact store, from which a start restores
+the entry with the right key. The settings in `endpoint.yaml`, which the container reads, name them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ GRAPHS = ("neuron_config.json", "model.pt")
 
 @dataclass(frozen=True, slots=True)
 class PackageInputs:
-    """What a package is made of.
+    """The inputs of a package.
 
     :param model: a folder, s3://bucket/prefix or a hub id.
     :param artifacts: compiled graphs: a directory with `neuron_config.json` and `model.pt`, or an artifact store.
     :param config: a settings document.
     :param code: a folder with `inference.py` and what it imports.
-    :param revision: of the hub's repository.
+    :param revision: the revision of the hub's repository.
     """
 
     model: str
@@ -43,7 +43,10 @@ class PackageInputs:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """:param left: files of the model's folder that are not taken, with the reason."""
+    """The files of a package.
+
+    :param left: files of the model's folder that are not included, with the reason.
+    """
 
     items: tuple[Item, ...]
     left: Mapping[str, str] = field(default_factory=dict)
@@ -54,9 +57,9 @@ class Assembly:
 
 
 def assemble(given: PackageInputs) -> Assembly:
-    """Every file of the package; nothing is copied yet, and but for settings nothing is read.
+    """Lists every file of the package. Copies nothing, and reads only the settings.
 
-    :raises SettingError: a part is missing, or is not what it is given as.
+    :raises SettingError: a part is missing or has the wrong type.
     :raises UnsafePath: two files would have the same name.
     """
     model = {item.path: item for item in items(given.model, "MODEL", given.revision)}
@@ -105,7 +108,7 @@ def _below(directory: str, found: Iterable[Item]) -> list[Item]:
 
 
 def _with_settings(files: list[Item], config: str | None, more: Mapping[str, object]) -> list[Item]:
-    """`endpoint.yaml` as given, or as it lies beside the model, with what the package itself decides added."""
+    """Returns `endpoint.yaml`: the given one or the model's own, plus the settings that the package itself defines."""
     if not config and not more:
         return files
     beside = next((item for item in files if item.path == MODEL_FILE), None)
@@ -129,7 +132,10 @@ def _local(item: Item) -> str:
 
 
 def _document(location: str) -> dict[str, object]:
-    """:raises SettingError: the settings cannot be read, or name what no endpoint has."""
+    """Reads a settings document.
+
+    :raises SettingError: it is unreadable, or has an unknown setting.
+    """
     from handler.config.loading.config_loader import load
     from handler.config.loading.document_text import parse
     from handler.config.loading.file_reader import fetch

@@ -1,4 +1,4 @@
-"""Where a package goes, from what was typed; and the way of an archive, which is one object."""
+"""Parses the destination of `push`, and uploads an archive, which is one object."""
 
 from __future__ import annotations
 
@@ -11,29 +11,37 @@ from handler.storage.s3_download import split
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import NotFound
 from model_packaging.package import multipart
-from model_packaging.package.digesting import Counter, DigestListener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
 from model_packaging.package.package_reader import open_package
 from model_packaging.package.upload import DIGEST, Pushed, UploadTarget
 
 
 def target_of(destination: str, kms_key: str | None, replaces: bool) -> UploadTarget:
-    """:raises SettingError: it is no S3 URI, or the bucket as a whole."""
+    """Returns the target of a destination.
+
+    :raises SettingError: it is not an S3 URI, or it is a whole bucket.
+    """
     from handler.storage.s3_objects import make_client
 
     if not destination.startswith("s3://"):
         raise SettingError("DESTINATION", f"'{destination}' is not in S3", "Write s3://bucket/prefix/.")
     bucket, prefix = split(destination, "DESTINATION")
     if not prefix:
-        raise SettingError("DESTINATION", "a whole bucket is no place for a package", "Write s3://bucket/prefix/.")
+        raise SettingError("DESTINATION", "a package needs a prefix, not a whole bucket", "Write s3://bucket/prefix/.")
     return UploadTarget(make_client(), bucket, prefix, kms_key, replaces)
 
 
 def push_archive(
-    archive: Path, destination: str, target: UploadTarget, listener: DigestListener = unheard, *, dry_run: bool = False
+    archive: Path,
+    destination: str,
+    target: UploadTarget,
+    listener: DigestListener = ignore_progress,
+    *,
+    dry_run: bool = False,
 ) -> Pushed:
-    """Uploads a `model.tar.gz` that `pack` made, unless the object is there with the same digest.
+    """Uploads a `model.tar.gz` that `pack` made, unless the object exists with the same digest.
 
-    :raises InvalidPackage: it is none; what somebody else packed may hold links or tokens.
+    :raises InvalidPackage: `pack` did not make it. Other archives may contain links or tokens.
     """
     open_package(str(archive))
     entry = file_entry(archive, archive.name)

@@ -1,4 +1,4 @@
-"""Reads every file of a package once: its digests are taken and secrets are looked for in the same pass."""
+"""Reads every file of a package once: computes its digests and searches it for secrets in the same pass."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AT_ONCE = 4
 DigestListener = Callable[[int, int], None]
 
 
-def unheard(done: int, total: int) -> None:
-    """For those who do not listen."""
+def ignore_progress(done: int, total: int) -> None:
+    """A `DigestListener` that does nothing."""
 
 
 class Counter:
-    """Bytes done of bytes in all, counted by several threads."""
+    """Counts processed bytes over several threads."""
 
     def __init__(self, total: int, listener: DigestListener) -> None:
         self._done, self._total, self._listener, self._lock = 0, total, listener, threading.Lock()
@@ -36,12 +36,13 @@ class Counter:
 
 
 def digest_all(
-    items: Iterable[Item], known: tuple[bytes, ...] = (), listener: DigestListener = unheard
+    items: Iterable[Item], known: tuple[bytes, ...] = (), listener: DigestListener = ignore_progress
 ) -> PackageManifest:
-    """The manifest of these files.
+    """Returns the manifest of these files.
 
     :param known: secrets of this process (`known_secrets`).
-    :raises SecretFound: a file holds a token. :raises ChangedFile: it has another size than when it was listed.
+    :raises SecretFound: a file contains a token.
+    :raises ChangedFile: the size of a file has changed since it was listed.
     """
     found = tuple(items)
     counter = Counter(sum(item.size for item in found), listener)

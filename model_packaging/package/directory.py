@@ -1,4 +1,4 @@
-"""Writes a package into a folder that appears whole or not at all."""
+"""Writes a package to a folder, which appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from handler.errors import SettingError
-from model_packaging.package.digesting import Counter, DigestListener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
 from model_packaging.package.package_item import Item, LocalFile
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
 
-def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener = unheard) -> None:
-    """Local files are linked where the file system can, so that 140 GB of weights are not written a second time;
-    so a file that is changed in place later changes in both (`verify` notices).
+def write(
+    items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener = ignore_progress
+) -> None:
+    """Writes a package. Local files are hard-linked if possible, so that 140 GB of weights are not written again.
 
-    :raises SettingError: the target is there already, or the disk is too small.
+    So a later change of a file in place changes both (`verify` notices that).
+
+    :raises SettingError: the target exists, or the disk is too small.
     """
     require_absent(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +42,7 @@ def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listen
 
 def require_absent(target: Path) -> None:
     if target.exists() or target.is_symlink():
-        raise SettingError("--to", f"{target} exists already", "Remove it, or give another place.")
+        raise SettingError("--to", f"{target} already exists", "Remove it, or give another path.")
 
 
 def _place(item: Item, place: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a package holds, from its manifest and its small files: the weights are not read."""
+"""Describes a package from its manifest and its small files. Weights are not read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ = ("config.json", MODEL_FILE, LMI_FILE, f"{COMPILED}/neuron_config.json")
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Sizes in bytes; `parts` by what a file is for."""
+    """The description of a package. Sizes are in bytes; `parts` are sizes by purpose of a file."""
 
     uri: str
     files: int
@@ -89,7 +89,7 @@ def _graphs(paths: Any) -> list[str]:
 
 
 def _small(package: Package) -> dict[str, bytes]:
-    """The few files that are read; of an archive only as far as needed, its files lie sorted."""
+    """Returns the few files that are read. An archive is read only as far as needed, because its files are sorted."""
     wanted = {file.path for file in package.manifest.files if file.path in READ and file.size <= SMALL}
     found: dict[str, bytes] = {}
     for path, _, chunks in package.contents():

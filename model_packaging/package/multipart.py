@@ -1,8 +1,8 @@
-"""Uploads one large file in parts, and goes on where an earlier upload of the same file was cut off.
+"""Uploads one large file in parts, and resumes an interrupted upload of the same file.
 
-boto3's own transfer manager aborts what it cannot finish. Here the parts stay in S3 (a bucket should have a rule that
-expires unfinished uploads), and the next attempt sends only those whose bytes S3 does not have: told by the part's
-MD5, or by its CRC32 where a KMS key makes the ETag something else.
+boto3's own transfer manager aborts an upload that it cannot finish. Here the parts stay in S3 (a bucket should have a
+rule that expires unfinished uploads), and the next attempt sends only the missing parts. Parts are compared by MD5, or
+by CRC32 if a KMS key changes the ETag.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """:param more: further members of CreateMultipartUpload and PutObject: encryption, metadata."""
+    """The object to write.
+
+    :param more: further parameters of CreateMultipartUpload and PutObject: encryption, metadata.
+    """
 
     client: S3Client
     bucket: str
@@ -45,23 +48,23 @@ class Destination:
 
 @dataclass(slots=True)
 class Uploaded:
-    """Bytes of one upload. `kept` were in S3 already, from an earlier attempt."""
+    """The bytes of one upload. `kept` were in S3 from an earlier attempt."""
 
     sent: int = 0
     kept: int = 0
 
 
 def part_size(size: int) -> int:
-    """Bytes of a part: PART, or as much more as S3's limit of parts asks for."""
+    """Returns the size of a part: PART, or more if S3's limit on the number of parts requires it."""
     least = -(-size // MOST_PARTS)
     return max(PART, -(-least // MIB) * MIB)
 
 
 def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | None = None) -> Uploaded:
-    """The object appears whole, when the last part is there.
+    """Uploads a file. The object appears when the upload is complete.
 
-    :param add: told the bytes of each part that is in S3.
-    :raises ArtifactError: S3 refused or broke off; what is there stays for the next attempt.
+    :param add: called with the bytes of each part that is in S3.
+    :raises ArtifactError: the upload failed. The parts stay for the next attempt.
     """
     size = path.stat().st_size
     each = part or part_size(size)
@@ -106,7 +109,7 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
 
 
 def _unfinished(to: Destination, each: int, size: int) -> tuple[str | None, dict[int, Any]]:
-    """The latest unfinished upload of this key with parts of this size, and its parts by number."""
+    """Returns the latest unfinished upload of this key with parts of this size, and its parts by number."""
     pages = to.client.get_paginator("list_multipart_uploads").paginate(Bucket=to.bucket, Prefix=to.key)
     found = [one for page in pages for one in page.get("Uploads", []) if one["Key"] == to.key]
     for one in sorted(found, key=lambda one: one["Initiated"], reverse=True):

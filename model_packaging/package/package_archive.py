@@ -1,7 +1,7 @@
-"""Writes a package as `model.tar.gz`: plain files only, and the same bytes for the same content.
+"""Writes a package as `model.tar.gz`, with plain files only. The same content gives the same bytes.
 
-SageMaker unpacks such an archive on one core before the container starts, and packing takes one core too: a model's
-weights hardly shrink (docs/packaging.md has what was measured). So the default is the fastest level, and no archive.
+SageMaker unpacks an archive on one core before the container starts. Packing uses one core, too, and weights hardly
+shrink (docs/packaging.md has the measurements). So the default is a folder, and for archives the fastest level.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import IO, cast
 
-from model_packaging.package.digesting import Counter, DigestListener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
 from model_packaging.package.directory import require_absent
 from model_packaging.package.package_item import GeneratedItem, Item
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
@@ -27,12 +27,12 @@ def write(
     items: Iterable[Item],
     manifest: PackageManifest,
     target: Path,
-    listener: DigestListener = unheard,
+    listener: DigestListener = ignore_progress,
     level: int = FAST,
 ) -> None:
-    """The archive appears whole or not at all. Its first member is the manifest, so that it can be inspected quickly.
+    """Writes an archive, which appears complete or not at all. Its first member is the manifest, for quick inspection.
 
-    :param level: of gzip, 0 to 9; 0 stores. Bytes are the same for one zlib; another's may compress otherwise.
+    :param level: gzip's level, 0 to 9; 0 does not compress. Another version of zlib may give other bytes.
     """
     require_absent(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,14 +55,14 @@ def write(
 
 
 def _member(item: Item) -> tarfile.TarInfo:
-    """No time, owner or mode of this machine."""
+    """Returns a member's header without this machine's time, owner and mode."""
     member = tarfile.TarInfo(item.path)
     member.size, member.mode, member.mtime = item.size, 0o644, 0
     return member
 
 
 class _Reader(RawIOBase):
-    """Chunks as a file, which is what tarfile reads from."""
+    """A file over chunks, for tarfile to read from."""
 
     def __init__(self, chunks: Iterator[bytes], counter: Counter) -> None:
         self._chunks, self._rest, self._counter = chunks, memoryview(b""), counter

@@ -1,4 +1,4 @@
-"""One file of a package that is being put together, wherever its bytes are now."""
+"""One file of a package, and where its content comes from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CHUNK = 4 * 1024 * 1024
 
 
 class ItemOrigin(Protocol):
-    """Where bytes are."""
+    """The source of a file's content."""
 
     def chunks(self) -> Iterator[bytes]:
-        """All of them, in order, some MB at a time."""
+        """Yields the content in order, some MB at a time."""
         ...
 
 
@@ -34,7 +34,7 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class S3File:
-    """An object; of the version that was listed, so that one that is replaced meanwhile is noticed."""
+    """An S3 object in the version that was listed. So a replacement in the meantime is noticed."""
 
     client: S3Client
     bucket: str
@@ -52,7 +52,7 @@ class S3File:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedItem:
-    """Bytes that are in no file: a document that was put together."""
+    """Content that is not in a file: a generated document."""
 
     body: bytes
 

@@ -1,6 +1,6 @@
-"""`endpoint-package.json`: every file of a package with its size and digests. Written last; of equal content, equal.
+"""`endpoint-package.json`: lists every file of a package with its size and digests. It is written last.
 
-It holds no time and no name of a machine: who packs the same files gets the same bytes.
+It contains no time and no machine's name, so the same files give the same bytes.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class InvalidPackage(ArtifactError):
-    """Something that is no package, or whose manifest cannot be read."""
+    """The folder, prefix or archive is not a package, or its manifest cannot be read."""
 
     code = "package_invalid"
 
     def __init__(self, where: str, problem: str) -> None:
         self.where, self.problem = where, problem
-        super().__init__(f"{where} is no package: {problem}. Make one with `neuron-endpoint pack`.")
+        super().__init__(f"{where} is not a package: {problem}. Make one with `neuron-endpoint pack`.")
 
 
 @dataclass(frozen=True, slots=True)
 class PackageManifest:
-    """:param files: sorted by path; the manifest itself is not among them."""
+    """The manifest of a package.
+
+    :param files: sorted by path, without the manifest itself.
+    """
 
     files: tuple[FileEntry, ...]
 
@@ -50,7 +53,10 @@ def written(manifest: PackageManifest) -> bytes:
 
 
 def read(body: bytes, where: str) -> PackageManifest:
-    """:raises InvalidPackage: it is damaged, or names paths that leave the package."""
+    """Reads a manifest.
+
+    :raises InvalidPackage: it is damaged, or has paths outside of the package.
+    """
     try:
         document = json.loads(body)
         if document["schema"] != SCHEMA:

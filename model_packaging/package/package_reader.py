@@ -1,4 +1,4 @@
-"""A package that exists: a folder, an S3 prefix, or a `model.tar.gz` here or in S3; its manifest and its files."""
+"""Reads an existing package: a folder, an S3 prefix, or a `model.tar.gz` on disk or in S3."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ PackageContents = Iterator[tuple[str, int, Iterator[bytes]]]
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """:param contents: path, size and bytes of every file, in the order in which they lie; the manifest left out.
-    Bytes must be taken before the next file."""
+    """An existing package.
+
+    :param contents: path, size and content of every file except the manifest, in stored order. The content must be read
+        before the next file.
+    """
 
     uri: str
     manifest: PackageManifest
@@ -30,10 +33,10 @@ class Package:
 
 
 def open_package(place: str) -> Package:
-    """A folder, s3://bucket/prefix, or a tar.gz of either kind.
+    """Opens a package: a folder, s3://bucket/prefix, or a tar.gz on disk or in S3.
 
-    :raises InvalidPackage: it has no manifest, or one that cannot be used.
-    :raises SettingError: nothing is there.
+    :raises InvalidPackage: it has no manifest, or an invalid one.
+    :raises SettingError: it does not exist.
     """
     if place.endswith((".tar.gz", ".tgz")):
         return _archive(place)
@@ -60,7 +63,7 @@ def _archive(place: str) -> Package:
         with _stream(place) as stream, _tar(stream, place) as tar:
             while (member := _next(tar, place)) is not None:
                 if not member.isreg():
-                    raise UnsafeArchive(place, f"its member {member.name[:120]!r} is no plain file")
+                    raise UnsafeArchive(place, f"its member {member.name[:120]!r} is not a plain file")
                 if member.name != NAME:
                     yield member.name, member.size, _chunks(tar, member, place)
 
@@ -76,7 +79,7 @@ def _tar(stream: IO[bytes], place: str) -> tarfile.TarFile:
     try:
         return tarfile.open(fileobj=stream, mode="r|gz", bufsize=CHUNK)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise InvalidPackage(place, f"it is no tar.gz ({type(error).__name__})") from error
+        raise InvalidPackage(place, f"it is not a tar.gz ({type(error).__name__})") from error
 
 
 def _stream(place: str) -> IO[bytes]:
@@ -95,7 +98,7 @@ def _stream(place: str) -> IO[bytes]:
 
 
 class _Body(RawIOBase):
-    """An S3 body as a raw file, without urllib3's habit of closing itself at the end."""
+    """An S3 body as a raw file. urllib3's own file closes itself at the end."""
 
     def __init__(self, body: Any) -> None:
         self._body = body

@@ -1,7 +1,7 @@
-"""Refuses a package that holds a token: whoever can read an artifact could use it, and artifacts are copied around.
+"""Rejects a package that contains a token: everyone who can read the package could use it.
 
-Every byte is looked at, weights too, while they are digested: a notebook's output, a configuration, a checkpoint's
-metadata. Patterns are of whole tokens, so that no variable called `hf_config` is taken for one.
+Every byte is scanned while it is digested, also in weights: a token may be in a notebook's output, a configuration or a
+checkpoint's metadata. Patterns match whole tokens, so that a variable `hf_config` does not match.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from handler.errors import ClientError
 TOKENS = re.compile(
     rb"\b(?:hf_|api_org_)[A-Za-z0-9]{30,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----"
 )
-# How they begin, which bytes.find looks for many times faster than the pattern is searched (10 GB/s against 0.1).
+# Their prefixes. bytes.find is much faster than a pattern search (10 GB/s against 0.1).
 BEGINNINGS = (b"hf_", b"api_org_", b"AKIA", b"ASIA", b"-----BEGIN ")
-# A settings file's line that names a token and has one. `${HF_TOKEN}` and an empty value are none.
+# A line of a settings file with a token's name and value. `${HF_TOKEN}` and an empty value do not match.
 NAMED = re.compile(
     rb"(?im)^[\s\"'-]*(?:export\s+)?[\w.]*(?:hf_token|hub_token|aws_secret_access_key)[\"']?\s*[:=]\s*[\"']?"
     rb"(?![$<{\"'])[^\s\"'#]{6,}"
@@ -28,28 +28,28 @@ SECRET_VARIABLES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY
 
 
 class SecretFound(ClientError):
-    """A file that would go into a package holds something that must not."""
+    """A file of a package contains a secret."""
 
     code = "secret_found"
 
     def __init__(self, path: str, position: int, what: str) -> None:
         self.path, self.position = path, position
         super().__init__(
-            f"{path} holds {what} (at byte {position:,}), and a package is copied and kept: take it out. A token "
+            f"{path} holds {what} (at byte {position:,}), and packages are copied and stored: remove it. A token "
             "belongs into the endpoint's environment (HF_TOKEN), not into its files."
         )
 
 
 def known_secrets(environ: Mapping[str, str]) -> tuple[bytes, ...]:
-    """The values of this process's own secret variables: wherever they are found, they are no coincidence."""
+    """Returns the values of this process's secret variables."""
     values = (environ.get(name, "").strip() for name in SECRET_VARIABLES)
     return tuple(value.encode() for value in values if len(value) >= 12)
 
 
 def scanned(chunks: Iterable[bytes], path: str, known: tuple[bytes, ...] = ()) -> Iterator[bytes]:
-    """The same chunks; what is cut between two of them is found as well.
+    """Yields the chunks unchanged, and searches them. A secret across two chunks is found as well.
 
-    :raises SecretFound: with the position of the first one, never with the secret.
+    :raises SecretFound: with the position of the first secret, without the secret itself.
     """
     before, position = b"", 0
     settings = path.endswith(SETTINGS)

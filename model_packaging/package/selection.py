@@ -1,4 +1,4 @@
-"""Which files of a model's folder belong into a package: what an engine reads, and nothing that only a hub needs."""
+"""Selects the files of a model's folder for a package: those that an engine reads."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-# Of a folder that is worked in, or a clone: no part of a model. `.env`, `.netrc` and the like hold secrets.
+# Files of a working folder or a clone that are not part of a model. `.env`, `.netrc` and similar contain secrets.
 NEVER = (".*", "__pycache__", "*.pyc", "*.lock", "*.tmp", "*.incomplete", "endpoint-package.json")
-# Weights a second time in another format, and the state of a training: the hub serves them beside the safetensors.
+# The same weights in another format, and training states: a hub has them beside the safetensors.
 DOUBLE = ("*.bin", "*.pth", "*.pt", "*.h5", "*.msgpack", "*.ot", "*.onnx", "*.gguf", "original/*", "consolidated*")
 TRAINING = ("optimizer*", "scheduler.pt", "rng_state*", "trainer_state.json", "training_args.bin", "checkpoint-*/*")
 
 
 def select(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """The paths to take, sorted, and the others with the reason.
+    """Returns the selected paths, sorted, and the others with the reason.
 
-    Weights of another format are left out only where there are safetensors.
+    Weights in another format are excluded only if there are safetensors.
     """
     found = sorted(paths)
     safetensors = any("/" not in path and path.endswith(".safetensors") for path in found)

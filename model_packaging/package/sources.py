@@ -1,4 +1,4 @@
-"""The files of a folder, an S3 prefix or a hub's repository, as items."""
+"""Lists the files of a folder, an S3 prefix or a hub repository as package items."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from handler.errors import SettingError
 from model_packaging.package.package_item import Item, LocalFile, S3File
 
-# What a first look at a repository fetches; the older weight formats only where it has no safetensors.
+# The files that are downloaded from a repository. Older weight formats only if it has no safetensors.
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.py", "*.jinja", "*.tiktoken")
 HUB_OLDER = ("*.bin",)
 
 
 def items(source: str, what: str, revision: str | None = None) -> list[Item]:
-    """Every file of a source, with paths relative to it.
+    """Returns every file of a source, with paths relative to it.
 
     :param source: a folder, s3://bucket/prefix, or a hub id `org/name`.
-    :param what: what it is given as, for errors: `MODEL`, `--artifacts`.
-    :param revision: of a hub's repository.
-    :raises SettingError: there is no such thing, it is empty, or it holds links that lead out of it.
+    :param what: the option's name for error messages: `MODEL`, `--artifacts`.
+    :param revision: the revision of a hub repository.
+    :raises SettingError: the source does not exist, is empty, or has links that lead out of it.
     """
     if source.startswith("s3://"):
         found = _of_s3(source, what)
@@ -36,7 +36,7 @@ def items(source: str, what: str, revision: str | None = None) -> list[Item]:
 
 
 def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
-    """A hub repository's files on this machine, fetched unless they are. The token is the hub client's own affair."""
+    """Returns the local folder of a hub repository, downloaded if necessary. The hub client finds the token itself."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -55,7 +55,7 @@ def hub_snapshot(name: str, revision: str | None, what: str) -> Path:
 
 
 def _of_folder(folder: Path, what: str) -> Iterator[Item]:
-    """Links are followed to files within the folder, or within the hub client's cache that it is part of."""
+    """Yields the files of a folder. Follows links within the folder, and within the hub client's cache."""
     within = [folder.resolve()]
     if folder.parent.name == "snapshots":
         within.append(folder.parent.parent.resolve() / "blobs")
@@ -67,7 +67,7 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
                 problem = f"{path} is a link that leads out of the folder"
                 raise SettingError(what, problem, "Put the file there instead.")
             if not real.is_file():
-                raise SettingError(what, f"{path} is no plain file", "Remove it.")
+                raise SettingError(what, f"{path} is not a plain file", "Remove it.")
             yield Item(path.relative_to(folder).as_posix(), real.stat().st_size, LocalFile(real))
         for name in sorted(names):
             if Path(directory, name).is_symlink():
@@ -78,6 +78,7 @@ def _of_folder(folder: Path, what: str) -> Iterator[Item]:
 def _of_s3(uri: str, what: str) -> list[Item]:
     from handler.storage.s3_download import split
     from handler.storage.s3_errors import translated
+    from handler.storage.s3_listing import list_objects
     from handler.storage.s3_objects import make_client
     from handler.storage.safe_paths import confined
 
@@ -85,10 +86,9 @@ def _of_s3(uri: str, what: str) -> list[Item]:
     client = make_client()
     found = []
     with translated(uri, "s3:ListBucket"):
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-            for entry in page.get("Contents", []):
-                relative = entry["Key"].removeprefix(prefix)
-                if relative and not relative.endswith("/"):
-                    origin = S3File(client, bucket, entry["Key"], entry["ETag"])
-                    found.append(Item(confined(relative), entry["Size"], origin))
+        for entry in list_objects(client, bucket, prefix):
+            relative = entry.key.removeprefix(prefix)
+            if relative and not relative.endswith("/"):
+                origin = S3File(client, bucket, entry.key, entry.etag)
+                found.append(Item(confined(relative), entry.size, origin))
     return found

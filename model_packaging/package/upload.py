@@ -1,7 +1,7 @@
-"""Uploads a package to an S3 prefix, each file under its own name: what SageMaker mounts at `/opt/ml/model`.
+"""Uploads a package to an S3 prefix, which SageMaker makes available at `/opt/ml/model`. Each file is one object.
 
-What is there already, by size and digest, is not sent again; the manifest is written last, so that a prefix without one
-is no package. Nothing is sent before every file was read and found to hold no token.
+Files that exist with the same size and digest are skipped. The manifest is written last, so a prefix without one is not
+a package. Nothing is uploaded before every file was read and checked for tokens.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
 from handler.storage.s3_errors import translated
+from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
 from model_packaging.package import multipart
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.digesting import Counter, DigestListener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
 from model_packaging.package.package_manifest import NAME, PackageManifest
 
@@ -31,10 +32,10 @@ DIGEST = "blake3"
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """Where a package goes.
+    """The destination of a package.
 
-    :param kms_key: a key of KMS for every object; None: as the bucket encrypts by itself.
-    :param replace: another package's files may be overwritten, and files that are not of this one deleted.
+    :param kms_key: the KMS key for every object. None uses the bucket's default encryption.
+    :param replace: overwrite the files of another package, and delete files that are not part of this one.
     """
 
     client: S3Client
@@ -56,7 +57,7 @@ class UploadTarget:
 
 @dataclass(slots=True)
 class Pushed:
-    """What an upload did. Sizes in bytes; `kept` was in S3 already."""
+    """The result of an upload. Sizes in bytes; `kept` was in S3 already."""
 
     files: int = 0
     sent: int = 0
@@ -66,23 +67,23 @@ class Pushed:
 
 
 def push(
-    items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener = unheard
+    items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener = ignore_progress
 ) -> Pushed:
-    """Uploads what is missing.
+    """Uploads the missing files.
 
-    :raises SettingError: the prefix holds other files, and may not be replaced.
-    :raises ArtifactError: S3 refused or broke off. The same call again goes on from there.
+    :raises SettingError: the prefix has other files, and `replace` is not set.
+    :raises ArtifactError: the upload failed. The same call again resumes it.
     """
     there = listed(target)
     before = _manifest(target)
-    strangers = sorted(set(there) - {item.path for item in items} - {NAME})
-    _require_ours(target, manifest, before, strangers)
+    others = sorted(set(there) - {item.path for item in items} - {NAME})
+    _require_ours(target, manifest, before, others)
     known = {file.path: file.digest for file in before.files} if before else {}
     entries = {file.path: file for file in manifest.files}
     result, lock = Pushed(files=len(items)), threading.Lock()
     counter = Counter(manifest.size, listener)
     if before is not None and before != manifest:
-        _delete(target, [NAME])  # until all of it is there, the prefix is no package
+        _delete(target, [NAME])  # the prefix is not a package until the upload is complete
 
     def send(item: Item) -> None:
         entry = entries[item.path]
@@ -102,14 +103,14 @@ def push(
         list(pool.map(send, items))
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    _delete(target, strangers)
-    result.deleted = len(strangers)
+    _delete(target, others)
+    result.deleted = len(others)
     _put(target.destination(NAME), manifests.written(manifest))
     return result
 
 
 def preview(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget) -> list[Item]:
-    """What `push` would send; it raises what `push` would raise, and sends nothing."""
+    """Returns the files that `push` would upload. Raises the same errors, and uploads nothing."""
     there, before = listed(target), _manifest(target)
     _require_ours(target, manifest, before, sorted(set(there) - {item.path for item in items} - {NAME}))
     known = {file.path: file.digest for file in before.files} if before else {}
@@ -118,27 +119,23 @@ def preview(items: Sequence[Item], manifest: PackageManifest, target: UploadTarg
 
 
 def listed(target: UploadTarget) -> dict[str, int]:
-    """Sizes of the objects below the prefix, by path."""
+    """Returns the sizes of the objects below the prefix, by path."""
     with translated(target.uri, "s3:ListBucket"):
-        pages = target.client.get_paginator("list_objects_v2").paginate(Bucket=target.bucket, Prefix=target.prefix)
-        return {
-            entry["Key"].removeprefix(target.prefix): entry["Size"]
-            for page in pages
-            for entry in page.get("Contents", [])
-        }
+        found = list_objects(target.client, target.bucket, target.prefix)
+        return {item.key.removeprefix(target.prefix): item.size for item in found}
 
 
 def _require_ours(
-    target: UploadTarget, manifest: PackageManifest, before: PackageManifest | None, strangers: Sequence[str]
+    target: UploadTarget, manifest: PackageManifest, before: PackageManifest | None, others: Sequence[str]
 ) -> None:
     if target.replace:
         return
-    fix = "Push to another prefix (an endpoint that scales out would load a mixture), or give --replace."
+    fix = "Push to another prefix (an endpoint that scales out would load a mix of both), or give --replace."
     if before is not None and before != manifest:
         raise SettingError("DESTINATION", f"{target.uri} holds another package", fix)
-    if strangers:
-        names = ", ".join(strangers[:4])
-        problem = f"{target.uri} holds {len(strangers)} other files ({names}), which SageMaker would load as well"
+    if others:
+        names = ", ".join(others[:4])
+        problem = f"{target.uri} holds {len(others)} other files ({names}), which SageMaker would load as well"
         raise SettingError("DESTINATION", problem, fix)
 
 
@@ -184,7 +181,7 @@ def _send(item: Item, entry: FileEntry, target: UploadTarget, counter: Counter) 
 
 
 def _copy(origin: S3File, place: multipart.Destination) -> None:
-    """Within S3: no byte comes here."""
+    """Copies an object within S3, without a download."""
     extra = {**place.more, "MetadataDirective": "REPLACE", "CopySourceIfMatch": origin.etag}
     with translated(place.uri, "s3:PutObject"):
         try:

@@ -1,24 +1,24 @@
-"""Whether a package's files are what its manifest says, every byte of them."""
+"""Checks the files of a package against its manifest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from handler.artifacts.store.file_digests import entry_of
-from model_packaging.package.digesting import Counter, DigestListener, unheard
+from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
 from model_packaging.package.package_reader import Package
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One file that is not as it should be: missing, changed, of another size, or not of the package."""
+    """One wrong file: missing, changed, of another size, or not part of the package."""
 
     path: str
     problem: str
 
 
-def verify(package: Package, listener: DigestListener = unheard) -> list[Fault]:
-    """Every fault, by path. Reads all of it."""
+def verify(package: Package, listener: DigestListener = ignore_progress) -> list[Fault]:
+    """Returns all faults, sorted by path. Reads every byte."""
     wanted = {file.path: file for file in package.manifest.files}
     counter = Counter(package.manifest.size, listener)
     faults, seen = [], set()
@@ -27,7 +27,7 @@ def verify(package: Package, listener: DigestListener = unheard) -> list[Fault]:
         if path in seen:
             faults.append(Fault(path, "is there twice"))
         elif entry is None:
-            faults.append(Fault(path, "is not of the package, and would be loaded with it"))
+            faults.append(Fault(path, "is not part of the package, but would be loaded with it"))
         elif size != entry.size:
             faults.append(Fault(path, f"has {size:,} bytes, not {entry.size:,}"))
         elif entry_of(chunks, path).digest != entry.digest:

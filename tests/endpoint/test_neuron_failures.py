@@ -21,7 +21,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     ("fault", "at", "says", "fix"),
     [
         ("exception", "trace", "Failed compilation with neuronx-cc: exit status 70", "the compiler's version"),
-        ("exit", "model", "ended with status 70 and did not say why", "the compiler's version"),
+        ("exit", "model", "ended with status 70 and printed no reason", "the compiler's version"),
         ("oom", "trace", "[F137] neuronx-cc was forcibly killed", "more host memory"),
         ("oom", "load", "Failed to allocate device memory", "Raise tensor_parallel_size"),
     ],

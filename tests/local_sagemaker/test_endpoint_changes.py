@@ -326,7 +326,7 @@ def test_the_next_calls_fail_with_a_named_error(cloud: Cloud) -> None:
     rehearse("ServiceUnavailable", endpoint="rehearsed", times=0)
     assert code() == "none"
     rehearse("ThrottlingException", operation="DescribeEndpoint")
-    with pytest.raises(ClientError, match="rehearsed") as caught:
+    with pytest.raises(ClientError, match="Injected by") as caught:
         cloud.sagemaker.describe_endpoint(EndpointName="rehearsed")
     assert caught.value.response["Error"]["Code"] == "ThrottlingException"
     assert cloud.settled("rehearsed")["EndpointStatus"] == "InService"
@@ -340,10 +340,13 @@ def test_the_next_calls_fail_with_a_named_error(cloud: Cloud) -> None:
     assert 0 < b"".join(arrived).count(b"data:") < 5
 
     refused = cloud.service.command("chaos", "error", "Nonsense")
-    assert (refused.returncode, refused.stderr.partition(";")[0]) == (1, "Error: The service documents no Nonsense")
+    assert (refused.returncode, refused.stderr.partition(";")[0]) == (
+        1,
+        "Error: The service does not document Nonsense",
+    )
     for wrong, said in (
-        ({"code": "ResourceInUse", "operation": "InvokeEndpoint"}, "InvokeEndpoint documents no ResourceInUse; "),
-        ({"code": "ResourceInUse", "operation": "CreateHub"}, "There is no operation CreateHub here"),
+        ({"code": "ResourceInUse", "operation": "InvokeEndpoint"}, "InvokeEndpoint does not document ResourceInUse; "),
+        ({"code": "ResourceInUse", "operation": "CreateHub"}, "The operation CreateHub is not supported"),
         ({"code": "ModelError", "endpoint": "never"}, "There is no endpoint never"),
     ):
         with pytest.raises(ClickException, match=said):

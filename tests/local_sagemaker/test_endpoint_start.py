@@ -109,8 +109,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
 @pytest.mark.parametrize(
     ("name", "packed", "said"),
     [
-        ("no-archive", b"not gzip", "no valid tar.gz archive"),
-        ("cut", archive({"a": os.urandom(100_000)})[:50_000], "no valid tar.gz archive"),
+        ("no-archive", b"not gzip", "not a valid tar.gz archive"),
+        ("cut", archive({"a": os.urandom(100_000)})[:50_000], "not a valid tar.gz archive"),
         ("dots", archive({}, member("../outside")), "leads out of the model's directory"),
         ("absolute", archive({}, member("/tmp/outside")), "leads out of the model's directory"),
         ("symlink", archive({}, member("a", tarfile.SYMTYPE, "/etc")), "neither a file nor a directory"),

@@ -234,6 +234,6 @@ def test_an_operation_that_is_not_there_is_named_in_json_and_never_in_html(gatew
         reply = httpx.request(method, gateway.url + path)
         assert reply.status_code == 404
         assert reply.headers["x-amzn-errortype"] == "UnknownOperationException"
-        assert reply.json() == {"Message": f"{method} {path} is no operation of this SageMaker runtime"}
+        assert reply.json() == {"Message": f"{method} {path} is not an operation of this SageMaker runtime"}
     with pytest.raises(ClientError, match="UnknownOperationException"):
         runtime_client(gateway.url).invoke_endpoint_async(EndpointName="sample", InputLocation="s3://b/k")

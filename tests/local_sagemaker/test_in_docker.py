@@ -150,7 +150,7 @@ def test_a_client_that_is_not_there_is_said(tmp_path: Path) -> None:
     try:
         described = started(Cloud(service), "e", {"Image": "any:1"})
         assert described["EndpointStatus"] == "Failed"
-        assert described["FailureReason"] == "The image any:1 stands for the command /no/docker, which is not there."
+        assert described["FailureReason"] == "The command /no/docker of the image any:1 does not exist."
     finally:
         service.down()
 

@@ -38,7 +38,7 @@ def test_it_goes_up_and_down(tmp_path: Path) -> None:
         assert service.command("env").stdout.splitlines()[0] == f"export AWS_ENDPOINT_URL_SAGEMAKER={service.url}"
         again = service.command("up")
         assert again.returncode == 1
-        assert again.stderr.startswith(f"Error: it is up already, at {service.url} (process ")
+        assert again.stderr.startswith(f"Error: it is already up, at {service.url} (process ")
         pid = json.loads(service.command("status", "--json").stdout)["pid"]
     finally:
         service.down()
@@ -71,7 +71,7 @@ def test_a_temporary_state_directory_is_new(tmp_path: Path) -> None:
         (["--env", "=b"], "'=b' is not of the form NAME=VALUE"),
         (["--quota", "cars=1"], "'cars=1' is not of the form NAME=NUMBER"),
         (["--cut-parts", "0"], "'0' is neither a number of bytes above 0 nor 'random'"),
-        (["--access-key", "a"], "--access-key and --secret-key are given together"),
+        (["--access-key", "a"], "give --access-key and --secret-key together"),
         (["--speed", "0"], "0.0 is not in the range x>0"),
         (["--port", "65536"], "65536 is not in the range 0<=x<=65535"),
     ],

@@ -53,8 +53,8 @@ def test_a_replacement_loads_them_again(cloud: Cloud, many: str) -> None:
     ("target", "code", "said"),
     [
         ("never.tar.gz", "ValidationError", "Failed to download the target model"),
-        ("broken.tar.gz", "ValidationError", "no valid tar.gz archive"),
-        ("../start.tar.gz", "ValidationError", "is no path of a model"),
+        ("broken.tar.gz", "ValidationError", "not a valid tar.gz archive"),
+        ("../start.tar.gz", "ValidationError", "is not the path of a model"),
         ("bad.tar.gz", "ModelError", "no such architecture"),
         ("slow.tar.gz", "ModelNotReadyException", "still being downloaded or loaded"),
     ],

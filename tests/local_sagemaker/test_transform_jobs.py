@@ -98,7 +98,7 @@ def test_whole_and_compressed_objects(cloud: Cloud) -> None:
     assert done["TransformJobStatus"] == "Completed", done.get("FailureReason")
     assert output(cloud, "whole", "a.gz")[0]["body"] == "one\ntwo\n"
     failed = job(cloud, "no-gzip", {"a.gz": b"plain"}, TransformInput=given)
-    assert "is no valid gzip object" in failed["FailureReason"]
+    assert "is not a valid gzip object" in failed["FailureReason"]
 
 
 def test_the_jobs_environment_reaches_the_container(cloud: Cloud) -> None:

@@ -354,7 +354,7 @@ def test_routing_is_within_what_the_service_takes() -> None:
                 Routing("prefix", **{**more, option: value})
     with pytest.raises(SettingError, match="--prefix-threshold"):
         Routing("prefix")
-    with pytest.raises(SettingError, match="tells its cache"):
+    with pytest.raises(SettingError, match="reports its cache"):
         Routing("kv-aware")
 
 

@@ -321,4 +321,4 @@ def test_the_package_of_this_test_is_plain(tmp_path: Path) -> None:
     """The sample model is packed from a checkout; nothing of git or Python goes with it."""
     shutil.copytree(sample_model.path(), tmp_path / "m")
     made = json.loads(run("pack", str(tmp_path / "m"), "--to", str(tmp_path / "out"), "--json").stdout)
-    assert made["left_out"] == {}
+    assert made["excluded"] == {}

@@ -55,14 +55,14 @@ def test_a_folder_becomes_a_package(model: Path, tmp_path: Path) -> None:
         "model.safetensors",
         "tokenizer.json",
     ]
-    assert set(made["left_out"]) == {"pytorch_model.bin", ".git/config"}
+    assert set(made["excluded"]) == {"pytorch_model.bin", ".git/config"}
     assert load({}, model=str(tmp_path / "out")).max_num_seqs == 4
     assert run("verify", tmp_path / "out").exit_code == 0
 
 
 def test_weights_without_safetensors_are_taken(model: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
-    assert told("pack", model, "--to", tmp_path / "out")["left_out"] == {}
+    assert told("pack", model, "--to", tmp_path / "out")["excluded"] == {}
 
 
 def test_a_dry_run_makes_nothing(model: Path, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_verify_names_each_damaged_file(model: Path, tmp_path: Path, form: str) 
     faults = {fault["path"]: fault["problem"] for fault in json.loads(result.stdout)["faults"]}
     assert faults == {
         "tokenizer.json": "is missing",
-        "extra.txt": "is not of the package, and would be loaded with it",
+        "extra.txt": "is not part of the package, but would be loaded with it",
         "model.safetensors": "has other content",
     }
 

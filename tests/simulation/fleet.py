@@ -1,7 +1,7 @@
 """A fleet that starts together and finds nothing compiled, in virtual time: the code of a start as it is.
 
 Simulated are the machines' clocks, the bucket and the compiler, which writes a few bytes; lease, acquisition,
-publication and restore are the product's own. `python -m benchmarks fleet` lets the compiling instance die at every
+publication and restore are the product's own. `python -m tests.simulation` lets the compiling instance die at every
 step of the protocol, one after the other.
 """
 
@@ -134,7 +134,7 @@ def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instanc
         options=scenario.options,
         failures=NegativeEntries(objects, machine),
         listener=instance.events.append,
-        timing=machine,
+        clock=machine,
         random=machine.random,
     )
     try:

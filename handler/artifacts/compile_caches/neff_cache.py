@@ -1,9 +1,11 @@
-"""The second tier: the Neuron compiler's own cache of single graphs, brought from the store before a compile and saved
-after it, also after one that failed: the graphs that it finished need not be compiled again.
+"""Copies the Neuron compiler's cache of single graphs (NEFF files) from the store before a compile, and back after it.
 
-`NEURON_COMPILE_CACHE_URL` is a directory here, `neuronxcc-<version>/MODULE_<graph>+<flags>/` for each graph (AWS Neuron
-SDK documentation, "Neuron Persistent Cache"). A failed compile leaves `model.log` without `model.neff` there and is
-never tried again; an interrupted one leaves locks and no `model.done`. Neither is saved, and both are cleaned out.
+The cache is saved after a failed compile as well: the graphs that it finished need not be compiled again.
+
+`NEURON_COMPILE_CACHE_URL` names a local directory, with `neuronxcc-<version>/MODULE_<graph>+<flags>/` for each graph
+(AWS Neuron SDK documentation, "Neuron Persistent Cache"). A failed compile leaves `model.log` without `model.neff`
+there, and the compiler never tries that graph again. An interrupted compile leaves locks and no `model.done`. Neither
+is saved, and both are removed before a compile.
 """
 
 from __future__ import annotations
@@ -26,18 +28,19 @@ from handler.storage.storage_errors import ArtifactError
 
 T = TypeVar("T")
 
-# The compiler is told to write its log into the work directory by its absolute path, and the cache's key takes that
-# argument in: under another directory no entry of another machine is ever found. NxD Inference takes the directory from
-# BASE_COMPILE_WORK_DIR (src/neuronx_distributed_inference/models/application_base.py); this is its default, set anyway.
+# The absolute path of the work directory is one of the compiler's arguments (for its log), and the cache's key includes
+# the arguments. With another directory, entries of other machines are never found. NxD Inference takes the directory
+# from BASE_COMPILE_WORK_DIR (src/neuronx_distributed_inference/models/application_base.py). This is its default.
 WORK_DIRECTORY = "/tmp/nxd_model/"  # noqa: S108
 AT_ONCE = 8
 GIB = 1024**3
-# A compiler version's modules of every model that was ever compiled: the newest are brought, up to this many bytes.
+# The store has the modules of every model that was compiled with a compiler version. The newest are downloaded, up to
+# this number of bytes.
 MOST_BYTES = 20 * GIB
 
 
 class ModuleState(Enum):
-    """What a module's directory holds."""
+    """The state of one module's directory."""
 
     FINISHED = "finished"
     POISONED = "poisoned"
@@ -47,7 +50,7 @@ class ModuleState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """How many modules were found in which state; poisoned and half-made ones are gone."""
+    """The number of modules in each state. Poisoned and half-made ones were removed."""
 
     finished: int = 0
     poisoned: int = 0
@@ -57,22 +60,23 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Modules brought or saved. `refused`: those that could not be, for whatever reason; the compile goes on."""
+    """The number of modules downloaded or saved. `refused` has the problems of the others; the compile continues."""
 
     modules: int = 0
     refused: tuple[str, ...] = ()
 
 
 def environment(root: Path) -> dict[str, str]:
-    """The variables under which a compile uses this cache, and finds the same entries on every machine."""
+    """Returns the variables with which a compile uses this cache and finds the same entries on every machine."""
     return {"NEURON_COMPILE_CACHE_URL": str(root), "BASE_COMPILE_WORK_DIR": WORK_DIRECTORY}
 
 
 class NeffCache:
-    """The cache in one directory, and its copy in a store.
+    """The compiler's cache in one directory, and its copy in a store.
 
     :param root: the value of NEURON_COMPILE_CACHE_URL, or the native plugin's VLLM_CACHE_ROOT.
-    :param compiler: whose modules are brought; saved are all that name their own, as those of neuronx-cc do.
+    :param compiler: the compiler version whose modules are downloaded. Modules of any version are saved if their folder
+        names the version, as neuronx-cc's does.
     """
 
     def __init__(self, root: Path, store: NeffStore, compiler: str | None = None) -> None:
@@ -84,7 +88,7 @@ class NeffCache:
         return self._root
 
     def clean(self) -> Cleaned:
-        """Removes what would end or mislead the next compile. Call it when none is running here."""
+        """Removes modules that would make the next compile fail. Call it only when no compile is running here."""
         counts = dict.fromkeys(ModuleState, 0)
         for module in self._modules():
             state = state_of(module, self._layout)
@@ -102,22 +106,23 @@ class NeffCache:
         )
 
     def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> Moved:
-        """Before a compile: the modules that this version of the compiler has made elsewhere, the newest first.
+        """Downloads the modules that this compiler version made on other machines, the newest first.
 
-        :param most_bytes: of all modules that are brought; half of the free disk at most, for the compile needs some.
-        :raises ArtifactError: the store cannot be listed. A single module that is wrong is only passed over.
+        :param most_bytes: limit for all modules together. Never more than half of the free disk space: the compile
+            needs some.
+        :raises ArtifactError: the store cannot be listed. A single damaged module is skipped.
         """
         compiler = compiler or self._compiler
         if compiler is None:
-            return Moved()  # not installed here, and then nothing is compiled either
+            return Moved()  # the compiler is not installed, so nothing is compiled
         directory = self._layout.directory(self._root, compiler)
         directory.mkdir(parents=True, exist_ok=True)
         most_bytes = min(most_bytes, disk_space.free(directory) // 2)
-        there = {module.name for module in self._modules() if module.parent == directory}
+        present = {module.name for module in self._modules() if module.parent == directory}
         problems: list[str] = []
         wanted: list[StoredModule] = []
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
-            names = [name for name in self._store.names(compiler) if name not in there]
+            names = [name for name in self._store.names(compiler) if name not in present]
             for found in pool.map(lambda name: _try(partial(self._store.read, compiler, name)), names):
                 if isinstance(found, StoredModule) and found.size <= most_bytes:
                     most_bytes -= found.size
@@ -129,7 +134,7 @@ class NeffCache:
         return Moved(brought.count(None), tuple(problems))
 
     def save(self) -> Moved:
-        """After a compile: every finished module that the store does not have. A store that fails ends nothing."""
+        """Uploads every finished module that the store does not have. A failure of the store is only reported."""
         finished = self.finished()
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             saved = list(pool.map(self._save, finished))
@@ -140,7 +145,7 @@ class NeffCache:
         return False if version is None else _try(partial(self._store.save, version, module))
 
     def finished(self) -> list[Path]:
-        """The directories of finished modules."""
+        """Returns the directories of finished modules."""
         return [module for module in self._modules() if state_of(module, self._layout) is ModuleState.FINISHED]
 
     def _modules(self) -> Iterator[Path]:
@@ -150,7 +155,7 @@ class NeffCache:
 
 
 def state_of(module: Path, layout: CacheLayout = NEURONX_CC) -> ModuleState:
-    """What a module's directory holds. Busy is one whose lock a living process holds (flock, as `filelock` does it)."""
+    """Returns the state of a module's directory. It is busy while a process holds its lock (flock, like `filelock`)."""
     if any(_is_locked(lock) for lock in module.glob("*.lock")):
         return ModuleState.BUSY
     neffs = [neff for neff in module.glob(layout.neff) if neff.is_file()]
@@ -175,7 +180,7 @@ def _is_locked(lock: Path) -> bool:
 
 
 def _try(call: Callable[[], T]) -> T | str:
-    """What a call returns, or what went wrong: a cache must not end a start."""
+    """Returns the result of a call, or its error message: a failing cache must not end a start."""
     try:
         return call()
     except ArtifactError as error:

@@ -1,7 +1,7 @@
-"""How a compiler's cache of single graphs lies on a disk: one directory a graph, finished when its mark is there.
+"""The directory layouts of the compiler caches. Each graph has a directory. A marker file shows that it is finished.
 
-Two writers. neuronx-cc's own: `neuronxcc-<version>/MODULE_<graph>+<flags>/` (AWS Neuron SDK documentation, "Neuron
-Persistent Cache"). The native plugin's: `neuron/compile_cache/<md5>/` below VLLM_CACHE_ROOT, with the mark
+There are two layouts. neuronx-cc writes `neuronxcc-<version>/MODULE_<graph>+<flags>/` (AWS Neuron SDK documentation,
+"Neuron Persistent Cache"). The native plugin writes `neuron/compile_cache/<md5>/` below VLLM_CACHE_ROOT. Its marker is
 `.compilation_complete` (aws-neuron/aws-neuron-sdk#1371 and #1368).
 """
 
@@ -14,15 +14,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class CacheLayout:
-    """One of the two.
+    """One directory layout.
 
-    :param name: what its modules are called by in a store, before their version.
-    :param folder: the directory of a version's modules, below the root; `*` is the version.
-    :param module: what a module's directory is called.
-    :param neff: the compiled graph in it, as a glob.
-    :param done: the mark of a finished module.
-    :param log: the file that a failed compile leaves, which the compiler takes for a reason not to try again.
-    :param left_out: files that stay on this machine.
+    :param name: the prefix of its modules in a store, before the version.
+    :param folder: the directory of one version's modules, below the root; `*` stands for the version.
+    :param module: pattern of the name of a module's directory.
+    :param neff: glob of the compiled graph in it.
+    :param done: the marker file of a finished module.
+    :param log: the file that a failed compile leaves. The compiler does not try again while it exists.
+    :param excluded: files that are not saved to the store.
     """
 
     name: str
@@ -31,13 +31,13 @@ class CacheLayout:
     neff: str
     done: str
     log: str | None
-    left_out: re.Pattern[str]
+    excluded: re.Pattern[str]
 
     def directory(self, root: Path, version: str) -> Path:
         return root / self.folder.replace("*", version)
 
     def version(self, module: Path, known: str | None) -> str | None:
-        """The version that made a module: its folder's, or where that does not tell, the one that is known."""
+        """Returns the compiler version of a module: from its folder's name, or else `known`."""
         prefix, star, _ = Path(self.folder).name.partition("*")
         return module.parent.name.removeprefix(prefix) if star else known
 
@@ -49,7 +49,7 @@ NEURONX_CC = CacheLayout(
     neff="model.neff",
     done="model.done",
     log="model.log",
-    left_out=re.compile(r".*\.lock|model\.log"),
+    excluded=re.compile(r".*\.lock|model\.log"),
 )
 NATIVE = CacheLayout(
     name="native",
@@ -58,5 +58,5 @@ NATIVE = CacheLayout(
     neff="*.neff",
     done=".compilation_complete",
     log=None,
-    left_out=re.compile(r".*\.lock|.*\.log|log-neuron-cc\.txt"),
+    excluded=re.compile(r".*\.lock|.*\.log|log-neuron-cc\.txt"),
 )

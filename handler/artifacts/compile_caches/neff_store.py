@@ -1,10 +1,11 @@
-"""Modules of the compiler's cache in a store.
+"""Stores modules of the compiler's cache in an object store.
 
     neff/modules/<layout>-<version>/<module>.json    a module's files and their digests; written last, once
-    neff/objects/<digest>                            their bytes
+    neff/objects/<digest>                            the content of the files
 
-Apart from the entries' objects: `collect` knows nothing of these. A lifecycle rule for `neff/` may delete them by age,
-in any order: what is not whole is passed over. With a key for signatures, only modules signed with it are brought.
+These objects are separate from the entries' objects, and garbage collection ignores them. A lifecycle rule for `neff/`
+may delete them by age, in any order: incomplete modules are skipped. With a signing key, only modules signed with it
+are downloaded.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class StoredModule:
-    """One module in the store. `size` in bytes, all files together."""
+    """One module in the store. `size` is the size of all files together, in bytes."""
 
     compiler: str
     name: str
@@ -62,24 +63,28 @@ class StoredModule:
 
 
 class NeffStore:
-    """The modules of one store.
+    """The modules in one store.
 
-    :param signer: with one, modules are signed when saved, and refused unless signed with its key.
-    :param layout: whose cache it is.
+    :param signer: if given, modules are signed when they are saved, and rejected unless they are signed with its key.
+    :param layout: the layout of the compiler's cache.
     """
 
     def __init__(self, objects: ObjectStore, signer: Signer | None = None, layout: CacheLayout = NEURONX_CC) -> None:
         self._objects, self._signer, self.layout = objects, signer, layout
 
     def names(self, compiler: str) -> list[str]:
-        """The modules of one version of the compiler, the newest first."""
+        """Returns the names of the modules of one compiler version, the newest first."""
         prefix = self._prefix(compiler)
         listed = sorted(self._objects.list(prefix), key=lambda info: info.modified, reverse=True)
         names = [info.key.removeprefix(prefix).removesuffix(".json") for info in listed]
         return [name for name in names if self.layout.module.fullmatch(name)]
 
     def read(self, compiler: str, name: str) -> StoredModule:
-        """:raises InvalidManifest: it cannot be used. :raises SignatureRefused: it may not."""
+        """Reads the list of a module's files.
+
+        :raises InvalidManifest: the list is broken.
+        :raises SignatureRefused: it is not signed with the configured key.
+        """
         where = self._objects.location(self._name(compiler, name)).uri
         body, _ = self._objects.get(self._name(compiler, name), limit=LARGEST)
         try:
@@ -94,9 +99,10 @@ class NeffStore:
         return StoredModule(compiler, name, module.files)
 
     def bring(self, module: StoredModule, directory: Path) -> None:
-        """Makes `directory/<module>` appear, whole, its digests checked.
+        """Downloads a module to `directory/<module>` and checks its digests. It appears complete or not at all.
 
-        :raises DigestMismatch: bytes are not those that were saved. :raises NotFound: some are gone.
+        :raises DigestMismatch: the content is not what was saved.
+        :raises NotFound: a file is missing.
         """
         fresh = Path(tempfile.mkdtemp(prefix=".bring-", dir=directory))
         try:
@@ -108,7 +114,7 @@ class NeffStore:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def save(self, compiler: str, directory: Path) -> bool:
-        """Saves a finished module, unless it is there; False when it was."""
+        """Uploads a finished module. Returns False if the store already has it."""
         name = self._name(compiler, directory.name)
         try:
             self._objects.head(name)
@@ -117,7 +123,7 @@ class NeffStore:
             pass
         files = []
         for path in sorted(directory.iterdir()):
-            if path.is_file() and not path.is_symlink() and not self.layout.left_out.fullmatch(path.name):
+            if path.is_file() and not path.is_symlink() and not self.layout.excluded.fullmatch(path.name):
                 entry = file_entry(path, path.name)
                 self._objects.upload(_object(entry.digest), path)
                 files.append(_File(entry.path, entry.size, entry.digest))
@@ -143,7 +149,7 @@ class NeffStore:
 
     def _prefix(self, compiler: str) -> str:
         if not COMPILER.fullmatch(compiler):
-            raise ValueError(f"{compiler[:80]!r} is no version")
+            raise ValueError(f"{compiler[:80]!r} is not a version")
         return f"neff/modules/{self.layout.name}-{compiler}/"
 
     def _name(self, compiler: str, module: str) -> str:

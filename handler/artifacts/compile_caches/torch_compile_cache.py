@@ -1,18 +1,18 @@
-"""What torch.compile leaves behind on a CPU, as an artifact: directories in, directories out.
+"""Collects torch.compile's caches on a CPU as an artifact, and restores them.
 
-What vLLM 0.16.0 does on a CPU, as seen on the sample model:
+What vLLM 0.16.0 does on a CPU, as observed with the sample model:
 
-- It compiles with Dynamo and Inductor directly (`DYNAMO_TRACE_ONCE`, vllm/platforms/cpu.py): everything is below
-  TORCHINDUCTOR_CACHE_DIR: generated C++ and shared objects, `fxgraph` and `aotautograd`. VLLM_CACHE_ROOT got only
-  `modelinfos`, which are no compile's results. vLLM's own caches there (`torch_compile_cache`, `torch_aot_compile`) are
-  for other platforms, and taken along where there are any.
-- The sampler is compiled with the first request that samples, so a collection comes after a warm-up that does.
-- The directory can be moved: written under one path and read under another, the same start took 9.7 s instead of 23.9,
-  and not one file was added. Its own path stands in some of the files and is not looked up.
-- No file names the model's directory. vLLM's configuration hash does (two copies of a model in two directories have two
-  hashes), but only its own caches are keyed by that; and HOME and XDG_CACHE_HOME, for VLLM_CONFIG_ROOT and
-  VLLM_XLA_CACHE_PATH are among what it hashes, while VLLM_CACHE_ROOT is not. So for those caches, keep the model, the
-  scratch directory and HOME at the same paths everywhere, as they are in one image.
+- It compiles with Dynamo and Inductor directly (`DYNAMO_TRACE_ONCE`, vllm/platforms/cpu.py). Everything is below
+  TORCHINDUCTOR_CACHE_DIR: generated C++ and shared objects, `fxgraph` and `aotautograd`. VLLM_CACHE_ROOT gets only
+  `modelinfos`, which are not results of a compile. vLLM's own caches there (`torch_compile_cache`, `torch_aot_compile`)
+  are for other platforms; they are included if they exist.
+- The sampler is compiled by the first request that samples. So the caches are collected after a warm-up that samples.
+- The directory can be moved. Written under one path and read under another, the same start took 9.7 s instead of 23.9,
+  and no file was added. Some files contain the directory's path, but it is not used for lookups.
+- No file contains the model's directory. vLLM's configuration hash does (two copies of a model in two directories have
+  two hashes), but only vLLM's own caches are keyed by it. It also includes HOME and XDG_CACHE_HOME, through
+  VLLM_CONFIG_ROOT and VLLM_XLA_CACHE_PATH, but not VLLM_CACHE_ROOT. So for those caches, keep the model, the scratch
+  directory and HOME at the same paths everywhere, as they are in one image.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pathlib import Path
 
 from handler.storage.storage_errors import NotFound
 
-# Below the entry, and what is taken from below each directory: all of it, or the directories named.
-VLLM = ("torch_compile_cache", "torch_aot_compile")
-# Locks of living processes, and what a process that died was writing.
-LEFT_OUT_DIRECTORIES = frozenset({"locks", "__pycache__"})
-LEFT_OUT_SUFFIXES = (".lock", ".tmp", ".log")
+# The directories below VLLM_CACHE_ROOT that are collected. The Inductor directory is collected as a whole.
+VLLM_DIRECTORIES = ("torch_compile_cache", "torch_aot_compile")
+# Locks, and files that a dead process did not finish.
+EXCLUDED_DIRECTORIES = frozenset({"locks", "__pycache__"})
+EXCLUDED_SUFFIXES = (".lock", ".tmp", ".log")
 
 
 @dataclass(frozen=True, slots=True)
 class TorchCompileCache:
     """The caches of one endpoint, at fixed paths below its scratch directory.
 
-    :param root: nothing but these caches is below it.
+    :param root: contains only these caches.
     """
 
     root: Path
@@ -50,19 +50,19 @@ class TorchCompileCache:
         return self.root / "vllm"
 
     def environment(self) -> dict[str, str]:
-        """To be set before vLLM or torch is imported, in the engine's process as well."""
+        """Returns the variables to set before vLLM or torch is imported, in the engine's process as well."""
         return {"TORCHINDUCTOR_CACHE_DIR": str(self.inductor), "VLLM_CACHE_ROOT": str(self.vllm)}
 
     def clear(self) -> None:
-        """Before a compile, so that what is collected afterwards is its result and nothing else's."""
+        """Deletes the caches. Called before a compile, so that only its own results are collected afterwards."""
         shutil.rmtree(self.root, ignore_errors=True)
         self.inductor.mkdir(parents=True)
         self.vllm.mkdir()
 
     def collect(self, directory: Path) -> int:
-        """After the engine's warm-up: copies what was compiled to an entry's directory; returns the number of files.
+        """Copies the compiled files to an entry's directory and returns their number. Called after the warm-up.
 
-        :raises NotFound: nothing was compiled: the engine ran eagerly, or with its caches elsewhere.
+        :raises NotFound: nothing was compiled: the engine ran eagerly, or with its caches in another directory.
         """
         count = 0
         for source in self._compiled():
@@ -75,9 +75,9 @@ class TorchCompileCache:
         return count
 
     def bring(self, directory: Path) -> None:
-        """Before the engine is started: puts a restored entry where the engine looks. A copy: the engine writes there.
+        """Replaces the caches by a restored entry. Called before the engine starts.
 
-        Whatever was there before is gone then.
+        The entry is copied, because the engine writes to the caches.
         """
         self.clear()
         for name in (self.inductor.name, self.vllm.name):
@@ -85,10 +85,10 @@ class TorchCompileCache:
                 shutil.copytree(directory / name, self.root / name, dirs_exist_ok=True)
 
     def _compiled(self) -> Iterator[Path]:
-        for top in (self.inductor, *(self.vllm / name for name in VLLM)):
+        for top in (self.inductor, *(self.vllm / name for name in VLLM_DIRECTORIES)):
             for parent, names, files in os.walk(top):
-                names[:] = sorted(set(names) - LEFT_OUT_DIRECTORIES)
+                names[:] = sorted(set(names) - EXCLUDED_DIRECTORIES)
                 for file in sorted(files):
                     path = Path(parent, file)
-                    if not file.endswith(LEFT_OUT_SUFFIXES) and path.is_file() and not path.is_symlink():
+                    if not file.endswith(EXCLUDED_SUFFIXES) and path.is_file() and not path.is_symlink():
                         yield path

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Compiled artifacts that were made by other software (`NEURON_COMPILED_ARTIFACTS`): download, checks, findings."""

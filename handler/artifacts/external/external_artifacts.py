@@ -1,9 +1,9 @@
-"""Compiled artifacts that somebody else made: a directory or an S3 prefix without a manifest of ours.
+"""Examines compiled artifacts that were made by other software: a directory or an S3 prefix without our manifest.
 
-What NxDI writes (aws-neuron/neuronx-distributed-inference, models/application_base.py): `neuron_config.json` before it
-traces, `model.pt` after, then `weights/tp{rank}_sharded_checkpoint.safetensors` if they are saved; for a multimodal
-model the last two below `text_model/` and `vision_model/`. It records no versions and no digests. So what can be
-checked is checked, and what cannot be vouched for is named.
+NxDI writes `neuron_config.json` before it traces, `model.pt` after, then, if requested,
+`weights/tp{rank}_sharded_checkpoint.safetensors` (aws-neuron/neuronx-distributed-inference,
+models/application_base.py). For a multimodal model the last two are below `text_model/` and `vision_model/`. It records
+no versions and no digests. So the files are checked as far as possible, and the unknown facts are listed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from handler.artifacts.identity.checkpoint_identity import reader
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.storage.object_store import ObjectStore
-from handler.storage.safetensors_shape import BrokenFile, tensors
+from handler.storage.safetensors_header import BrokenFile, read_header
 from handler.storage.storage_errors import TooLarge
 from handler.storage.torchscript_check import check_torchscript
 
 CONFIG, GRAPH, SHARD = "neuron_config.json", "model.pt", "weights/tp{}_sharded_checkpoint.safetensors"
 SETTING = "NEURON_COMPILED_ARTIFACTS"
 LARGEST_CONFIG = 16 * 1024 * 1024
-# What no file in such a directory says.
+# Facts that no file in such a directory tells.
 NOT_VOUCHED = (
     "the versions of compiler, NxD, NxDI and vLLM that made it",
     "the platform that it was compiled for (inf2, trn1, trn2, trn3)",
-    "the content: no digest was recorded, so damage inside of a file shows only when it is loaded",
+    "the content: no digest was recorded, so damage inside a file is found only when the file is loaded",
     "the origin: model.pt is executable and not signed",
     "the checkpoint that its weights are from",
 )
@@ -35,10 +35,10 @@ NOT_VOUCHED = (
 
 @dataclass(frozen=True, slots=True)
 class ExternalPart:
-    """One compiled model: `name` is "" or, of a multimodal one, `text_model` or `vision_model`.
+    """One compiled model. `name` is "", or `text_model` or `vision_model` of a multimodal model.
 
-    :param ranks: ranks that weights must be there for; empty when they are sharded on load.
-    :param shards: ranks that whole files are there for.
+    :param ranks: the ranks that need a weights file. Empty if the weights are sharded when they are loaded.
+    :param shards: the ranks whose weights file is complete.
     """
 
     name: str
@@ -49,10 +49,10 @@ class ExternalPart:
 
 @dataclass(frozen=True, slots=True)
 class ExternalArtifacts:
-    """What was found. `config` is neuron_config.json; empty when it is missing or broken.
+    """The result of an examination. `config` is neuron_config.json; empty if it is missing or broken.
 
-    :param findings: what will keep it from loading (errors), and what will surprise (warnings).
-    :param not_vouched: what nobody can know from the files.
+    :param findings: errors keep the artifacts from loading; warnings tell what may surprise.
+    :param not_vouched: the facts that cannot be known from the files.
     """
 
     where: str
@@ -68,12 +68,12 @@ class ExternalArtifacts:
 
 
 def recognised(names: Mapping[str, int]) -> bool:
-    """Whether relative paths look like compiled artifacts at all, finished or not."""
+    """Whether these relative paths look like compiled artifacts, complete or not."""
     return CONFIG in names or GRAPH in names or f"text_model/{GRAPH}" in names
 
 
 def describe(files: ObjectStore) -> ExternalArtifacts:
-    """Looks at a directory (`DirectoryObjects`) or prefix (`S3Objects`): names, sizes, ends of zips and headers."""
+    """Examines names, sizes, zip directories and safetensors headers in a directory or an S3 prefix."""
     sizes = {info.key: info.size for info in files.list("")}
     findings: list[Finding] = []
     config = _config(files, sizes, findings)
@@ -89,7 +89,7 @@ def describe(files: ObjectStore) -> ExternalArtifacts:
 
 def _config(files: ObjectStore, sizes: Mapping[str, int], findings: list[Finding]) -> dict[str, Json]:
     if CONFIG not in sizes:
-        findings.append(_error("artifacts-no-config", f"{files.uri} has no {CONFIG}", "Name the compile's directory."))
+        findings.append(_error("artifacts-no-config", f"{files.uri} has no {CONFIG}", "Give the compile's directory."))
         return {}
     try:
         value: Json = json.loads(files.get(CONFIG, limit=LARGEST_CONFIG)[0])
@@ -117,8 +117,8 @@ def _part(
                 "artifacts-sharded-on-load",
                 Severity.WARNING,
                 SETTING,
-                f"{prefix}{CONFIG} says that no shards were saved, so the checkpoint at the model's path is sharded at "
-                "every start (a 405B takes 187 s that way, 108 s from shards)",
+                f"according to {prefix}{CONFIG} no shards were saved, so every start shards the checkpoint at the "
+                "model's path (a 405B model takes 187 s that way, 108 s from shards)",
                 "Compile with save_sharded_checkpoint.",
             )
         )
@@ -128,9 +128,9 @@ def _part(
         findings.append(
             _error(
                 "artifacts-shards-missing",
-                f"{prefix}weights/ has files for {len(ranks) - len(missing)} of {len(ranks)} ranks; the first that is "
-                f"missing is {SHARD.format(missing[0])}",
-                "Copy all of it again, or compile again.",
+                f"{prefix}weights/ has files for {len(ranks) - len(missing)} of {len(ranks)} ranks; the first missing "
+                f"file is {SHARD.format(missing[0])}",
+                "Copy the whole directory again, or compile again.",
             )
         )
     return ExternalPart(name, graph, ranks, shards)
@@ -138,7 +138,7 @@ def _part(
 
 def _graph(files: ObjectStore, sizes: Mapping[str, int], path: str, findings: list[Finding]) -> bool:
     if path not in sizes:
-        why = f"there is no {path}" + ("; a configuration without it is an interrupted compile" * (CONFIG in sizes))
+        why = f"there is no {path}" + ("; the compile was interrupted" * (CONFIG in sizes))
         findings.append(_error("artifacts-interrupted-compile", why, "Compile again."))
         return False
     return _whole(files, path, sizes[path], "artifacts-broken-graph", findings)
@@ -153,7 +153,7 @@ def _whole(files: ObjectStore, path: str, size: int, code: str, findings: list[F
         if path.endswith(GRAPH):
             check_torchscript(reader(files, path), size)
         else:
-            tensors(reader(files, path), size)
+            read_header(reader(files, path), size)
     except BrokenFile as error:
         findings.append(_error(code, f"{path} {error}", "Copy it again, or compile again."))
         return False

@@ -1,4 +1,4 @@
-"""Brings compiled artifacts of others here, from wherever a setting says that they are, without judging them."""
+"""Downloads or unpacks external compiled artifacts from the place that a setting names. Checks nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def bring(
     setting: str = "NEURON_COMPILED_ARTIFACTS",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
-    """A local directory with the artifacts: the one that is named, or `target` with what was fetched or unpacked.
+    """Returns a local directory with the artifacts: `source` itself, or `target` after a download.
 
     :param source: a directory, a `model.tar.gz`, or either in S3 (`s3://bucket/prefix/`, `s3://bucket/model.tar.gz`).
-    :raises SettingError: there is nothing there. :raises UnsafeArchive: see `archive.unpack`.
+    :raises SettingError: the source does not exist.
+    :raises UnsafeArchive: see `archive.unpack`.
     """
     if source.startswith("s3://"):
         if not source.endswith(ARCHIVES):
@@ -51,7 +52,7 @@ def bring(
 
 
 class _Chunks(io.RawIOBase):
-    """Bytes that come in chunks, as a file."""
+    """A readable file over an iterator of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._left = chunks, memoryview(b"")

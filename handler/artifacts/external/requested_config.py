@@ -1,4 +1,4 @@
-"""The NeuronConfig that a plan asks for, key by key, as the plugin would fill it."""
+"""The NeuronConfig that a plan requests, key by key, as the plugin would fill it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handler.neuron.engine_plan import EnginePlan
 
 
 def text_override(plan: EnginePlan) -> dict[str, Json]:
-    """The override for the text model: the whole of it, or its part of a multimodal one."""
+    """Returns the override for the text model: the whole override, or its text part for a multimodal model."""
     override = _raw(plan)
     text = override.get("text_neuron_config")
     return text if isinstance(text, dict) else {k: v for k, v in override.items() if not k.endswith("_neuron_config")}
@@ -30,8 +30,8 @@ def _raw(plan: EnginePlan) -> dict[str, Json]:
     return {}
 
 
-def asked_for(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
-    """NeuronConfig's key, the setting it is asked by, and the value. An override beats an argument."""
+def requested_fields(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Json]]:
+    """Yields key of NeuronConfig, setting and value. An override takes precedence over an engine argument."""
     override = text_override(plan)
     for name, argument in _from_arguments():
         value = plan.engine_args.get(argument)
@@ -41,9 +41,9 @@ def asked_for(plan: EnginePlan, lnc: int | None) -> Iterator[tuple[str, str, Jso
     for name, value in override.items():
         if name not in {"on_device_sampling_config", "logical_nc_config"}:
             yield name, f"override_neuron_config.{name}", value
-    wanted = lnc if lnc is not None else override.get("logical_nc_config")
-    if wanted is not None:
-        yield "logical_nc_config", "logical_nc_config", wanted
+    requested = lnc if lnc is not None else override.get("logical_nc_config")
+    if requested is not None:
+        yield "logical_nc_config", "logical_nc_config", requested
 
 
 def _from_arguments() -> Iterator[tuple[str, str]]:
@@ -54,8 +54,10 @@ def _from_arguments() -> Iterator[tuple[str, str]]:
 
 
 def _depends(name: str, plan: EnginePlan) -> bool:
-    """Whether the plugin fills a key from something else: the block is the length unless there are blocks, and with
-    chunked prefill the longest prompt is a chunk."""
+    """Whether the plugin fills a key from another argument.
+
+    Without prefix caching the block is as long as the model length. With chunked prefill the longest prompt is a chunk.
+    """
     if name == "pa_block_size":
         return not plan.engine_args.get("enable_prefix_caching")
     return name == "max_context_length" and bool(plan.engine_args.get("enable_chunked_prefill"))

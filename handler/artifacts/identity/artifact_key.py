@@ -1,7 +1,7 @@
-"""The key of an entry: a digest of everything that changes the compiled graph, and of nothing else.
+"""The key of an artifact: a digest of everything that changes the compiled graph, and of nothing else.
 
-Two kinds. `graph` is what the compiler made of a configuration and of the shapes of tensors; `weights` are shards of
-one checkpoint's content for one graph. What is left out of both, and why, is in `left_out`.
+There are two kinds of entries. A `graph` is what the compiler makes from a configuration and tensor shapes. `weights`
+are shards of one checkpoint for one graph. `key_exclusions` lists what is not part of a key, and why.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from handler.artifacts.identity import key_exclusions as left_out
+from handler.artifacts.identity import key_exclusions
 from handler.artifacts.identity.canonical_json import canonical, digest, normal
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
 from handler.artifacts.identity.compile_environment import compile_environment
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
-# Raised when a field's meaning changes, so that old entries are missed rather than misread.
+# Increased when the meaning of a field changes, so that old entries are not found instead of misread.
 KEY_SCHEMA = 1
-# A field whose canonical form is longer stands in the key as its digest: manifests stay small, misses readable.
+# A field with a longer canonical form is replaced by its digest: manifests stay small, and miss reports readable.
 LONGEST_CLEAR = 512
-# Where a line's NeuronConfig is, within the engine arguments (see `EnginePlan`).
+# The engine arguments that hold a NeuronConfig (see `EnginePlan`).
 CONFIGS = ("override_neuron_config", "neuron_config", "vision_neuron_config")
 
 
 @dataclass(frozen=True, slots=True)
 class CompileTarget:
-    """What is compiled for.
+    """The hardware that a graph is compiled for.
 
     :param platform: the compiler's target (`inf2`, `trn1`, `trn2`, `trn3`), or `cpu`.
-    :param lnc: physical cores to a logical one; None on a CPU.
-    :param cpu_features: for `cpu`: `versions.cpu_features()`.
+    :param lnc: physical NeuronCores per logical NeuronCore; None on a CPU.
+    :param cpu_features: for `cpu`: `software_versions.cpu_features()`.
     """
 
     platform: str
@@ -40,12 +40,12 @@ class CompileTarget:
 
 @dataclass(frozen=True, slots=True)
 class KeyInputs:
-    """Everything that a key is made of.
+    """Everything that a key is computed from.
 
-    :param versions: `versions.neuron_versions()` or `cpu_versions()`.
-    :param environ: the process's variables; those that the compiler reads are taken.
-    :param adapters: LoRA adapters by the name that requests use: it is compiled in with them.
-    :param quantized: the checkpoint at `quantized_checkpoints_path`, where there is one.
+    :param versions: `software_versions.neuron_versions()` or `cpu_versions()`.
+    :param environ: the process's variables. Those that the compiler reads are used.
+    :param adapters: LoRA adapters by the name that requests use. The names are compiled in.
+    :param quantized: the checkpoint at `quantized_checkpoints_path`, if there is one.
     """
 
     plan: EnginePlan
@@ -68,12 +68,12 @@ class ArtifactKey:
 
 
 def graph_key(inputs: KeyInputs) -> ArtifactKey:
-    """The key of what the compiler makes."""
+    """Returns the key of the compiled graph."""
     return _key("graph", _graph_fields(inputs))
 
 
 def weights_key(inputs: KeyInputs) -> ArtifactKey:
-    """The key of the sharded weights that go with `graph_key`."""
+    """Returns the key of the sharded weights that belong to the graph of `graph_key`."""
     content: dict[str, Json] = {"model": digest(inputs.checkpoint.content)}
     if inputs.adapters:
         content["adapters"] = {name: digest(adapter.content) for name, adapter in inputs.adapters.items()}
@@ -91,7 +91,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
     arguments = {
         name: normal(value)
         for name, value in inputs.plan.engine_args.items()
-        if name not in left_out.ENGINE_ARGS and value is not None
+        if name not in key_exclusions.ENGINE_ARGS and value is not None
     }
     fields: dict[str, Json] = {
         "line": inputs.plan.line,
@@ -99,7 +99,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
         "platform": inputs.target.platform,
         "tensor_parallel_size": arguments.pop("tensor_parallel_size", 1),
         "pipeline_parallel_size": arguments.pop("pipeline_parallel_size", 1),
-        "model": _clear(_without(inputs.checkpoint.config, left_out.MODEL_CONFIG)),
+        "model": _clear(_without(inputs.checkpoint.config, key_exclusions.MODEL_CONFIG)),
         "tensors": inputs.checkpoint.shape,
         "env": _clear(compile_environment(inputs.environ, inputs.plan.env)),
     }
@@ -109,7 +109,7 @@ def _graph_fields(inputs: KeyInputs) -> dict[str, Json]:
         fields["cpu"] = " ".join(inputs.target.cpu_features)
     speculative = arguments.get("speculative_config")
     if isinstance(speculative, dict):
-        arguments["speculative_config"] = _without(speculative, left_out.SPECULATIVE)
+        arguments["speculative_config"] = _without(speculative, key_exclusions.SPECULATIVE)
     fields["neuron_config"] = _neuron_config(arguments, fields)
     fields["engine_args"] = _clear(arguments)
     if inputs.adapters:
@@ -125,9 +125,9 @@ def _others(inputs: KeyInputs) -> dict[str, CheckpointIdentity]:
 
 
 def _neuron_config(arguments: dict[str, Json], fields: dict[str, Json]) -> dict[str, Json]:
-    """Takes the NeuronConfig out of the arguments. What only repeats another field (`tp_degree`) goes.
+    """Removes the NeuronConfig from the arguments and returns it without fields that repeat another (`tp_degree`).
 
-    A null stays: `on_device_sampling_config = null` means sampling on the CPU.
+    A null value is kept: `on_device_sampling_config = null` means sampling on the CPU.
     """
     found: dict[str, Json] = {}
     additional = arguments.pop("additional_config", None)
@@ -157,11 +157,11 @@ def _product(*numbers: Json) -> int:
 
 
 def _without_paths(config: Mapping[str, Json]) -> dict[str, Json]:
-    """Of nested configurations as well (`lora_config`, `text_neuron_config`)."""
+    """Removes excluded fields, also from nested configurations (`lora_config`, `text_neuron_config`)."""
     return {
         name: _without_paths(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if name not in left_out.NEURON_CONFIG
+        if name not in key_exclusions.NEURON_CONFIG
     }
 
 
@@ -178,4 +178,4 @@ def _short(value: Json) -> Json:
 
 
 def _shape_of(checkpoint: CheckpointIdentity) -> str:
-    return digest([_without(checkpoint.config, left_out.MODEL_CONFIG), checkpoint.shape])
+    return digest([_without(checkpoint.config, key_exclusions.MODEL_CONFIG), checkpoint.shape])

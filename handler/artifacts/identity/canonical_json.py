@@ -1,4 +1,4 @@
-"""One way of writing each JSON value, so that equal settings have equal digests however they were spelled."""
+"""Canonical JSON: equal settings have equal digests, however they were written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from handler.json_value import Json
 
 
 def canonical(value: object) -> bytes:
-    """Sorted keys, no blanks, UTF-8, and one spelling of a number: `1.0` is `1`, `-0.0` is `0`; true is not `1`.
+    """Encodes a value with sorted keys, no blanks, UTF-8 and one form for each number.
 
-    :raises ValueError: NaN, an infinity, or text that is no Unicode. :raises TypeError: something that JSON has not.
+    `1.0` becomes `1` and `-0.0` becomes `0`; true does not become `1`.
+
+    :raises ValueError: NaN, an infinity, or text that is not valid Unicode.
+    :raises TypeError: a type that JSON does not have.
     """
     return json.dumps(
         normal(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -22,17 +25,17 @@ def canonical(value: object) -> bytes:
 
 
 def digest(value: object) -> str:
-    """blake3 of the canonical form, hex."""
+    """Returns the BLAKE3 digest of the canonical form, in hex."""
     return blake3(canonical(value)).hexdigest()
 
 
 def normal(value: object) -> Json:
-    """The value with numbers in their one spelling and tuples as lists."""
+    """Returns the value with numbers in their canonical form and tuples as lists."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{value} is no JSON number")
+            raise ValueError(f"{value} is not a JSON number")
         return int(value) if value.is_integer() else value
     if isinstance(value, Mapping):
         for key in value:
@@ -41,4 +44,4 @@ def normal(value: object) -> Json:
         return {key: normal(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [normal(item) for item in value]
-    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+    raise TypeError(f"{type(value).__name__} is not a JSON type")

@@ -1,6 +1,7 @@
-"""What a checkpoint is, apart from where it lies: its configuration, the shape of its tensors, and its content.
+"""Identifies a checkpoint independently of its location: by its configuration, its tensor shapes and its content.
 
-The graph depends on the first two, the weights on all three; so a fine-tune of the same shape shares the graph.
+The compiled graph depends on the first two, the sharded weights on all three. So a fine-tuned model with the same
+shapes shares the graph.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectInfo, ObjectStore
-from handler.storage.safetensors_shape import BrokenFile, tensors
+from handler.storage.safetensors_header import BrokenFile, read_header
 from handler.storage.storage_errors import NotFound
 
 CONFIGS = ("config.json", "adapter_config.json", "params.json")
@@ -27,11 +28,11 @@ AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class CheckpointIdentity:
-    """One checkpoint, adapter or draft model.
+    """The identity of one checkpoint, adapter or draft model.
 
-    :param config: config.json (adapter_config.json) as it stands.
-    :param shape: digest of every tensor's name, dtype and shape, over all files, however they are split.
-    :param content: what each weights file is: `blake3:` and digest, or `etag:`, size and S3's etag.
+    :param config: the content of config.json (adapter_config.json).
+    :param shape: digest of the name, dtype and shape of every tensor in all files. How they are split does not matter.
+    :param content: the identity of each weights file: `blake3:` and digest, or `etag:`, size and S3's etag.
     """
 
     config: Mapping[str, Json]
@@ -47,14 +48,14 @@ def identify(
     configured: bool = True,
     only: str | None = None,
 ) -> CheckpointIdentity:
-    """Reads configuration and headers of a checkpoint in a directory or an S3 prefix.
+    """Reads the configuration and the tensor headers of a checkpoint in a directory or an S3 prefix.
 
-    Content is digested for a directory, which reads every byte (some 1 to 4 GB/s); in S3 it is the etag that stands for
-    it, so the same checkpoint has one identity in S3 and another on a disk: its weights are then kept once more.
+    In a directory the content is digested, which reads every byte (about 1 to 4 GB/s). In S3 the etag is used instead.
+    So the same checkpoint has one identity in S3 and another on disk, and its sharded weights are stored twice.
 
-    :param content: False leaves it out, where only the graph is wanted.
-    :param configured: False where there need be no configuration beside the weights.
-    :param only: the one file that counts.
+    :param content: False skips the content, if only the graph is needed.
+    :param configured: False if there need not be a configuration beside the weights.
+    :param only: the only file to consider.
     :raises SettingError: there is no configuration, or a file is broken.
     """
     listed = [info for info in files.list("") if "/" not in info.key and only in (None, info.key)]
@@ -86,14 +87,15 @@ def _config(files: ObjectStore, setting: str) -> dict[str, Json]:
 
 
 def _shape(files: ObjectStore, info: ObjectInfo, setting: str) -> dict[str, Json]:
-    """A pickled file's tensors cannot be listed without running it, so its name and size stand for them."""
+    """Returns the tensor shapes of one file. A pickled file cannot be listed without running it: its size is used."""
     if not info.key.endswith(".safetensors"):
         return {info.key: info.size}
     try:
-        found = tensors(reader(files, info.key), info.size)
+        found = read_header(reader(files, info.key), info.size)
     except BrokenFile as error:
-        raise SettingError(setting, f"{files.uri}/{info.key} {error}", "Upload it again: it may be cut off.") from error
-    return {name: [dtype, *shape] for name, (dtype, shape) in found.items()}
+        fix = "Upload it again. It may be cut off."
+        raise SettingError(setting, f"{files.uri}/{info.key} {error}", fix) from error
+    return {name: [tensor.dtype, *tensor.shape] for name, tensor in found.items()}
 
 
 def _content(files: ObjectStore, info: ObjectInfo) -> str:
@@ -106,5 +108,5 @@ def _content(files: ObjectStore, info: ObjectInfo) -> str:
 
 
 def reader(files: ObjectStore, name: str) -> Callable[[int, int], bytes]:
-    """Reads ranges of one file."""
+    """Returns a function that reads a range of one file, given start and length."""
     return lambda start, length: b"".join(files.read(name, start, length))

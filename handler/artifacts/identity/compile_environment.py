@@ -1,25 +1,25 @@
-"""The variables that change what the compiler makes, in the one form that a key holds them in."""
+"""The environment variables that change the compiled graph, in the canonical form that a key uses."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
 
-from handler.artifacts.identity import key_exclusions as left_out
+from handler.artifacts.identity import key_exclusions
 from handler.json_value import Json
 
 FLAGS = ("NEURON_CC_FLAGS", "XLA_FLAGS")
 
 
 def compile_environment(environ: Mapping[str, str], planned: Mapping[str, str]) -> dict[str, Json]:
-    """Whichever of the process's variables the compiler and XLA read, and all that a plan sets, which win.
+    """Returns the process's variables that the compiler and XLA read, and all that the plan sets. The plan wins.
 
-    What says where things are is left out, and what may be a secret (`left_out`).
+    Variables that hold paths and possible secrets are excluded (`key_exclusions`).
     """
-    compiler = {name: value for name, value in environ.items() if left_out.COMPILER.fullmatch(name)}
+    compiler = {name: value for name, value in environ.items() if key_exclusions.COMPILER.fullmatch(name)}
     found: dict[str, Json] = {}
     for name, value in {**compiler, **planned}.items():
-        if name in left_out.ENVIRONMENT or left_out.SECRET.search(name):
+        if name in key_exclusions.ENVIRONMENT or key_exclusions.SECRET.search(name):
             continue
         text = _flags(value) if name in FLAGS else value.strip()
         if text:
@@ -28,7 +28,7 @@ def compile_environment(environ: Mapping[str, str], planned: Mapping[str, str]) 
 
 
 def _flags(text: str) -> str:
-    """Compiler flags in their order, without those that say where things are."""
+    """Returns compiler flags in their order, without those that name paths."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -40,8 +40,8 @@ def _flags(text: str) -> str:
             skip = False
             continue
         skip = False
-        if left_out.FLAGS.fullmatch(word.partition("=")[0]):
-            skip = "=" not in word and bool(left_out.FLAGS_WITH_VALUE.fullmatch(word))
+        if key_exclusions.FLAGS.fullmatch(word.partition("=")[0]):
+            skip = "=" not in word and bool(key_exclusions.FLAGS_WITH_VALUE.fullmatch(word))
             continue
         kept.append(word)
     return shlex.join(kept)

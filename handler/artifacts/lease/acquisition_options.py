@@ -1,4 +1,4 @@
-"""What a search for artifacts is told, and what it gives back."""
+"""Options and result of an `Acquisition`, and the types of its callbacks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from handler.json_value import Json
 
 
 class OnMiss(StrEnum):
-    """What to do about a miss: compile (or wait for whoever does), fail, or only ever wait for another to publish.
+    """What to do on a miss: compile (or wait for the instance that does), fail, or only wait until another publishes.
 
-    The last is for instances that serve a model but are too small to compile it.
+    `WAIT` is for instances that can serve a model but are too small to compile it.
     """
 
     COMPILE = "compile"
@@ -26,12 +26,12 @@ class OnMiss(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What a compiler is asked for.
+    """The task for a compiler.
 
-    :param directory: empty; to be filled with the artifacts as the engine loads them.
+    :param directory: an empty directory, to be filled with the artifacts as the engine loads them.
     :param missing: the keys that have no entry.
-    :param deadline: monotonic seconds (`Timing.now`) by which it should have given up.
-    :param held: whether the lease is still ours; when not, the result serves this instance alone.
+    :param deadline: monotonic seconds (`Clock.now`) at which the compile should have stopped.
+    :param held: tells whether this instance still holds the lease. If not, the result is for this instance only.
     """
 
     directory: Path
@@ -40,26 +40,27 @@ class Compilation:
     held: Callable[[], bool]
 
 
-# Fills `directory`. Raises CompileFailed for what would fail again; any other error is not remembered.
+# Fills `directory`. Raises CompileFailed for a failure that would happen again. Other errors are not remembered.
 Compile = Callable[[Compilation], None]
-# Brings entries to a directory: `restore.restore` with its source, paths and progress.
+# Restores entries to a directory: `restore.restore` with its source, paths and progress.
 Restore = Callable[[Sequence[Manifest], Path], object]
 EventListener = Callable[[Mapping[str, Json]], None]
 
 
-def unheard(event: Mapping[str, Json]) -> None:
-    """For those who do not listen."""
+def ignore_event(event: Mapping[str, Json]) -> None:
+    """An `EventListener` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcquisitionOptions:
     """Times in seconds.
 
-    :param lease: how long a lease lasts that is not renewed: what a holder's death costs the others.
-    :param poll: the mean between two polls of a waiter; each is drawn from a half to one and a half of it, so that a
-        fleet that began together does not ask together. 1,000 instances make 100 requests a second of it.
-    :param machine: what compiles here (instance type, host name): for manifests, leases and messages.
-    :param setting: the setting that `on_miss` is from, for errors.
+    :param lease: how long a lease lasts without renewal. If a holder dies, the others wait this long.
+    :param poll: the mean interval between two polls of a waiting instance. Each interval is drawn from 0.5 to 1.5 times
+        the mean, so that a fleet that started together does not poll together. 1,000 instances send 100 requests a
+        second.
+    :param machine: the machine that compiles (instance type, host name), for manifests, leases and messages.
+    :param setting: the setting that `on_miss` is from, for error messages.
     """
 
     on_miss: OnMiss = OnMiss.COMPILE
@@ -73,9 +74,9 @@ class AcquisitionOptions:
 class Acquired:
     """Artifacts on this machine.
 
-    :param path: what the engine loads: the target when restored, a directory beside it when compiled here.
-    :param published: whether the store has these very artifacts: of what was compiled here not when the lease was lost
-        meanwhile, or the store failed.
+    :param path: the directory for the engine: the target after a restore, a directory beside it after a compile.
+    :param published: whether the store has exactly these artifacts. After a compile it is False if the lease was lost
+        in the meantime or the store failed.
     """
 
     path: Path

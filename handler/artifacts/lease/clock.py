@@ -1,4 +1,4 @@
-"""Time, as the lease and those who wait for it see it: real here, virtual where a fleet is simulated."""
+"""The clock that leases and waiting instances use: the machine's own, or a virtual one in a simulation."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-# Ends what was begun with `Clock.every`, and returns when a call that is under way has returned.
+# Ends what `Clock.every` started. Returns when a running call has returned.
 Cancel = Callable[[], None]
 
 
 class Clock(Protocol):
-    """Seconds, everywhere."""
+    """A source of time. All times are in seconds."""
 
     def now(self) -> float:
-        """Monotonic time: for durations on this machine, never compared with another's."""
+        """Returns monotonic time, for durations on this machine. It is never compared with another machine's."""
         ...
 
     def date(self) -> float:
-        """Time since the epoch, as far as this machine knows it."""
+        """Returns this machine's time since the epoch."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
     def every(self, seconds: float, call: Callable[[], None]) -> Cancel:
-        """Calls in the background, each time `seconds` after the last call has returned."""
+        """Calls a function in the background, each time `seconds` after its last call has returned."""
         ...
 
 
 class RealClock:
-    """This machine's clocks, and a thread for each `every`."""
+    """This machine's clocks. Each `every` has a thread of its own."""
 
     def now(self) -> float:
         return time.monotonic()

@@ -1,4 +1,4 @@
-"""What can go wrong between a miss and an entry: each says whether anything was published, and what fixes it."""
+"""Errors of a compile and of the wait for it. Each message gives the fix."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from handler.storage.storage_errors import ArtifactError
 
 
 class CompileFailed(ArtifactError):
-    """The compiler refused this configuration: raised by the compiler's caller, and remembered for a while.
+    """The compiler rejected this configuration. The failure is remembered for a while.
 
-    Not for what passes or is this machine's own (a full disk, a lost connection): those are not remembered.
+    Temporary problems and problems of this machine (a full disk, a lost connection) are not remembered and raise other
+    errors.
 
-    :param log: the end of its log, at most; secrets are taken out before it is stored.
-    :param seconds: for how long it is remembered; None for as long as any failure.
+    :param log: the end of the compiler's log. Secrets are removed before it is stored.
+    :param seconds: for how long the failure is remembered. None is the default duration.
     """
 
     code = "compile_failed"
@@ -23,9 +24,9 @@ class CompileFailed(ArtifactError):
 
 
 class CompileKilled(ArtifactError):
-    """The compiling process was ended by a signal: that says nothing of the configuration, and is not remembered.
+    """The compiling process was ended by a signal. The configuration may be fine, so this is not remembered.
 
-    :param signal: its name, SIGKILL for one.
+    :param signal: the name of the signal, for example SIGKILL.
     """
 
     code = "compile_killed"
@@ -34,16 +35,16 @@ class CompileKilled(ArtifactError):
         self.signal = signal
         super().__init__(
             f"The compilation was ended by {signal}, most often because the host ran out of memory. It is not "
-            "remembered as a failure: the next start tries again. Use an instance with more memory, or let a larger "
-            "one compile and set ENDPOINT_ON_MISS to 'wait' here."
+            "remembered as a failure: the next start tries again. Use an instance with more memory, or compile on a "
+            "larger one and set ENDPOINT_ON_MISS to 'wait' here."
         )
 
 
 class FailedBefore(ArtifactError):
-    """This very key failed a short while ago, here or on another instance. Times in seconds.
+    """The compile of this key failed recently, on this instance or another. Times in seconds.
 
-    :param where: the object that says so.
-    :param log: the end of the compiler's log then.
+    :param where: the object that records the failure.
+    :param log: the end of the compiler's log.
     """
 
     code = "compile_failed_before"
@@ -58,7 +59,7 @@ class FailedBefore(ArtifactError):
 
 
 class NoEntry(ArtifactError):
-    """There is no entry, and none may be compiled here.
+    """There is no entry, and the settings forbid a compile.
 
     :param miss: the sentence that explains the miss.
     """
@@ -68,15 +69,15 @@ class NoEntry(ArtifactError):
     def __init__(self, store: str, miss: str, setting: str) -> None:
         self.store, self.miss = store, miss
         super().__init__(
-            f"{store} does not have what this configuration needs. {miss} Publish it there, or set {setting} to "
-            "'compile'."
+            f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set {setting} "
+            "to 'compile'."
         )
 
 
 class AcquireTimedOut(ArtifactError):
-    """The deadline of the start passed. `waited` in seconds.
+    """The deadline of the start passed. `waited` is in seconds.
 
-    :param doing: what it was waiting for.
+    :param doing: what the start was waiting for.
     """
 
     code = "artifact_wait_timed_out"
@@ -90,7 +91,7 @@ class AcquireTimedOut(ArtifactError):
 
 
 class LeaseLost(ArtifactError):
-    """The lease is not ours any more: nothing may be published."""
+    """This instance no longer holds the lease, so it may not publish."""
 
     code = "artifact_lease_lost"
 

@@ -1,8 +1,8 @@
-"""What ended a compile: the configuration, which would fail again, or this machine, which says nothing of it.
+"""Finds the cause of a failed compile: the configuration, which would fail again, or a problem of this machine.
 
-A core that fails to compile says so in its log and ends with a status; one that is killed ends by a signal. neuronx-cc
-tells by F137 that it was itself killed for want of memory (aws-neuron-sdk, "neuronx-cc error codes"); the core then
-ends like any other failure.
+An engine core that fails to compile logs an exception and exits with a status. One that is killed ends by a signal.
+neuronx-cc reports F137 if it was itself killed because memory ran out (aws-neuron-sdk, "neuronx-cc error codes"); the
+core then exits as with any other failure.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from collections.abc import Sequence
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
 from handler.start_failure import in_one_line
 
-# The last exception that the core printed; the lines between are the calls that led to it.
+# The exceptions that the core printed. The last one is the cause.
 RAISED = re.compile(r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)): (?!Engine core init)(\S.*)$")
-# A want of this machine: another, or this one in a while, may well compile the same.
-WANTS = re.compile(
+# A resource of this machine is exhausted. The same compile may succeed on another machine, or on this one later.
+EXHAUSTED = re.compile(
     r"\[?F137\]?|forcibly killed|No space left on device|Cannot allocate memory|Read-only file system|MemoryError"
 )
-# How long such a failure counts, in seconds: a fleet of the same machines would otherwise try it one after another.
+# For how many seconds such a failure is remembered. Otherwise a fleet of equal machines would try it one by one.
 SHORT = 300.0
 LONGEST = 300
-# What vLLM raises for a core that is gone; it says no more.
+# vLLM raises this for a core that has ended. It gives no further reason.
 SILENT = "Engine core initialization failed"
 
 
 def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> CompileFailed | CompileKilled:
-    """The error to raise for a start of an engine that was to compile.
+    """Returns the error to raise for an engine start that failed during the compile.
 
-    :param error: what the start raised.
-    :param statuses: how the core's processes ended; a negative one is a signal.
-    :param log: the end of what it printed, as it was printed.
+    :param error: the exception of the start.
+    :param statuses: the exit statuses of the core's processes. A negative one is a signal.
+    :param log: the end of the core's output.
     """
     text = str(error)
     raised = RAISED.findall(log)
-    # vLLM ends what is left of a failed start by SIGTERM, which may reach a core that is about to leave by itself.
-    mild = {-signal.SIGTERM} if raised else set()
-    killed = next((status for status in statuses if status < 0 and status not in mild), None)
+    # vLLM ends the remaining processes of a failed start by SIGTERM, which may reach a core that is about to exit
+    # itself.
+    ignored = {-signal.SIGTERM} if raised else set()
+    killed = next((status for status in statuses if status < 0 and status not in ignored), None)
     if killed is not None:
         return CompileKilled(_name(-killed))
-    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _unsaid(error, statuses)
-    wants = WANTS.search(f"{text}\n{log}")
-    if wants:
-        reason = f"{reason[:LONGEST]} (a want of this machine, so it is remembered for {SHORT:.0f} s only)"
+    reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _without_exception(error, statuses)
+    if EXHAUSTED.search(f"{text}\n{log}"):
+        reason = f"{reason[:LONGEST]} (a resource of this machine is exhausted; remembered for {SHORT:.0f} s only)"
         return CompileFailed(reason, log, SHORT)
     return CompileFailed(reason[:LONGEST], log)
 
@@ -56,8 +56,8 @@ def _name(number: int) -> str:
         return f"signal {number}"
 
 
-def _unsaid(error: BaseException, statuses: Sequence[int]) -> str:
-    """Of a failure for which no exception was printed."""
+def _without_exception(error: BaseException, statuses: Sequence[int]) -> str:
+    """Returns the reason of a failure for which the core printed no exception."""
     if statuses and SILENT in str(error):
-        return f"the engine's process ended with status {statuses[0]} and did not say why"
+        return f"the engine's process ended with status {statuses[0]} and printed no reason"
     return f"{type(error).__name__}: {in_one_line(error)}"

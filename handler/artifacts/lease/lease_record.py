@@ -1,4 +1,4 @@
-"""What the object of a lease holds."""
+"""The content of a lease object."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from enum import Enum
 
 import msgspec
 
-# Larger than any lease; whatever else lies there is not read.
+# Size limit in bytes. A larger object is not a lease and is not read.
 LARGEST = 4096
-# A record that asks for more would block a fleet for longer than anybody means to. Seconds.
+# The longest duration in seconds. A record with more would block a fleet for too long.
 LONGEST = 3600.0
 
 
 class LeaseState(Enum):
-    """A lease as a watcher sees it."""
+    """The state of a lease as a contender sees it."""
 
     FREE = "free"
     HELD = "held"
@@ -23,11 +23,12 @@ class LeaseState(Enum):
 class LeaseRecord(msgspec.Struct, frozen=True):
     """One version of a lease.
 
-    :param holder: who holds it; one process, never used again.
-    :param machine, acquired, renewed: for people: nothing is decided by them. Seconds since the epoch, the holder's.
-    :param fencing: one more than the last holder's.
-    :param seconds: how long it lasts unless it is renewed.
-    :param renewals: makes each version unlike the one before.
+    :param holder: the unique name of the process that holds it.
+    :param machine, acquired, renewed: information for people; nothing depends on them. The times are seconds since the
+        epoch by the holder's clock.
+    :param fencing: one more than the fencing number of the last holder.
+    :param seconds: the duration without renewal.
+    :param renewals: makes each version different from the one before.
     """
 
     holder: str
@@ -45,9 +46,9 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
 
 def read(body: bytes, seconds: float) -> LeaseRecord:
-    """A record; what cannot be read counts as a lease of a stranger, which expires like any other.
+    """Decodes a record. An unreadable one counts as the lease of an unknown holder, which expires like any other.
 
-    :param seconds: the duration to assume for one that cannot be read.
+    :param seconds: the duration of an unreadable lease.
     """
     try:
         record = msgspec.json.decode(body, type=LeaseRecord)

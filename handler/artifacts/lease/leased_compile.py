@@ -1,4 +1,4 @@
-"""A compile under a lease: what comes out is published once, and a failure remembered; or neither, if it breaks off."""
+"""Compiles under a lease. The result is published once, or the failure is recorded; an interruption leaves neither."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from handler.storage.storage_errors import ArtifactError
 
 
 class LeasedCompile:
-    """One compile, made while `lease` is held. What it writes to the store, it writes only as the holder."""
+    """One compile while `lease` is held. It writes to the store only as the holder."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class LeasedCompile:
         failures: NegativeEntries,
         options: AcquisitionOptions,
         listener: EventListener,
-        timing: Clock,
+        clock: Clock,
     ) -> None:
         self._store, self._lease, self._failures = store, lease, failures
-        self._options, self._tell, self._timing = options, listener, timing
+        self._options, self._emit, self._clock = options, listener, clock
 
     def run(
         self,
@@ -50,61 +50,62 @@ class LeasedCompile:
         found: Sequence[Manifest],
         deadline: float,
     ) -> Acquired:
-        """Compiles beside `target`, and publishes.
+        """Compiles to a directory beside `target`, and publishes the result.
 
-        :param found: entries that are wanted as well and were there already; the compiler makes all there is anew.
-        :raises CompileFailed: it did; whoever wants this key within the next while is told so.
+        :param found: required entries that exist already. The compiler makes all entries again.
+        :raises CompileFailed: the compile failed. Other instances that need this key fail, too, for a while.
         """
         directory = fresh_directory(target)
-        began = self._timing.now()
-        self._tell({"event": "artifact_compile", "keys": [key.digest for key in missing]})
+        began = self._clock.now()
+        self._emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
         try:
             compile(Compilation(directory, missing, deadline, lambda: self._lease.held))
         except CompileFailed as error:
             self._remember(missing[0], error)
             raise
-        manifests = self._publish(directory, missing, self._timing.now() - began)
+        manifests = self._publish(directory, missing, self._clock.now() - began)
         published = len(manifests) == len(missing)
         return Acquired(directory, compiled=True, published=published, manifests=(*found, *manifests))
 
     def _publish(self, directory: Path, missing: tuple[ArtifactKey, ...], seconds: float) -> list[Manifest]:
-        """What could not be published is compiled again by another; this instance has what it needs in any case."""
+        """Publishes the entries. If that fails, another instance compiles again; this one has its artifacts anyway."""
         manifests: list[Manifest] = []
         try:
             self._lease.confirm()
             for key in reversed(missing):
                 machine = {**self._options.machine, "holder": self._lease.holder}
-                ingredients = CompileInputs(key.digest, key.kind, key.fields, seconds, machine)
-                manifest = self._store.publish(directory, ingredients, self._while_held)
+                inputs = CompileInputs(key.digest, key.kind, key.fields, seconds, machine)
+                manifest = self._store.publish(directory, inputs, self._while_held)
                 if manifest.machine.get("holder") != self._lease.holder:
-                    raise self._lease.lost()  # another's, who was a moment earlier: what is here is not it
+                    raise self._lease.lost()  # another instance published first, so the store's entry is not this one
                 manifests.append(manifest)
-                self._tell({"event": "artifact_published", "key": key.digest, "seconds": seconds})
+                self._emit({"event": "artifact_published", "key": key.digest, "seconds": seconds})
         except ArtifactError as error:
-            self._tell({"event": "artifact_not_published", "code": error.code, "problem": error.message})
+            self._emit({"event": "artifact_not_published", "code": error.code, "problem": error.message})
         return manifests
 
     def _while_held(self, done: int, total: int) -> None:
-        """Called after each file, the last time just before the manifest is written."""
+        """Raises LeaseLost if the lease is lost. Called after each file, the last time before the manifest."""
         if not self._lease.held:
             raise self._lease.lost()
 
     def _remember(self, key: ArtifactKey, error: CompileFailed) -> None:
-        self._tell({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
+        self._emit({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
         try:
             self._lease.confirm()
             self._failures.write(key, error, " ".join(self._options.machine.values()))
-        except ArtifactError as trouble:
-            self._tell({"event": "artifact_failure_not_stored", "code": trouble.code, "problem": trouble.message})
+        except ArtifactError as store_error:
+            event = {"event": "artifact_failure_not_stored", "code": store_error.code, "problem": store_error.message}
+            self._emit(event)
 
 
 def fresh_directory(target: Path) -> Path:
-    """An empty directory of this process beside `target`; what dead processes left there is removed first."""
+    """Creates an empty directory of this process beside `target`. Removes those of dead processes first."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    for left in target.parent.glob("*"):
-        owner = re.fullmatch(re.escape(target.name) + r"\.compiled-(\d+)", left.name)
+    for other in target.parent.glob("*"):
+        owner = re.fullmatch(re.escape(target.name) + r"\.compiled-(\d+)", other.name)
         if owner and (int(owner[1]) == os.getpid() or not alive(int(owner[1]))):
-            shutil.rmtree(left)
+            shutil.rmtree(other)
     directory = target.with_name(f"{target.name}.compiled-{os.getpid()}")
     directory.mkdir()
     return directory

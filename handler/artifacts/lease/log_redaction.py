@@ -1,4 +1,4 @@
-"""The end of a log, fit to be kept where others read it: short, and without secrets."""
+"""Shortens a log to its end and removes secrets, so that it can be stored where others read it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from handler.artifacts.identity.key_exclusions import SECRET
 MOST_BYTES = 8192
 MOST_LINES = 80
 MASK = "[removed]"
-# Shorter values of secret variables ("1", "true") would mask half the log and are no secrets.
+# Shorter values of secret variables ("1", "true") are not secrets, and would mask half of the log.
 SHORTEST = 6
-# What is looked at of a log at all, in characters.
+# How much of the log's end is searched, in characters.
 MOST_READ = 1_000_000
-# Hub tokens, AWS access key ids, private keys' first lines; then what follows a telling name: `token=...`,
-# `Authorization: Bearer ...`, `X-Amz-Signature=...`, but not `max_tokens=128`; then a password in a URL.
+# TOKENS: hub tokens, AWS access key ids, the beginning of private keys. NAMED: the value after a name of a secret
+# (`token=...`, `Authorization: Bearer ...`, `X-Amz-Signature=...`), but not `max_tokens=128`. IN_URL: a password in a
+# URL.
 TOKENS = re.compile(r"\bhf_[A-Za-z0-9]{8,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*")
 NAMED = re.compile(
     r"(?i)([\w-]*(?:token|secret|passw(?:or)?d|credential|signature|api[_-]?key|access[_-]?key|authorization)[\w-]*"
@@ -25,9 +26,9 @@ IN_URL = re.compile(r"(://[^/\s:@]+:)[^/\s@]+(?=@)")
 
 
 def tail(log: str, environ: Mapping[str, str], most: int = MOST_BYTES) -> str:
-    """The last lines of a log, at most `most` bytes of UTF-8 together, redacted.
+    """Returns the last lines of a log without secrets, at most `most` bytes of UTF-8.
 
-    :param environ: the process's variables: the values of those with a telling name are taken out wherever they are.
+    :param environ: the process's variables. The values of those with a secret's name are removed everywhere.
     """
     lines = redacted(log[-MOST_READ:], environ).splitlines()[-MOST_LINES:]
     text = "\n".join("".join(c for c in line if c.isprintable() or c == "\t") for line in lines)
@@ -38,7 +39,7 @@ def tail(log: str, environ: Mapping[str, str], most: int = MOST_BYTES) -> str:
 
 
 def redacted(text: str, environ: Mapping[str, str]) -> str:
-    """The text without what looks like a secret."""
+    """Returns the text without values that look like secrets."""
     known = [value for name, value in environ.items() if SECRET.search(name.upper()) and len(value) >= SHORTEST]
     for value in sorted(known, key=len, reverse=True):
         text = text.replace(value, MASK)

@@ -1,7 +1,7 @@
-"""A failed compile is remembered for a while, so that a fleet does not spend its hours on finding out again.
+"""Records failed compiles for a while, so that a fleet does not repeat them for hours.
 
-`failures/<kind>/<key>.json`. Its age is this machine's time less the time at which the store says it was written. The
-two clocks differ by less than a quarter of an hour, or S3 would refuse the request (RequestTimeTooSkewed).
+A failure is the object `failures/<kind>/<key>.json`. Its age is this machine's time minus the store's modification
+time. The two clocks differ by less than 15 minutes: otherwise S3 rejects requests (RequestTimeTooSkewed).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import NotFound
 
 PREFIX = "failures/"
-# How long a failure counts; seconds.
+# For how many seconds a failure is remembered.
 SECONDS = 3600.0
 LARGEST = 64 * 1024
 LONGEST_REASON = 500
@@ -35,19 +35,22 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class NegativeEntries:
-    """The failures that a store remembers.
+    """The recorded failures of one store.
 
-    :param seconds: how long a failure that is written here counts.
-    :param environ: the process's variables, whose secrets stay out of what is stored.
+    :param seconds: for how long a failure that is written here is remembered.
+    :param environ: the process's variables. Their secrets are removed from what is stored.
     """
 
     def __init__(
-        self, objects: ObjectStore, timing: Clock, seconds: float = SECONDS, environ: Mapping[str, str] | None = None
+        self, objects: ObjectStore, clock: Clock, seconds: float = SECONDS, environ: Mapping[str, str] | None = None
     ) -> None:
-        self._objects, self._timing, self._seconds, self._environ = objects, timing, seconds, environ or {}
+        self._objects, self._clock, self._seconds, self._environ = objects, clock, seconds, environ or {}
 
     def require_none(self, key: ArtifactKey) -> None:
-        """:raises FailedBefore: this key failed to compile, and that still counts."""
+        """Returns if there is no recorded failure of this key.
+
+        :raises FailedBefore: the compile of this key failed, and the failure is still remembered.
+        """
         name = name_of(key)
         try:
             body, _ = self._objects.get(name, limit=LARGEST)
@@ -55,26 +58,26 @@ class NegativeEntries:
             written = self._objects.head(name).modified
         except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
             return
-        age = max(0.0, self._timing.date() - written)
+        age = max(0.0, self._clock.date() - written)
         if failure.key == key.digest and age < failure.seconds:
             where = self._objects.location(name).uri
             left = failure.seconds - age
             raise FailedBefore(where, failure.reason, failure.machine, age, left, failure.log)
 
     def write(self, key: ArtifactKey, error: CompileFailed, machine: str = "") -> None:
-        """Remembers a failure, in place of an older one."""
+        """Records a failure. It replaces an older one."""
         failure = _Failure(
             key=key.digest,
             reason=redacted(error.reason, self._environ)[:LONGEST_REASON],
             log=tail(error.log, self._environ),
             machine=machine,
-            failed=self._timing.date(),
+            failed=self._clock.date(),
             seconds=self._seconds if error.seconds is None else min(error.seconds, self._seconds),
         )
         self._objects.put(name_of(key), msgspec.json.encode(failure))
 
     def clear(self, key: ArtifactKey) -> None:
-        """Forgets a failure: the next start tries at once."""
+        """Deletes a recorded failure, so that the next start tries at once."""
         self._objects.delete(name_of(key))
 
 

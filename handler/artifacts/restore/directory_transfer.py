@@ -1,4 +1,4 @@
-"""Objects that are files in a directory: a store under `file://`."""
+"""Reads the objects of a store in a directory (`file://`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from handler.storage.storage_errors import AccessDenied, NotFound
 
 
 class DirectorySource:
-    """See `Source`."""
+    """A `TransferSource` over a directory."""
 
     def __init__(self, locate: Locate) -> None:
         self._locate = locate
@@ -35,7 +35,7 @@ class DirectorySource:
 
 
 class DirectoryReader:
-    """See `Reader`. A read from a disk cannot be broken off: `abort` only ends the next one."""
+    """A `PartReader` over a file. A read from a disk cannot be interrupted: `abort` only ends the next one."""
 
     def __init__(self, source: DirectorySource) -> None:
         self._source = source

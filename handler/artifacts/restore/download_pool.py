@@ -1,4 +1,4 @@
-"""The threads of a restore together: started, watched and ended."""
+"""Starts, monitors and ends the download threads of a restore."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from handler.artifacts.restore.transfer import TransferSource
 from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress
 from handler.storage.retry import Retry
 
-TICK = 0.2  # seconds between two looks at the workers
-GRACE = 10.0  # seconds that a thread has to end; one that does not (a resolver, a dead disk) writes nothing any more
+TICK = 0.2  # seconds between two checks of the workers
+GRACE = 10.0  # seconds that a thread has to end. One that does not (a resolver, a dead disk) writes nothing any more
 
 
 class DownloadPool:
-    """Brings parts into a directory.
+    """Downloads parts of files into a directory.
 
     :param directory: where the files are written.
-    :param target: what it will be called, for the error.
-    :param threads: connections at once.
+    :param target: the final name of the directory, for error messages.
+    :param threads: the number of concurrent connections.
     :param deadline: monotonic seconds.
     """
 
@@ -41,11 +41,11 @@ class DownloadPool:
         ]
         self._running = len(self.workers)
 
-    def bring(self, parts: Iterator[FilePart], total: int, progress: ProgressListener, *, resume: bool) -> None:
-        """Returns when every part is in place and right.
+    def download(self, parts: Iterator[FilePart], total: int, progress: ProgressListener, *, resume: bool) -> None:
+        """Returns when every part is written and its digest checked.
 
         :raises RestoreTimedOut: the deadline passed first.
-        :raises ArtifactError, OSError: the first that any worker ended with.
+        :raises ArtifactError, OSError: the first error of any worker.
         """
 
         def take() -> FilePart | None:
@@ -65,7 +65,7 @@ class DownloadPool:
                 progress(TransferProgress(self._done(), total, rate.of(fetched)))
                 if time.monotonic() > self._deadline:
                     raise RestoreTimedOut(self._target, self._done(), total, "fetching")
-                self._break_off(self._retry.stall)
+                self._abort_stalled(self._retry.stall)
         finally:
             self._end(threads)
         if self._failure is not None:
@@ -91,11 +91,11 @@ class DownloadPool:
         until = time.monotonic() + GRACE
         while (alive := [thread for thread in threads if thread.is_alive()]) and time.monotonic() < until:
             if self._stop.is_set():
-                self._break_off(0)
+                self._abort_stalled(0)
             alive[0].join(TICK / 4)
 
-    def _break_off(self, patience: float) -> None:
-        """Ends the waits that have brought nothing for longer than `patience` seconds."""
+    def _abort_stalled(self, patience: float) -> None:
+        """Aborts the readers that received nothing for longer than `patience` seconds."""
         now = time.monotonic()
         for worker in self.workers:
             moved = worker.moved

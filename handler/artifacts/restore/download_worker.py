@@ -1,4 +1,4 @@
-"""One of the threads of a restore: takes a part, brings it, checks it, takes the next."""
+"""One download thread of a restore: takes a part, downloads it, checks its digest, and takes the next."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from handler.artifacts.restore.transfer import Interrupted, TransferSource
 from handler.storage.retry import Retry
 from handler.storage.storage_errors import CredentialsRefused, DigestMismatch, StoreUnavailable
 
-# Filled by one read, digested and written whole (measured: benchmarks/README.md).
+# Size of the buffer for one read, one digest update and one write (measured: benchmarks/README.md).
 BUFFER = 1024 * 1024
-# Answers that this machine's clock is off by more than 15 minutes: the server may be wrong, but not often.
+# Replies that this machine's clock is wrong by more than 15 minutes. After so many, the server is believed.
 SKEWED = 3
 
 
 class DownloadWorker:
-    """Its figures are written by its own thread only and may be read by any.
+    """One download thread. Its counters are written by this thread only and can be read by any.
 
-    :ivar done: bytes in place, with those of the part under way; goes back when that has to be repeated.
-    :ivar fetched: bytes that came over the wire, for good or not.
-    :ivar kept: bytes that were in place already.
-    :ivar retries: parts, or pieces of them, that were fetched again.
-    :ivar moved: monotonic seconds at which it last got on while it waits for the source; None while it does not.
+    :ivar done: bytes written, including those of the current part. It decreases if the part has to be repeated.
+    :ivar fetched: bytes received, also those that had to be received again.
+    :ivar kept: bytes that an earlier restore had written correctly.
+    :ivar retries: how often a part was requested again.
+    :ivar moved: monotonic seconds of the last progress while it waits for the source. None while it does not wait.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class DownloadWorker:
         self.moved: float | None = None
 
     def work(self, take: Callable[[], FilePart | None], *, resume: bool) -> None:
-        """Until there is no part left, or `stop` is set.
+        """Downloads parts until there are none left, or `stop` is set.
 
-        :param resume: an earlier restore may have left parts that are right: those are kept.
-        :raises ArtifactError: a part cannot be had, or is wrong twice.
-        :raises OSError: it cannot be written.
+        :param resume: keep parts that an earlier restore wrote correctly.
+        :raises ArtifactError: a part cannot be downloaded, or had a wrong digest twice.
+        :raises OSError: a part cannot be written.
         """
         try:
             while not self._stop.is_set() and (part := take()) is not None:
@@ -61,12 +61,12 @@ class DownloadWorker:
                     self.kept += part.length
                     self.done += part.length
                 else:
-                    self._bring(part)
+                    self._download(part)
         finally:
             self.moved = None
             self.reader.close()
 
-    def _bring(self, part: FilePart) -> None:
+    def _download(self, part: FilePart) -> None:
         failures = skewed = 0
         wrong = False
         while not self._stop.is_set():
@@ -98,7 +98,7 @@ class DownloadWorker:
             self.reader.close()
 
     def _fetch(self, part: FilePart) -> str:
-        """The digest of what came; everything that came is written. Returns early, with another digest, on `stop`."""
+        """Writes the part and returns the digest of the received bytes. On `stop` it raises Interrupted."""
         self.moved = now = time.monotonic()
         timeout = max(0.001, min(self._retry.wait, self._deadline - now))
         self.reader.open(part.file, part.offset, part.length, timeout)
@@ -106,7 +106,7 @@ class DownloadWorker:
         position, end = part.offset, part.offset + part.length
         file = self._open(part, os.O_WRONLY | os.O_CREAT)
         try:
-            # Of its full size from the start: writes that lengthen a file cost more (measured).
+            # The file gets its full size first: writes that extend a file cost more (measured).
             if os.fstat(file).st_size < part.file.size:
                 os.ftruncate(file, part.file.size)
             while position < end:

@@ -1,4 +1,4 @@
-"""The paths inside a saved `neuron_config.json`: they name the machine that compiled, and must name this one.
+"""Rewrites the paths inside a restored `neuron_config.json`: they were those of the machine that compiled.
 
 NxDI loads a checkpoint from the `_name_or_path` of the saved configuration, a draft model from `draft_model_path`,
 quantized weights from `quantized_checkpoints_path`, and LoRA adapters from what `lora_config` names
@@ -21,10 +21,10 @@ PARTS_OF_THE_MODEL = ("text_config", "vision_config")
 
 @dataclass(frozen=True, slots=True)
 class ModelPaths:
-    """Where the models are on this machine; None leaves what the file says.
+    """The paths of the models on this machine. None keeps the path of the file.
 
-    :param adapter_file: the JSON file that names the adapters.
-    :param adapters: the directory of each, by name.
+    :param adapter_file: the JSON file that lists the adapters.
+    :param adapters: the directory of each adapter, by name.
     """
 
     model: str | None = None
@@ -34,11 +34,11 @@ class ModelPaths:
     adapters: Mapping[str, str] = field(default_factory=dict)
 
     def rewrite(self, directory: Path, files: list[str], scratch: Path) -> None:
-        """Puts the paths into every `neuron_config.json` of an entry. Each file is replaced whole, if it changes.
+        """Writes the paths into every `neuron_config.json` of an entry. A file that changes is replaced atomically.
 
-        :param files: the entry's paths.
-        :param scratch: a name, on the same file system, that the new file has until it is complete.
-        :raises InvalidManifest: such a file holds no JSON object.
+        :param files: the paths of the entry's files.
+        :param scratch: the temporary name of a new file, on the same file system.
+        :raises InvalidManifest: a `neuron_config.json` is not a JSON object.
         """
         for name in files:
             if name.rpartition("/")[2] != CONFIG:
@@ -49,27 +49,27 @@ class ModelPaths:
             except (ValueError, RecursionError) as error:
                 raise InvalidManifest(f"of {path}", f"the file is not JSON: {error}") from error
             if not isinstance(document, dict):
-                raise InvalidManifest(f"of {path}", "the file holds no JSON object")
+                raise InvalidManifest(f"of {path}", "the file is not a JSON object")
             if self._apply(document):
-                # As NxDI writes it (`InferenceConfig.to_json_string`).
+                # The format of NxDI (`InferenceConfig.to_json_string`).
                 scratch.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
                 scratch.replace(path)
 
     def _apply(self, document: dict[str, object]) -> bool:
         speculation = document.get("fused_spec_config")
-        wanted: list[tuple[object, str, str | None]] = [(document, "_name_or_path", self.model)]
-        wanted += [(document.get(part), "_name_or_path", self.model) for part in PARTS_OF_THE_MODEL]
-        wanted += [(document.get("neuron_config"), "quantized_checkpoints_path", self.quantized_checkpoints)]
+        changes: list[tuple[object, str, str | None]] = [(document, "_name_or_path", self.model)]
+        changes += [(document.get(part), "_name_or_path", self.model) for part in PARTS_OF_THE_MODEL]
+        changes += [(document.get("neuron_config"), "quantized_checkpoints_path", self.quantized_checkpoints)]
         if isinstance(speculation, dict):
-            wanted += [(speculation, "draft_model_path", self.draft)]
-            wanted += [(speculation.get("draft_config"), "_name_or_path", self.draft)]
+            changes += [(speculation, "draft_model_path", self.draft)]
+            changes += [(speculation.get("draft_config"), "_name_or_path", self.draft)]
         inner = document.get("neuron_config")
         lora = inner.get("lora_config") if isinstance(inner, dict) else None
         if isinstance(lora, dict):
-            wanted += [(lora, "lora_ckpt_json", self.adapter_file)]
-            wanted += [(lora.get("lora_ckpt_paths"), name, path) for name, path in self.adapters.items()]
+            changes += [(lora, "lora_ckpt_json", self.adapter_file)]
+            changes += [(lora.get("lora_ckpt_paths"), name, path) for name, path in self.adapters.items()]
         changed = False
-        for holder, name, value in wanted:
+        for holder, name, value in changes:
             if value is None or not isinstance(holder, dict) or holder.get(name) in {None, "", value}:
                 continue
             holder[name] = value

@@ -1,8 +1,8 @@
-"""Restore: from an entry of the store to the directory that the engine loads, or to a clear error and no directory.
+"""Restores entries of the store to the directory that the engine loads.
 
-What is fetched is checked while it streams, part by part. A restore that was cut off is gone on with: what is on disk
-is digested again and kept where it is right. No journal says which parts are there: it would have to be synced with
-them to be believed after a crash, and digesting is faster than fetching (4 GB/s on one core, measured).
+The parts are checked while they stream. An interrupted restore is resumed: the parts on disk are digested again, and
+kept if they are correct. There is no journal of finished parts. It would have to be synced together with them to be
+reliable after a crash, and digesting is faster than downloading (4 GB/s on one core, measured).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from handler.artifacts.restore.restore_lock import locked
 from handler.artifacts.restore.restore_parts import RestoreContents
 from handler.artifacts.restore.restore_target import RestoreTarget
 from handler.artifacts.restore.transfer import TransferSource
-from handler.artifacts.restore.transfer_progress import ProgressListener, TransferProgress, unheard
+from handler.artifacts.restore.transfer_progress import ProgressListener, TransferProgress, ignore_progress
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.storage.retry import Retry
@@ -33,20 +33,20 @@ from handler.storage.storage_errors import StoreUnavailable
 
 
 def threads_here() -> int:
-    """Connections for this machine: four for each CPU, from 8 to 64.
+    """Returns the number of connections for this machine: four for each CPU, from 8 to 64.
 
-    On two CPUs and a server on loopback 4, 8 and 16 are equally fast (measured). S3 gives one connection some 85 to 90
-    MB/s ("Performance design patterns for Amazon S3"), so a large instance needs many.
+    On two CPUs and a server on loopback, 4, 8 and 16 are equally fast (measured). S3 delivers 85 to 90 MB/s per
+    connection ("Performance design patterns for Amazon S3"), so a large instance needs many.
     """
     return min(64, max(8, 4 * len(os.sched_getaffinity(0))))
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreOptions:
-    """How a restore goes about it.
+    """The options of a restore.
 
-    :param threads: connections at once, each with 256 KB of memory.
-    :param setting: the setting that the target is from, for errors.
+    :param threads: the number of concurrent connections, each with 1 MiB of memory.
+    :param setting: the setting that the target is from, for error messages.
     """
 
     threads: int = field(default_factory=threads_here)
@@ -56,11 +56,11 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did. Sizes in bytes, time in seconds.
+    """The result of a restore. Sizes in bytes, time in seconds.
 
-    :param fetched: came over the wire; 0 when the directory was there already.
-    :param kept: was left in place by an earlier restore.
-    :param retries: parts that had to be fetched again.
+    :param fetched: the bytes received. 0 if the directory existed already.
+    :param kept: the bytes that an earlier restore had written.
+    :param retries: how often a part had to be requested again.
     """
 
     path: Path
@@ -77,23 +77,24 @@ def restore(
     target: Path,
     *,
     paths: ModelPaths | None = None,
-    progress: ProgressListener = unheard,
+    progress: ProgressListener = ignore_progress,
     deadline: float = math.inf,
     options: RestoreOptions | None = None,
 ) -> Restored:
-    """Makes `target` exactly the files of the entries, with the paths inside `neuron_config.json` of this machine.
+    """Makes `target` contain exactly the files of the entries, with this machine's paths inside `neuron_config.json`.
 
-    The directory appears by one rename, complete. Several processes may restore the same one: one does, the others
-    wait and find it. A directory that is there already and is the right one is left, but for those paths.
+    The directory appears complete, by one rename. If several processes restore the same directory, one does the work
+    and the others wait. If the directory exists with the right content, only those paths are rewritten.
 
-    :param manifests: one entry, or several that belong together: a graph's and its weights'. Fetched in this order.
+    :param manifests: one entry, or several that belong together (a graph and its weights), in the order of the
+        download.
     :param paths: written into the configurations after their digests were checked, before the rename.
     :param progress: called from this thread, several times a second.
-    :param deadline: monotonic seconds (`time.monotonic`) after which it gives up.
-    :raises SettingError: the target may not or cannot be written (TargetRefused), or is too small (NoSpace).
-    :raises DigestMismatch: a part was wrong twice.
-    :raises RestoreTimedOut: the deadline passed. The next restore goes on from there.
-    :raises ArtifactError: an object is missing, may not be read, or cannot be had.
+    :param deadline: monotonic seconds (`time.monotonic`) after which the restore fails.
+    :raises SettingError: the target cannot be written (TargetRefused), or its disk is too small (NoSpace).
+    :raises DigestMismatch: a part had a wrong digest twice.
+    :raises RestoreTimedOut: the deadline passed. The next restore resumes.
+    :raises ArtifactError: an object is missing or cannot be read.
     """
     began = time.monotonic()
     options, paths = options or RestoreOptions(), paths or ModelPaths()
@@ -103,9 +104,9 @@ def restore(
     def waiting() -> None:
         progress(TransferProgress(0, contents.size, waiting=True))
         if time.monotonic() > deadline:
-            raise RestoreTimedOut(target, 0, contents.size, "waiting for another process that restores it")
+            raise RestoreTimedOut(target, 0, contents.size, "waiting for another process that restores the directory")
 
-    with _told(place):
+    with _translated(place):
         place.path.parent.mkdir(parents=True, exist_ok=True)
         with locked(place.lock, waiting):
             names = [file.path for file in contents.files]
@@ -113,17 +114,17 @@ def restore(
                 paths.rewrite(place.path, names, place.scratch)
                 progress(TransferProgress(contents.size, contents.size))
                 return Restored(place.path, contents.size, 0, contents.size, 0, time.monotonic() - began)
-            left = place.prepare()
-            present = disk_space.used(place.partial) if left else 0
+            resume = place.prepare()
+            present = disk_space.used(place.partial) if resume else 0
             disk_space.require(place.path.parent, [file.size for file in contents.files], present, options.setting)
-            crew = DownloadPool(place.partial, place.path, source, options.retry, options.threads, deadline)
-            crew.bring(contents.parts(), contents.size, progress, resume=left)
+            pool = DownloadPool(place.partial, place.path, source, options.retry, options.threads, deadline)
+            pool.download(contents.parts(), contents.size, progress, resume=resume)
             for file in contents.files:
                 if not file.size:
                     (place.partial / file.path).touch()
             paths.rewrite(place.partial, names, place.scratch)
             place.appear()
-    workers = crew.workers
+    workers = pool.workers
     return Restored(
         place.path,
         contents.size,
@@ -135,9 +136,9 @@ def restore(
 
 
 def source_of(store: ArtifactStore) -> TransferSource:
-    """The objects of a store, to be read directly.
+    """Returns a source that reads the objects of a store.
 
-    :raises CredentialsRefused: it is in S3 and there are no credentials.
+    :raises CredentialsRefused: the store is in S3, and there are no credentials.
     """
     if not isinstance(store.objects, S3Objects):
         from handler.artifacts.restore.directory_transfer import DirectorySource
@@ -150,8 +151,8 @@ def source_of(store: ArtifactStore) -> TransferSource:
 
 
 @contextmanager
-def _told(place: RestoreTarget) -> Iterator[None]:
-    """What the file system refuses, as an error that names the setting."""
+def _translated(place: RestoreTarget) -> Iterator[None]:
+    """Turns an error of the file system into one that names the setting."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What can go wrong with a restore, beyond what can go wrong with any object (`handler.storage.storage_errors`)."""
+"""Errors of a restore. Errors of single objects are in `handler.storage.storage_errors`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from handler.storage.storage_errors import ArtifactError
 
 
 class RestoreTimedOut(ArtifactError):
-    """The deadline passed. What is on disk is kept: the next restore goes on from there."""
+    """The deadline passed. The files on disk are kept, and the next restore resumes."""
 
     code = "artifact_restore_timed_out"
 
     def __init__(self, target: Path, done: int, total: int, doing: str) -> None:
         self.target, self.done, self.total, self.doing = target, done, total, doing
         super().__init__(
-            f"The restore to {target} was not done in time: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {doing}. "
-            "Give it more time; the next start goes on from there."
+            f"The restore to {target} did not finish in time: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {doing}. "
+            "Allow more time; the next start resumes it."
         )
 
 
 class NoSpace(SettingError):
-    """The disk has too little room. Sizes in bytes.
+    """The disk has too little free space. Sizes in bytes.
 
-    :param needed: what is still to be written; 0 when that was thought to fit and the disk filled up meanwhile.
-    :param reason: what the system said then.
+    :param needed: the bytes still to write. 0 if they seemed to fit and the disk filled up in the meantime.
+    :param reason: the message of the system in that case.
     """
 
     def __init__(self, setting: str, directory: Path, needed: int, free: int, reason: str = "") -> None:
         self.directory, self.needed, self.free, self.reason = directory, needed, free, reason
         if reason:
-            problem = f"{directory} took no more while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
+            problem = f"{directory} filled up while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
         else:
             problem = f"the artifacts need {needed / 1e6:,.0f} MB more and {directory} has {free / 1e6:,.0f} MB free"
         fix = "Give a directory on a larger volume, or a larger volume to the endpoint."
@@ -39,7 +39,7 @@ class NoSpace(SettingError):
 
 
 class TargetRefused(SettingError):
-    """The target is a place where nothing may be, or can be, written."""
+    """The target directory may not or cannot be written."""
 
     def __init__(self, setting: str, target: Path, problem: str) -> None:
         self.target = target

@@ -1,4 +1,4 @@
-"""One restore of a directory at a time, on one machine."""
+"""A file lock that allows one restore of a directory at a time on one machine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ POLL = 0.1  # seconds
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds the lock of a file that is made for it and stays: deleting it would let two hold "the" lock.
+    """Holds the lock of a file. The file stays afterwards: after a deletion two processes could hold two locks.
 
-    flock belongs to the open file, so it excludes threads as well as processes, and the kernel drops it when its
-    holder dies, however it dies.
+    flock belongs to the open file. So it excludes threads as well as processes, and the kernel releases it when its
+    holder ends.
 
-    :param waiting: called every 0.1 s while another holds it; what it raises ends the wait.
-    :raises OSError: the file cannot be made.
+    :param waiting: called every 0.1 s while another process holds the lock. An exception ends the wait.
+    :raises OSError: the file cannot be created.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

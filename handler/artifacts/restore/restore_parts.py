@@ -1,4 +1,4 @@
-"""What a restore fetches: the files of its entries in parts, in the order in which the engine needs them."""
+"""The files of a restore in parts, in the order in which the engine needs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handler.storage.storage_errors import InvalidManifest
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A piece of a file, with the digest that it must have. Offset and length in bytes."""
+    """A part of a file, and its expected digest. Offset and length are in bytes."""
 
     file: FileEntry
     offset: int
@@ -24,9 +24,9 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class RestoreContents:
-    """What a directory will hold: the files of one entry, or of several (a graph's and its weights').
+    """The files of a restored directory, from one entry or from several (a graph and its weights).
 
-    :param identity: digest over every file's path, size and digest: equal exactly when the directories are.
+    :param identity: digest over the path, size and digest of every file. It is equal if the directories are equal.
     """
 
     files: tuple[FileEntry, ...]
@@ -35,24 +35,24 @@ class RestoreContents:
 
     @classmethod
     def of(cls, manifests: Sequence[Manifest]) -> RestoreContents:
-        """Checked once more, although whoever read the manifests has done so: what is written where depends on it.
+        """Collects the files of the manifests. Checks the paths again, because they decide where files are written.
 
         :raises UnsafePath: a path leaves the directory, or two files clash.
-        :raises InvalidManifest: a file has not a digest for each of its parts.
+        :raises InvalidManifest: a file does not have a digest for each of its parts.
         """
         files = tuple(file for manifest in manifests for file in manifest.files)
         confined_all(file.path for file in files)
         for file in files:
             expected = -(-file.size // PART_SIZE)
             if file.size < 0 or len(file.parts) != (expected if expected > 1 else 0):
-                raise InvalidManifest("of this restore", f"{file.path!r} has not a digest for each of its parts")
+                raise InvalidManifest("of this restore", f"{file.path!r} does not have a digest for each of its parts")
         identity = blake3()
         for file in sorted(files, key=lambda file: file.path):
             identity.update(f"{file.path}\0{file.size}\0{file.digest}\0".encode())
         return cls(files, sum(file.size for file in files), identity.hexdigest())
 
     def parts(self) -> Iterator[FilePart]:
-        """Every part of every file that has bytes."""
+        """Yields every part of every file that is not empty."""
         for file in self.files:
             digests = file.parts or (file.digest,)
             for number, offset in enumerate(range(0, file.size, PART_SIZE)):

@@ -1,13 +1,13 @@
-"""The directory that a restore makes, and what stands beside it while and after it is made.
+"""The directory that a restore creates, and the files beside it.
 
-    <target>                     the finished directory: appears by one rename, holds the entry's files and nothing else
-    <target>.partial-<identity>  what is being written; kept when a restore breaks off, and gone on with by the next
-    <target>.restored            what the finished directory is, and in which boot of the machine it was written
+    <target>                     the finished directory: appears by one rename, contains only the entry's files
+    <target>.partial-<identity>  the directory while it is written; an interrupted restore leaves it for the next
+    <target>.restored            the identity of the finished directory, and the boot in which it was written
     <target>.lock                see `restore_lock`
 
-Nothing is synced to the disk: at a fleet's first start that would double the time, and a process that is killed loses
-nothing that it has written. What a machine that goes down may lose is found out instead: a directory of another boot
-goes back to being partial, so that every digest is checked again and only what is wrong is fetched.
+Nothing is synced to disk. That would double the time of a first start, and a killed process loses nothing that it has
+written. Only a crash of the machine may lose data. So a directory of an earlier boot becomes partial again: every
+digest is checked, and only wrong parts are downloaded.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from handler.artifacts.restore.model_paths import CONFIG
 from handler.artifacts.restore.restore_errors import TargetRefused
 from handler.artifacts.restore.restore_parts import RestoreContents
 
-READ_ONLY = Path("/opt/ml/model")  # on SageMaker, and never ours to change elsewhere
+READ_ONLY = Path("/opt/ml/model")  # read-only on SageMaker, so nothing is ever written there
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class RestoreTarget:
-    """The paths of one restore. `target` must not be below `forbidden`.
+    """The paths of one restore.
 
-    :raises TargetRefused: it is.
+    :raises TargetRefused: `target` is below `forbidden`.
     """
 
     def __init__(self, target: Path, contents: RestoreContents, setting: str, forbidden: Path = READ_ONLY) -> None:
@@ -44,9 +44,9 @@ class RestoreTarget:
         self._stamp = self._beside("restored")
 
     def finished(self) -> bool:
-        """Whether the directory is there and is this entry's; one that may have suffered is made partial again.
+        """Whether the directory exists and belongs to this entry. A possibly damaged one is made partial again.
 
-        :raises TargetRefused: something is there that no restore has made.
+        :raises TargetRefused: the directory was not created by a restore.
         """
         if not os.path.lexists(self.path) or (self.path.is_dir() and not any(self.path.iterdir())):
             return False
@@ -62,25 +62,24 @@ class RestoreTarget:
         return False
 
     def prepare(self) -> bool:
-        """Makes the partial directory, with every directory in it; True when an earlier restore has left something.
+        """Creates the partial directory and its subdirectories. Returns True if an earlier restore left files there.
 
-        Whatever does not belong to the entry is removed: older partial directories, and in this one links and files
-        that the entry does not name.
+        Removes everything that does not belong to the entry: older partial directories, links, and other files.
         """
         for other in self.path.parent.glob(f"{glob.escape(self.path.name)}.partial-*"):
             if other != self.partial:
                 shutil.rmtree(other)
         self.scratch.unlink(missing_ok=True)
-        left = self.partial.is_dir()
-        if left:
+        resume = self.partial.is_dir()
+        if resume:
             self._tidy()
         directories = {(self.partial / file.path).parent for file in self._contents.files}
         for directory in {self.partial, *directories}:
             directory.mkdir(parents=True, exist_ok=True)
-        return left
+        return resume
 
     def appear(self) -> None:
-        """The rename. A directory of another entry that stands there goes out of the way first."""
+        """Renames the partial directory to the target. A directory of another entry is moved away first."""
         old = self._beside("partial-old")
         if self.path.is_dir() and any(self.path.iterdir()):
             self.path.rename(old)
@@ -108,7 +107,7 @@ class RestoreTarget:
                     os.truncate(path, size)
 
     def _looks_whole(self) -> bool:
-        """Sizes only: what happens to a file after the rename is not ours. Rewritten configurations have another."""
+        """Compares only the sizes of the files. A rewritten configuration has another size."""
         for file in self._contents.files:
             path = self.path / file.path
             if not path.is_file() or (path.stat().st_size != file.size and path.name != CONFIG):
@@ -127,7 +126,7 @@ class RestoreTarget:
 
 
 def _boot() -> str:
-    """A new one each time the machine starts; where there is none, nothing is ever trusted to be of this boot."""
+    """Returns an id that changes with each boot of the machine. Without one, no directory counts as of this boot."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:

@@ -1,6 +1,6 @@
-"""Objects in S3, read with plain HTTP connections straight into the caller's buffers.
+"""Reads objects in S3 over plain HTTP connections, directly into the caller's buffers.
 
-`http.client` reaches the rate of a bare socket here (measured), urllib3 does not: its `readinto` copies.
+`http.client` is as fast as a bare socket here (measured). urllib3 is not: its `readinto` copies.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from handler.storage.s3_errors import translated
 from handler.storage.s3_requests import S3Requests
 from handler.storage.storage_errors import NotFound, StoreUnavailable
 
-# S3's "Error responses" (API reference) that time fixes; of these RequestTimeTooSkewed only if the server was wrong.
-PASSING_STATUS = {408, 429, 500, 502, 503, 504}
-PASSING_CODES = {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "RequestTimeTooSkewed"}
+# Temporary errors ("Error responses" in S3's API reference). RequestTimeTooSkewed is one if the server's clock is
+# wrong.
+TEMPORARY_STATUS = {408, 429, 500, 502, 503, 504}
+TEMPORARY_CODES = {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "RequestTimeTooSkewed"}
 MOST_ERROR_BYTES = 16 * 1024
 CONNECT_TIMEOUT = 5.0
 
 
 class S3Source:
-    """See `Source`.
+    """A `TransferSource` over S3.
 
-    :param locate: where each digest's object is: all of them in the bucket of `requests`.
+    :param locate: returns where the object of a digest is. All are in the bucket of `requests`.
     """
 
     def __init__(self, requests: S3Requests, locate: Locate) -> None:
@@ -45,7 +46,7 @@ class S3Source:
 
 
 class S3Reader:
-    """See `Reader`. The connection is kept from one request to the next."""
+    """A `PartReader` over S3. The connection is kept from one request to the next."""
 
     def __init__(self, source: S3Source) -> None:
         self._source = source
@@ -67,7 +68,7 @@ class S3Reader:
             raise StoreUnavailable(location.uri, f"{error.verify_message}; AWS_CA_BUNDLE names the CAs") from error
         except (OSError, HTTPException) as error:
             raise _interrupted(error) from error
-        # A server on loopback may answer a range with 200; what counts is which bytes it says it sends.
+        # A server on loopback may answer a range with 200. What counts is the range that it declares.
         sent = reply.getheader("Content-Range", "") if not whole else ""
         if reply.length != length or sent != ("" if whole else f"bytes {offset}-{offset + length - 1}/{file.size}"):
             raise Interrupted(f"{reply.length} bytes ({sent or 'the whole object'}) were sent instead of {length}")
@@ -87,7 +88,7 @@ class S3Reader:
                 try:
                     held.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    pass  # not connected any more
+                    pass  # no longer connected
 
     def close(self) -> None:
         with self._lock:
@@ -97,7 +98,7 @@ class S3Reader:
 
     def _send(self, path: str, headers: dict[str, str], timeout: float) -> HTTPResponse:
         connection = self._connection
-        if connection is None or connection.sock is None:  # none yet, or the server closed it with its last reply
+        if connection is None or connection.sock is None:  # not opened yet, or closed by the server with its last reply
             connection = self._source.requests.connect(min(CONNECT_TIMEOUT, timeout))
             connection.connect()
             with self._lock:
@@ -113,7 +114,7 @@ class S3Reader:
         code, message = _element(body, "Code"), _element(body, "Message")
         if code == "NoSuchKey":
             raise NotFound(uri)
-        if reply.status in PASSING_STATUS or code in PASSING_CODES:
+        if reply.status in TEMPORARY_STATUS or code in TEMPORARY_CODES:
             clock = _clock_ahead(reply) if code == "RequestTimeTooSkewed" else None
             raise Interrupted(f"{reply.status} {code or reply.reason}", clock)
         error = {"Error": {"Code": code or str(reply.status), "Message": message}}

@@ -1,4 +1,4 @@
-"""The scratch directory, looked at before anything is fetched into it or compiled there."""
+"""Creates and checks the scratch directory before anything is written to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ SETTING = "ENDPOINT_SCRATCH"
 
 
 def require_scratch(directory: Path, setting: str = SETTING, forbidden: Path = READ_ONLY) -> None:
-    """Makes the directory, unless it is there.
+    """Creates the directory if it does not exist.
 
-    :raises TargetRefused: it is below `/opt/ml/model`, by a link as well, or nothing can be written there.
+    :raises TargetRefused: it is below `/opt/ml/model` (also through a link), or it cannot be written.
     """
     if directory.resolve().is_relative_to(forbidden.resolve()) or directory.absolute().is_relative_to(forbidden):
         raise TargetRefused(setting, directory, f"is below {forbidden}, which is read-only on SageMaker")

@@ -1,4 +1,4 @@
-"""How the bytes of objects come here: what a restore needs of a place, whether S3 or a directory."""
+"""The interface through which a restore reads the objects of a store, in S3 or in a directory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Protocol
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.object_store import Location
 
-# From a file's digest to where its object is: `Store.object_location`.
+# Returns the location of the object with a digest: `ArtifactStore.object_location`.
 Locate = Callable[[str], Location]
 
 
 class Interrupted(Exception):
-    """A transfer broke off in a way that may pass: it is tried again.
+    """A transfer failed with a temporary error. It is retried.
 
     :param reason: what happened, without the object's name.
-    :param clock: seconds by which this machine's clock is ahead of the server's, when that was the reason.
+    :param clock: the seconds by which this machine's clock is ahead of the server's, if that was the reason.
     """
 
     def __init__(self, reason: str, clock: float | None = None) -> None:
@@ -26,35 +26,35 @@ class Interrupted(Exception):
 
 
 class PartReader(Protocol):
-    """One connection, of one thread. Only `abort` may be called from another.
+    """One connection of one thread. Only `abort` may be called from another thread.
 
-    `open` and `readinto` raise Interrupted for what may pass, and `handler.storage.storage_errors` for what will not.
+    `open` and `readinto` raise Interrupted for temporary errors, and `handler.storage.storage_errors` for others.
     """
 
     def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
-        """Asks for `length` bytes from `offset` on. `timeout` (seconds) is for each wait on the other side."""
+        """Requests `length` bytes from `offset` on. `timeout` (seconds) holds for each wait for the server."""
         ...
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fills the buffer as far as the range goes; 0 when nothing more comes, whether or not it is complete."""
+        """Reads into the buffer. Returns 0 at the end of the body, also if the range is incomplete."""
         ...
 
     def abort(self) -> None:
-        """Breaks off whatever the reader waits for; it then raises, or ends short."""
+        """Interrupts the current wait. The reader then raises Interrupted, or returns fewer bytes."""
         ...
 
     def close(self) -> None:
-        """Gives the connection up; the next `open` makes a new one."""
+        """Closes the connection. The next `open` makes a new one."""
         ...
 
 
 class TransferSource(Protocol):
-    """A place that holds the objects of an entry."""
+    """A source of the objects of an entry."""
 
     def reader(self) -> PartReader:
-        """A reader of its own for each thread."""
+        """Returns a new reader. Each thread has its own."""
         ...
 
     def uri(self, file: FileEntry) -> str:
-        """The object's name, for messages."""
+        """Returns the URI of a file's object, for messages."""
         ...

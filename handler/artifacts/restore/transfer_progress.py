@@ -1,4 +1,4 @@
-"""How far a restore is: for /ping's body, and as a bar in a terminal."""
+"""The progress of a restore: for the body of /ping, and as a progress bar in a terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-WINDOW = 5.0  # seconds over which the rate is taken
+WINDOW = 5.0  # seconds over which the rate is measured
 
 
 @dataclass(frozen=True, slots=True)
 class TransferProgress:
-    """One look at a restore.
+    """The progress at one moment.
 
-    :param done, total: bytes; `done` counts what an earlier restore left, and goes back when a part has to be repeated.
-    :param rate: bytes per second that came in the last few seconds.
+    :param done, total: bytes. `done` includes what an earlier restore wrote, and decreases if a part has to be
+        repeated.
+    :param rate: bytes received per second, over the last few seconds.
     :param waiting: another process restores the same directory.
     """
 
@@ -29,8 +30,8 @@ class TransferProgress:
 ProgressListener = Callable[[TransferProgress], None]
 
 
-def unheard(progress: TransferProgress) -> None:
-    """For those who do not listen."""
+def ignore_progress(progress: TransferProgress) -> None:
+    """A `ProgressListener` that does nothing."""
 
 
 class Rate:
@@ -41,7 +42,7 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def of(self, received: int) -> float:
-        """The rate, given how many bytes have come in all."""
+        """Returns the rate, given the total number of bytes received."""
         now = self._clock()
         self._seen.append((now, received))
         while len(self._seen) > 2 and now - self._seen[1][0] > WINDOW:
@@ -52,7 +53,7 @@ class Rate:
 
 @contextmanager
 def bar(description: str = "restore") -> Iterator[ProgressListener]:
-    """A bar on standard error, if that is a terminal; else nothing is shown."""
+    """Shows a progress bar on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -63,7 +64,7 @@ def bar(description: str = "restore") -> Iterator[ProgressListener]:
         task = shown.add_task(description, total=None)
 
         def show(progress: TransferProgress) -> None:
-            waits = f"{description} (another process does it)" if progress.waiting else description
-            shown.update(task, completed=progress.done, total=progress.total, description=waits)
+            text = f"{description} (waiting for another process)" if progress.waiting else description
+            shown.update(task, completed=progress.done, total=progress.total, description=text)
 
         yield show

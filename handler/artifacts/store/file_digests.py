@@ -1,4 +1,4 @@
-"""Digests of files: the whole, and each part, in one reading."""
+"""Computes the digests of a file and of each of its parts in one pass."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CHUNK = 4 * 1024 * 1024
 
 
 def file_entry(path: Path, name: str) -> FileEntry:
-    """A file's size and digests, under the path that the entry will know it by. Holds `CHUNK` bytes in memory."""
+    """Returns a file's size and digests, with `name` as its path in the entry. Holds `CHUNK` bytes in memory."""
     return entry_of(_chunks(path), name)
 
 
 def entry_of(chunks: Iterable[bytes], name: str) -> FileEntry:
-    """The same of bytes that come in chunks of any size."""
+    """Returns size and digests of content that comes in chunks of any size."""
     whole, part = blake3(), blake3()
     size, parts = 0, []
     for chunk in chunks:

@@ -1,15 +1,16 @@
-"""Marks on objects that nobody names any more, so that a collector never takes what a publisher counts on.
+"""Marks on unreferenced objects, so that garbage collection never deletes an object that a publisher relies on.
 
-An object is not deleted when it is found unneeded but condemned, and deleted by a later collection, `GRACE` after that,
-if no manifest names it then. A publisher looks for marks before it begins: what it needs it spares. So
+An unreferenced object is first marked. A later collection, at least `GRACE` seconds after that, deletes it if still no
+manifest refers to it. A publisher reads the marks before it starts, and keeps the objects that it needs. So:
 
-- what is condemned before it begins, it spares; the collector's claim then fails, for claims are conditional;
-- what is condemned after it began is not deleted for `GRACE`, and by then its manifest names it (a publisher that takes
-  longer than half of `GRACE` looks again);
-- what a collector has claimed it waits for, and uploads again.
+- An object that was marked before the publisher started is kept. The collector's claim fails, because it is
+  conditional.
+- An object that is marked later is not deleted for `GRACE`. By then the publisher's manifest refers to it. (A publisher
+  that takes longer than half of `GRACE` reads the marks again.)
+- If a collector has claimed the object, the publisher waits for its deletion and uploads the object again.
 
-What is left: a collector that stands still for more than `PATIENCE` between its claim and the delete that follows it at
-once. The entry then lacks an object, which `verify` and every restore notice.
+One case remains: a collector that pauses for more than `PATIENCE` between its claim and the delete that follows. The
+entry then lacks an object. `verify` and every restore notice this.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from enum import StrEnum
 
 import msgspec
 
-from handler.artifacts.store import object_names as layout
+from handler.artifacts.store import object_names
 from handler.storage.object_store import ObjectInfo, ObjectStore
 from handler.storage.storage_errors import Conflict, NotFound
 
-# Longer than any publication; seconds.
+# Longer than any publication takes; seconds.
 GRACE = 6 * 3600.0
-# How long a publisher waits for a claimed object to go; seconds.
+# How long a publisher waits for a claimed object to be deleted; seconds.
 PATIENCE = 60.0
 
 
 class MarkState(StrEnum):
-    CONDEMNED = "condemned"
-    SPARED = "spared"
+    """An object is `MARKED` for deletion, `KEPT` by a publisher, or `CLAIMED` by a collector that deletes it now."""
+
+    MARKED = "marked"
+    KEPT = "kept"
     CLAIMED = "claimed"
 
 
@@ -43,24 +46,21 @@ class _Mark(msgspec.Struct):
 
 
 class Marks:
-    """The marks of one store, as one publisher or collector sees them."""
+    """The marks of one store, for one publisher or collector."""
 
     def __init__(self, objects: ObjectStore, sleep: Callable[[float], None] = time.sleep) -> None:
         self._objects, self._sleep = objects, sleep
-        self._me = uuid.uuid4().hex
+        self._owner = uuid.uuid4().hex
 
     def all(self) -> dict[str, ObjectInfo]:
-        """Every mark, by the digest that it is for."""
-        marks = {layout.digest_of(info.key): info for info in self._objects.list(layout.CONDEMNED)}
+        """Returns every mark by the digest of its object."""
+        marks = {object_names.digest_of(info.key): info for info in self._objects.list(object_names.GC_MARKS)}
         return {digest: info for digest, info in marks.items() if digest}
 
-    def condemned(self) -> set[str]:
-        return set(self.all())
+    def keep(self, digest: str) -> None:
+        """Prevents the deletion of an object until it is found unreferenced again.
 
-    def spare(self, digest: str) -> None:
-        """Makes sure that no collector deletes an object from now on, unless it is found unneeded again.
-
-        Returns when the mark is changed, or when a collector that was first has deleted the object.
+        Returns when the mark is changed, or when a faster collector has deleted the object.
         """
         waited = 0.0
         while True:
@@ -70,29 +70,29 @@ class Marks:
                     self._sleep(1.0)
                     waited += 1.0
                     continue
-                self._put(digest, MarkState.SPARED, if_match=etag)
+                self._put(digest, MarkState.KEPT, if_match=etag)
                 return
             except NotFound:
                 return
             except Conflict:
                 continue
 
-    def condemn(self, digest: str, mark: ObjectInfo | None) -> bool:
-        """Marks an object, or renews a spared one's mark; False when somebody was faster."""
+    def mark(self, digest: str, mark: ObjectInfo | None) -> bool:
+        """Marks an object for deletion, also one whose mark was `KEPT`. Returns False if another process was faster."""
         try:
             if mark is None:
-                self._put(digest, MarkState.CONDEMNED, if_absent=True)
+                self._put(digest, MarkState.MARKED, if_absent=True)
             else:
-                self._put(digest, MarkState.CONDEMNED, if_match=mark.etag)
+                self._put(digest, MarkState.MARKED, if_match=mark.etag)
         except Conflict:
             return False
         return True
 
     def claim(self, digest: str, mark: ObjectInfo) -> bool:
-        """Whether this collector, and nobody else, may delete the object now."""
+        """Returns whether this collector, and no other, may delete the object now."""
         try:
             found, etag = self._get(digest)
-            if etag != mark.etag or found.state is MarkState.SPARED:
+            if etag != mark.etag or found.state is MarkState.KEPT:
                 return False
             self._put(digest, MarkState.CLAIMED, if_match=etag)
         except (NotFound, Conflict):
@@ -106,19 +106,19 @@ class Marks:
             return None
 
     def remove(self, digest: str, mark: ObjectInfo | None = None) -> None:
-        """Takes a mark away; of the version `mark` only, when one is given."""
+        """Deletes a mark. If `mark` is given, only this version is deleted."""
         try:
-            self._objects.delete(layout.condemned_name(digest), if_match=mark.etag if mark else None)
+            self._objects.delete(object_names.gc_mark_name(digest), if_match=mark.etag if mark else None)
         except Conflict:
             pass
 
     def _get(self, digest: str) -> tuple[_Mark, str]:
-        body, etag = self._objects.get(layout.condemned_name(digest), limit=4096)
+        body, etag = self._objects.get(object_names.gc_mark_name(digest), limit=4096)
         try:
             return msgspec.json.decode(body, type=_Mark), etag
         except msgspec.DecodeError:
-            return _Mark(MarkState.SPARED, ""), etag  # not ours: nothing is deleted because of it
+            return _Mark(MarkState.KEPT, ""), etag  # an unreadable mark deletes nothing
 
     def _put(self, digest: str, state: MarkState, *, if_absent: bool = False, if_match: str | None = None) -> None:
-        body = msgspec.json.encode(_Mark(state, self._me))
-        self._objects.put(layout.condemned_name(digest), body, if_absent=if_absent, if_match=if_match)
+        body = msgspec.json.encode(_Mark(state, self._owner))
+        self._objects.put(object_names.gc_mark_name(digest), body, if_absent=if_absent, if_match=if_match)

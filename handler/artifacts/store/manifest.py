@@ -1,7 +1,7 @@
-"""What an entry of the store is: every file's path, size and digests, and what it was compiled from and with.
+"""The manifest of an entry: path, size and digests of every file, and what it was compiled from and with.
 
-A manifest is written last: an entry without one does not exist for a reader. blake3, because it runs at 4 GB/s on one
-core where sha256 runs at 0.2 (measured), so that digests cost nothing beside a restore.
+A manifest is written last: without it an entry does not exist for readers. The digest is BLAKE3, which runs at 4 GB/s
+on one core where SHA-256 runs at 0.2 (measured). So digests cost almost nothing beside a restore.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from handler.json_value import Json
 
 SCHEMA = 1
-# Files are fetched and checked in parts of this size: each has a digest of its own, so that parts can come in any
-# order, from several connections, and a crashed restore goes on with the parts it has.
+# Files are downloaded and checked in parts of this size. Each part has its own digest, so parts can arrive in any order
+# over several connections, and an interrupted restore resumes with the parts that it has.
 PART_SIZE = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """One file.
+    """One file of an entry.
 
-    :param path: relative, `/`-separated, confined to the entry: checked when a manifest is read.
+    :param path: relative, `/`-separated, below the entry. It is checked when a manifest is read.
     :param size: bytes.
-    :param digest: blake3 of the content, hex; the name of the object that holds it.
-    :param parts: blake3 of each PART_SIZE piece, in order; empty for a file of one part (then `digest` is its digest).
+    :param digest: BLAKE3 of the content in hex, which is also the name of its object.
+    :param parts: BLAKE3 of each PART_SIZE piece, in order. Empty for a file of one part: `digest` is its digest.
     """
 
     path: str
@@ -37,13 +37,14 @@ class FileEntry:
 class Manifest:
     """One entry.
 
-    :param key: the entry's key, hex.
-    :param kind: `graph` or `weights`: keyed apart, so that a fine-tune of the same shape reuses the graph.
-    :param fields: what the key was made of, in clear, so that a miss can be explained.
-    :param files: in the order in which the engine needs them.
+    :param key: the key of the entry, in hex.
+    :param kind: `graph` or `weights`. They have separate keys, so that a fine-tuned model of the same shape reuses the
+        graph.
+    :param fields: the fields that the key was computed from, so that a miss can be explained.
+    :param files: the files, in the order in which the engine needs them.
     :param created: seconds since the epoch.
-    :param compile_seconds: how long it took; None where it is not known.
-    :param machine: what compiled it (instance type, host name).
+    :param compile_seconds: how long the compile took; None if unknown.
+    :param machine: the machine that compiled it (instance type, host name).
     """
 
     key: str

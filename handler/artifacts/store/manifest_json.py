@@ -1,8 +1,7 @@
-"""Manifests as JSON, written and read. What is read may have been written by anybody, so every size has a limit.
+"""Writes and reads manifests as JSON. The input is untrusted, so every size has a limit.
 
-The document is an envelope: `{"schema": 1, "signature": {...} or null, "manifest": {...}}`. The signature is over the
-very bytes of `manifest`, so it is checked before anything in them is looked at, and no two ways of writing the same
-JSON have to agree.
+The document is an envelope: `{"schema": 1, "signature": {...} or null, "manifest": {...}}`. The signature covers the
+exact bytes of `manifest`. So it is checked before they are parsed, and needs no canonical form of the JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from handler.storage.storage_errors import InvalidManifest, TooLarge, UnknownSch
 
 MOST_FILES = 100_000
 MOST_BYTES = SMALL
-# The key's fields and the machine are a few KB; what is larger is not ours and would cost memory to decode.
+# The key's fields and the machine have a few KB. Larger ones were not written by this software and are not decoded.
 MOST_FIELDS_BYTES = 1024 * 1024
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -54,9 +53,9 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def written(manifest: Manifest, signer: Signer | None = None) -> bytes:
-    """A manifest as it is stored; signed when there is a key.
+    """Encodes a manifest. It is signed if there is a signer.
 
-    :raises UnsafePath: a file's path could not be read back.
+    :raises UnsafePath: the path of a file is unsafe.
     """
     document = _Document(
         key=manifest.key,
@@ -74,11 +73,11 @@ def written(manifest: Manifest, signer: Signer | None = None) -> bytes:
 
 
 def read(body: bytes, where: str, signer: Signer | None = None) -> Manifest:
-    """A manifest, once everything in it has been checked.
+    """Decodes a manifest and checks everything in it.
 
-    :param where: its URI, for the error.
-    :param signer: with one, a manifest that is not signed with its key is refused.
-    :raises InvalidManifest: it is not JSON, lacks something, holds too much, or names files that do not fit together.
+    :param where: its URI, for error messages.
+    :param signer: if given, a manifest that is not signed with its key is rejected.
+    :raises InvalidManifest: it is not JSON, lacks a field, is too large, or has clashing paths.
     :raises SignatureRefused: it is not signed with the key.
     """
     if len(body) > MOST_BYTES:
@@ -100,7 +99,7 @@ def _manifest(body: bytes, where: str) -> Manifest:
     try:
         document = msgspec.json.decode(body, type=_Document)
         if len(document.files) > MOST_FILES:
-            raise InvalidManifest(where, f"it names {len(document.files):,} files; {MOST_FILES:,} is the most")
+            raise InvalidManifest(where, f"it lists {len(document.files):,} files; at most {MOST_FILES:,} are allowed")
         if max(len(bytes(document.fields)), len(bytes(document.machine))) > MOST_FIELDS_BYTES:
             raise InvalidManifest(where, f"its fields have more than {MOST_FIELDS_BYTES:,} bytes")
         fields = msgspec.json.decode(document.fields, type=dict[str, Any])

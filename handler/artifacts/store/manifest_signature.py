@@ -1,7 +1,7 @@
-"""Signatures of manifests: `model.pt` is executable, so whoever can write to the bucket could run code here.
+"""Signs and verifies manifests. `model.pt` is executable: without signatures, a writer of the bucket can run code here.
 
-The key is a secret of HMAC: from Secrets Manager, from KMS (which never gives it away), or from a file or variable.
-A manifest holds the digest of every file, so a signed manifest vouches for all of them.
+The key is an HMAC secret: in Secrets Manager, in KMS (which never reveals it), or in a file or variable. A manifest has
+the digest of every file, so its signature covers all of them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from handler.storage.storage_errors import AccessDenied, SignatureRefused, Store
 
 SETTING = "ENDPOINT_ARTIFACT_SIGNING_KEY"
 SHORTEST_KEY = 16
-# What is signed begins with its purpose, so that a MAC made for something else never fits.
+# Signed messages begin with this purpose, so that a MAC for another purpose is never valid here.
 PURPOSE = b"neuron-endpoint artifact manifest 1\n"
 
 
 class Signature(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`value` is the MAC in hex; `key` tells keys apart without giving them away."""
+    """A signature. `value` is the MAC in hex. `key` identifies the key without revealing it."""
 
     algorithm: str
     key: str
@@ -33,17 +33,20 @@ class Signature(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Signer(Protocol):
-    """Signs bytes, and refuses what is not signed with the same key."""
+    """Signs bytes, and rejects bytes that are not signed with the same key."""
 
     def sign(self, body: bytes) -> Signature: ...
 
     def check(self, body: bytes, signature: Signature | None, where: str) -> None:
-        """:raises SignatureRefused: there is no signature, or not this key's."""
+        """Returns if the signature is valid.
+
+        :raises SignatureRefused: there is no signature, or it is not this key's.
+        """
         ...
 
 
 class SecretSigner:
-    """HMAC-SHA256 with a secret that this process knows."""
+    """Signs with HMAC-SHA256 and a secret in this process."""
 
     def __init__(self, secret: bytes, setting: str = SETTING) -> None:
         if len(secret) < SHORTEST_KEY:
@@ -59,11 +62,11 @@ class SecretSigner:
     def check(self, body: bytes, signature: Signature | None, where: str) -> None:
         _require(signature, "hmac-sha256", where)
         if not hmac.compare_digest(_ascii(self.sign(body).value), _ascii(signature.value if signature else "")):
-            raise SignatureRefused(where, "its signature is not the configured key's, or it was changed")
+            raise SignatureRefused(where, "its signature is not the configured key's, or its content was changed")
 
 
 class KmsSigner:
-    """HMAC by KMS (`GenerateMac`, `VerifyMac`) with a key of the kind HMAC_256: the secret never leaves KMS."""
+    """Signs with KMS (`GenerateMac`, `VerifyMac`) and a key of type HMAC_256. The secret never leaves KMS."""
 
     def __init__(self, arn: str, client: object = None) -> None:
         self._arn, self._client = arn, client
@@ -79,7 +82,7 @@ class KmsSigner:
         except ValueError:
             raise SignatureRefused(where, "its signature is not hexadecimal") from None
         if not self._call("verify_mac", Message=_message(body), Mac=mac, where=where).get("MacValid"):
-            raise SignatureRefused(where, "its signature is not the configured key's, or it was changed")
+            raise SignatureRefused(where, "its signature is not the configured key's, or its content was changed")
 
     def _call(self, operation: str, *, where: str = "", **arguments: object) -> Mapping[str, Any]:
         import boto3
@@ -95,7 +98,9 @@ class KmsSigner:
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code == "KMSInvalidMacException":
-                raise SignatureRefused(where, "its signature is not the configured key's, or it was changed") from error
+                raise SignatureRefused(
+                    where, "its signature is not the configured key's, or its content was changed"
+                ) from error
             if "AccessDenied" in code:
                 raise AccessDenied(self._arn, permission, code) from error
             raise StoreUnavailable(self._arn, code) from error
@@ -105,9 +110,11 @@ class KmsSigner:
 
 
 def signer(setting_value: str, environ: Mapping[str, str] | None = None, setting: str = SETTING) -> Signer | None:
-    """What a setting names: `arn:aws:secretsmanager:...`, `arn:aws:kms:...`, `file:///path` or `env:NAME`; "" is None.
+    """Returns the signer of a setting, or None for "".
 
-    :raises SettingError: it names nothing, or a key too short.
+    The setting is `arn:aws:secretsmanager:...`, `arn:aws:kms:...`, `file:///path` or `env:NAME`.
+
+    :raises SettingError: the setting has another form, or the key is too short.
     :raises AccessDenied: the role may not read the secret.
     """
     value = setting_value.strip()
@@ -150,7 +157,7 @@ def _secret(arn: str) -> bytes:
 
 
 def _message(body: bytes) -> bytes:
-    """Short, whatever the manifest's size: KMS takes 4,096 bytes at most."""
+    """Returns the signed message. It contains only a digest, because KMS accepts at most 4,096 bytes."""
     return PURPOSE + hashlib.sha256(body).digest()
 
 

@@ -1,11 +1,11 @@
-"""The names of a store's objects, below its root.
+"""The names of the objects in a store, below its root.
 
-    manifests/<kind>/<key>.json   an entry; written last, so that a reader who finds none finds nothing
-    objects/<2 digits>/<digest>   the bytes of every file with this digest, of whichever entry
-    pins/<kind>/<key>             this entry is never deleted
-    condemned/<digest>            an object that will be collected unless somebody needs it (`collection`)
+    manifests/<kind>/<key>.json   the manifest of an entry; written last, so that an incomplete entry is not visible
+    objects/<2 digits>/<digest>   the content of every file with this digest, in any entry
+    pins/<kind>/<key>             protects this entry from deletion
+    gc-marks/<digest>             marks an object for deletion by a later garbage collection (`gc_marks`)
 
-Other names below the same root (leases, failures) are other modules' own.
+The modules of leases and failures define their own names below the same root.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 KINDS = ("graph", "weights")
-MANIFESTS, OBJECTS, PINS, CONDEMNED = "manifests/", "objects/", "pins/", "condemned/"
+MANIFESTS, OBJECTS, PINS, GC_MARKS = "manifests/", "objects/", "pins/", "gc-marks/"
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -29,19 +29,19 @@ def object_name(digest: str) -> str:
     return f"{OBJECTS}{_hex(digest)[:2]}/{digest}"
 
 
-def condemned_name(digest: str) -> str:
-    return f"{CONDEMNED}{_hex(digest)}"
+def gc_mark_name(digest: str) -> str:
+    return f"{GC_MARKS}{_hex(digest)}"
 
 
 def of_manifest(name: str) -> tuple[str, str] | None:
-    """Kind and key of a manifest's name; None for whatever else lies there."""
+    """Returns kind and key from the name of a manifest; None for another name."""
     kind, _, file = name.removeprefix(MANIFESTS).partition("/")
     key = file.removesuffix(".json")
     return (kind, key) if kind in KINDS and file.endswith(".json") and _HEX.fullmatch(key) else None
 
 
 def digest_of(name: str) -> str | None:
-    """The digest that an object or a `condemned` mark is named by; None for whatever else lies there."""
+    """Returns the digest from the name of an object or a mark; None for another name."""
     digest = name.rpartition("/")[2]
     return digest if _HEX.fullmatch(digest) else None
 

@@ -1,7 +1,7 @@
-"""Publishing a directory as an entry: objects first, several at once, the manifest last.
+"""Publishes a directory as an entry: first the objects, several at once, then the manifest.
 
-Until the manifest is there nothing is: a publisher that dies leaves objects that nobody names, and a later collection
-takes them. Of two that publish the same key one wins, and the other gets the winner's manifest.
+Without its manifest an entry is not visible. A publisher that dies leaves unreferenced objects, which a later garbage
+collection deletes. If two publish the same key, one wins, and the other gets the winner's manifest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handler.artifacts.store import manifest_json
-from handler.artifacts.store import object_names as layout
+from handler.artifacts.store import manifest_json, object_names
 from handler.artifacts.store.file_digests import file_entry
 from handler.artifacts.store.gc_marks import GRACE, Marks
 from handler.artifacts.store.manifest import FileEntry, Manifest
@@ -33,7 +32,7 @@ WEIGHTS = re.compile(r"(?:.*/)?weights/[^/]+\.safetensors")
 
 @dataclass(frozen=True, slots=True)
 class CompileInputs:
-    """What an entry is published under, and what is said of how it was made. See `Manifest`."""
+    """The key of a new entry, and how it was compiled. See `Manifest`."""
 
     key: str
     kind: str
@@ -42,62 +41,64 @@ class CompileInputs:
     machine: Mapping[str, str] = field(default_factory=dict)
 
 
-def unheard(done: int, total: int) -> None:
-    """For callers who follow no progress."""
+def ignore_progress(done: int, total: int) -> None:
+    """A `PublishProgress` that does nothing."""
 
 
 def publish(
     objects: ObjectStore,
     directory: Path,
-    ingredients: CompileInputs,
+    inputs: CompileInputs,
     signer: Signer | None = None,
-    progress: PublishProgress = unheard,
+    progress: PublishProgress = ignore_progress,
     *,
     replace: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> Manifest:
-    """Uploads what is not there yet, then the manifest; returns the manifest that readers now find.
+    """Uploads the missing objects, then the manifest. Returns the manifest that readers now find.
 
-    A `weights` entry takes the shards (`weights/*.safetensors`), a `graph` entry everything else.
+    A `weights` entry contains the shards (`weights/*.safetensors`), a `graph` entry everything else.
 
-    :param progress: called with bytes done and bytes in all.
-    :param replace: takes the place of a usable entry, too (one whose objects were found damaged).
-    :raises ChangedFile: something still writes to the directory. :raises UnsafePath: it holds a link or a device.
+    :param progress: called with the bytes done and the total.
+    :param replace: replace a usable entry as well, for example one with damaged objects.
+    :raises ChangedFile: a process still writes to the directory.
+    :raises UnsafePath: the directory contains a link or a device.
     """
-    paths = [path for path in relative_files(directory) if bool(WEIGHTS.fullmatch(path)) == _is_weights(ingredients)]
+    paths = [path for path in relative_files(directory) if bool(WEIGHTS.fullmatch(path)) == (inputs.kind == "weights")]
     if not paths:
-        raise NotFound(f"{directory} with files of the kind '{ingredients.kind}'")
+        raise NotFound(f"{directory} with files of the kind '{inputs.kind}'")
     confined_all(paths)
     total = sum((directory / path).stat().st_size for path in paths)
     counted = _Counter(total, progress)
     marks = Marks(objects)
     began = clock()
-    condemned = marks.condemned()
+    marked = set(marks.all())
 
     def upload(path: str) -> FileEntry:
-        return _upload(objects, marks, condemned, directory, path, counted, replace)
+        return _upload(objects, marks, marked, directory, path, counted, replace)
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="publish") as pool:
         files = tuple(pool.map(upload, paths))
     if clock() - began > GRACE / 2:
         _look_again(objects, marks, directory, files)
     manifest = Manifest(
-        key=ingredients.key,
-        kind=ingredients.kind,
-        fields=ingredients.fields,
+        key=inputs.key,
+        kind=inputs.kind,
+        fields=inputs.fields,
         files=files,
         created=time.time(),
-        compile_seconds=ingredients.compile_seconds,
-        machine=ingredients.machine,
+        compile_seconds=inputs.compile_seconds,
+        machine=inputs.machine,
     )
-    return _announce(objects, manifest, signer, replace)
+    return _write_manifest(objects, manifest, signer, replace)
 
 
 def relative_files(directory: Path) -> list[str]:
-    """The files below a directory in the order in which an engine needs them: configurations, graphs, then weights by
-    rank.
+    """Returns the files below a directory in the order in which an engine needs them.
 
-    :raises UnsafePath: a link or a device, whose bytes would not be what lies in the directory.
+    The order is: configurations, graphs, then weights by rank.
+
+    :raises UnsafePath: there is a link or a device, whose content is not in the directory.
     """
     found = []
     for parent, directories, names in os.walk(directory, onerror=_raise):
@@ -117,7 +118,7 @@ def _order(path: str) -> tuple[int, list[tuple[int, str]]]:
 def _upload(
     objects: ObjectStore,
     marks: Marks,
-    condemned: set[str],
+    marked: set[str],
     directory: Path,
     path: str,
     counted: _Counter,
@@ -126,10 +127,10 @@ def _upload(
     source = directory / path
     before = source.stat()
     entry = file_entry(source, path)
-    name = layout.object_name(entry.digest)
-    if entry.digest in condemned:
-        marks.spare(entry.digest)
-    if replace or not _there(objects, name, entry.size):
+    name = object_names.object_name(entry.digest)
+    if entry.digest in marked:
+        marks.keep(entry.digest)
+    if replace or not _exists(objects, name, entry.size):
         objects.upload(name, source)
     after = source.stat()
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or after.st_size != entry.size:
@@ -138,7 +139,7 @@ def _upload(
     return entry
 
 
-def _there(objects: ObjectStore, name: str, size: int) -> bool:
+def _exists(objects: ObjectStore, name: str, size: int) -> bool:
     try:
         return objects.head(name).size == size
     except NotFound:
@@ -146,17 +147,17 @@ def _there(objects: ObjectStore, name: str, size: int) -> bool:
 
 
 def _look_again(objects: ObjectStore, marks: Marks, directory: Path, files: tuple[FileEntry, ...]) -> None:
-    """After a long upload: what was condemned meanwhile is spared, what is gone uploaded again."""
-    condemned = marks.condemned()
+    """After a long upload: keeps objects that were marked in the meantime, and uploads deleted ones again."""
+    marked = set(marks.all())
     for entry in files:
-        if entry.digest in condemned:
-            marks.spare(entry.digest)
-        if not _there(objects, layout.object_name(entry.digest), entry.size):
-            objects.upload(layout.object_name(entry.digest), directory / entry.path)
+        if entry.digest in marked:
+            marks.keep(entry.digest)
+        if not _exists(objects, object_names.object_name(entry.digest), entry.size):
+            objects.upload(object_names.object_name(entry.digest), directory / entry.path)
 
 
-def _announce(objects: ObjectStore, manifest: Manifest, signer: Signer | None, replace: bool) -> Manifest:
-    name = layout.manifest_name(manifest.kind, manifest.key)
+def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | None, replace: bool) -> Manifest:
+    name = object_names.manifest_name(manifest.kind, manifest.key)
     body = manifest_json.written(manifest, signer)
     try:
         objects.put(name, body, if_absent=True)
@@ -167,7 +168,7 @@ def _announce(objects: ObjectStore, manifest: Manifest, signer: Signer | None, r
             if not replace:
                 return winner
         except InvalidManifest:
-            pass  # of no use to any reader: ours takes its place
+            pass  # no reader can use it, so it is replaced
         objects.put(name, body, if_match=etag)
     return manifest
 
@@ -181,10 +182,6 @@ class _Counter:
         with self._lock:
             self._done += size
             self._progress(self._done, self._total)
-
-
-def _is_weights(ingredients: CompileInputs) -> bool:
-    return ingredients.kind == "weights"
 
 
 def _raise(error: OSError) -> None:

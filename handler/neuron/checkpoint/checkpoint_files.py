@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from handler.errors import SettingError, StartFailed
 from handler.json_value import Json
 from handler.storage.s3_download import split
+from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -81,11 +82,9 @@ class S3Files:
     def weights(self) -> list[str]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        names = []
         try:
-            pages = self._connected().get_paginator("list_objects_v2")
-            for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix, Delimiter="/"):
-                names += [item["Key"].removeprefix(self.prefix) for item in page.get("Contents", [])]
+            listed = list_objects(self._connected(), self.bucket, self.prefix, recursive=False)
+            names = [item.key.removeprefix(self.prefix) for item in listed]
         except ClientError as error:
             raise self._s3_error(error, "") from None
         except BotoCoreError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
 from handler.neuron.checkpoint.model_config import facts_from
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.storage.safetensors_header import TensorSizes, add, read_header
+from handler.storage.safetensors_header import BrokenFile, Tensor, TensorSizes, read_header, total_sizes
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -102,7 +101,15 @@ def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str,
 
 def _headers(files: CheckpointFiles, names: list[str]) -> TensorSizes:
     with ThreadPoolExecutor(min(THREADS, len(names)), thread_name_prefix="headers") as pool:
-        return add(pool.map(lambda name: read_header(partial(files.read_range, name), f"{files.where}/{name}"), names))
+        return total_sizes(pool.map(lambda name: _header(files, name), names))
+
+
+def _header(files: CheckpointFiles, name: str) -> dict[str, Tensor]:
+    try:
+        return read_header(lambda start, length: files.read_range(name, start, start + length))
+    except BrokenFile as error:
+        fix = "Upload the file again; it may be cut off."
+        raise SettingError(f"{files.where}/{name}", f"is not a safetensors file: it {error}", fix) from None
 
 
 def _shards(weight_map: Json) -> list[str]:

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Single instances: their processes or Docker containers, health checks, model data and selection."""

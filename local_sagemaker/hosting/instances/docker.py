@@ -1,4 +1,4 @@
-"""The arguments of ``docker run`` for one instance: what SageMaker does with an image, said to a Docker client.
+"""Builds the ``docker run`` arguments for one instance, so that an image runs as SageMaker runs it.
 
 Sources: developer guide "Custom inference code with hosting services" (``docker run IMAGE serve``, /opt/ml/model, port
 8080 or SAGEMAKER_BIND_TO_PORT, SIGTERM to process 1), reference "docker container run".
@@ -16,17 +16,19 @@ PORT = 8080
 OPT_ML = Path("/opt/ml")
 DATA = ("model", "additional-model-data-sources")
 HOST, BRIDGE = "host", "bridge"
-# Of the caller's environment, what the client itself needs; none of it reaches a container.
+# The variables of the caller that the Docker client itself needs. Containers do not get them.
 OF_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR")
 CLIENT_PREFIX = "DOCKER_"
 
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """:ivar client: the command that stands for ``docker``.
-    :ivar network: ``host``, where the container reaches this machine's S3 and listens on SAGEMAKER_BIND_TO_PORT;
-        ``bridge``, where it listens on 8080 and reaches neither.
-    :ivar options: more of ``docker run``, as they are: ``--shm-size=8g``.
+    """How containers are run.
+
+    :ivar client: the command of the Docker client.
+    :ivar network: with ``host`` the container reaches this machine's S3 and listens on SAGEMAKER_BIND_TO_PORT. With
+        ``bridge`` it listens on 8080 and does not reach the local S3.
+    :ivar options: further options of ``docker run``, for example ``--shm-size=8g``.
     """
 
     client: tuple[str, ...] = ("docker",)
@@ -36,13 +38,15 @@ class Docker:
     def run(
         self, image: str, name: str, base: Path, port: int, environment: Path, devices: Iterable[str]
     ) -> tuple[str, ...]:
-        """:param base: on this machine, the container's /opt/ml; its siblings are adapters and target models.
-        :param port: on this machine.
+        """Returns the command that runs one container.
+
+        :param base: the directory on this machine for /opt/ml. Adapters and target models are beside it.
+        :param port: the port on this machine.
         :param environment: an environment file, as `environment_file` writes it.
         """
         published = () if self.network == HOST else ("--publish", f"127.0.0.1:{port}:{PORT}")
         mounts = [(base / part, OPT_ML / part) for part in DATA if (base / part).is_dir()]
-        # What is loaded later is named by its path on this machine.
+        # Models that are loaded later are named by their path on this machine.
         mounts.append((base.parent, base.parent))
         return (
             *self.client,
@@ -60,7 +64,7 @@ class Docker:
         )
 
     def kill(self, name: str) -> tuple[str, ...]:
-        """SIGKILL, which no client passes on."""
+        """Returns the command that kills a container. A Docker client does not forward SIGKILL."""
         return (*self.client, "kill", name)
 
     def remove(self, name: str) -> tuple[str, ...]:
@@ -68,14 +72,17 @@ class Docker:
 
 
 def mount(source: Path, target: Path) -> str:
-    """The fields of a read-only bind mount are a line of CSV."""
+    """Returns the option for a read-only bind mount. Its fields are a line of CSV."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(["type=bind", f"source={source}", f"target={target}", "readonly"])
     return line.getvalue()
 
 
 def environment_file(environment: Mapping[str, str]) -> str:
-    """:raises ValueError: a value of several lines, which such a file can't hold."""
+    """Returns the content of an environment file.
+
+    :raises ValueError: a value has several lines, which the file cannot express.
+    """
     for name, value in environment.items():
         if "\n" in value or "\r" in value:
             raise ValueError(f"{name} has a line break, which docker's --env-file can't hold")

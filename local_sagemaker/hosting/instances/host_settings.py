@@ -1,4 +1,4 @@
-"""How processes are started and watched on this machine."""
+"""The settings of container processes on this machine: times, images, environment."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from local_sagemaker.hosting.instances.docker import Docker
 
-# What an image brings in its environment comes from this machine; all else of the caller's stays out, as it would
-# in the cloud.
+# The variables that an image usually sets are taken from this machine. Containers get no others of the caller, as in
+# the cloud.
 OF_THIS_MACHINE = ("PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH", "LD_LIBRARY_PATH", "HF_HUB_OFFLINE")
 OF_THE_CPU_ENGINE = ("VLLM_CPU_", "OMP_")
 
 
 @dataclass(frozen=True, slots=True)
 class HostTiming:
-    """SageMaker's times. ``speed`` makes waits and time limits that are minutes in the cloud shorter here.
+    """SageMaker's times. ``speed`` shortens waits and time limits that are minutes in the cloud.
 
     Source: developer guide "Custom inference code with hosting services": pings of 2 s, 8 minutes to the first
     success unless configured, SIGKILL 30 s after SIGTERM.
@@ -47,23 +47,23 @@ class HostTiming:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Which command stands for which image.
+    """The commands that are run for images.
 
-    :ivar commands: by the start of an image's name; the longest that fits counts.
+    :ivar commands: by prefix of an image's name. The longest matching prefix counts.
     """
 
     commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def command(self, image: str) -> tuple[str, ...] | None:
-        """None where none was given."""
+        """Returns the command of an image, or None."""
         fitting = [start for start in self.commands if image.startswith(start)]
         return self.commands[max(fitting, key=len)] if fitting else None
 
     @classmethod
     def parse(cls, entries: tuple[str, ...]) -> Images:
-        """``IMAGE=COMMAND`` entries.
+        """Parses ``IMAGE=COMMAND`` entries.
 
-        :raises ValueError: an entry of another form.
+        :raises ValueError: an entry has another form.
         """
         commands = {}
         for entry in entries:
@@ -76,7 +76,7 @@ class Images:
 
 
 def default_command() -> tuple[str, ...]:
-    """This project's container: the ``serve`` beside the interpreter, or the first on the path."""
+    """Returns the command of this project's container: ``serve`` beside the interpreter, or the first on the path."""
     beside = Path(sys.executable).with_name("serve")
     return (str(beside) if beside.exists() else shutil.which("serve") or "serve",)
 
@@ -89,9 +89,11 @@ def image_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """:ivar environment: what stands for an image's ENV: this machine's.
-    :ivar given: what every container gets, before the model's own.
-    :ivar docker: what runs the images that no command stands for; None is this project's container, as a process.
+    """The settings of container processes.
+
+    :ivar environment: the variables of this machine that replace an image's ENV.
+    :ivar container_environment: variables for every container. The model's own variables override them.
+    :ivar docker: runs images that have no command. None runs this project's container as a process instead.
     """
 
     directory: Path
@@ -101,5 +103,5 @@ class HostSettings:
     images: Images = field(default_factory=Images)
     timing: HostTiming = field(default_factory=HostTiming)
     environment: Mapping[str, str] = field(default_factory=lambda: image_environment(os.environ))
-    given: Mapping[str, str] = field(default_factory=dict)
+    container_environment: Mapping[str, str] = field(default_factory=dict)
     docker: Docker | None = None

@@ -1,4 +1,4 @@
-"""One container: a process that is started, pinged, found dead or ill, and stopped."""
+"""One instance: starts the container's process, checks its health, notices its end, and stops it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class InstanceState(Enum):
 class Launch:
     """What every instance of one model starts with.
 
-    :ivar base: its /opt/ml, filled and read-only; the instances share it.
-    :ivar startup_seconds: until the first successful ping.
+    :ivar base: the directory for /opt/ml, filled and read-only. The instances share it.
+    :ivar startup_seconds: the time limit until the first successful ping.
     """
 
     runner: Runner
@@ -54,13 +54,13 @@ class Launch:
 
 @dataclass(slots=True)
 class Illness:
-    """What a rehearsal does to an instance: until when its pings count as refused."""
+    """An injected fault of an instance: until when its pings count as failed."""
 
     pings_refused_until: float = 0.0
 
 
 class Instance:
-    """``on_change`` is called, from the instance's own thread, whenever its state has changed."""
+    """One instance. It calls ``on_change`` from its own thread when its state changes."""
 
     def __init__(self, launch: Launch, on_change: Callable[[Instance], None]) -> None:
         self.id = f"i-{uuid.uuid4().hex[:17]}"
@@ -85,11 +85,11 @@ class Instance:
         return self._process.pid if self._process else None
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL ``kill_after`` seconds later; returns at once."""
+        """Sends SIGTERM, and SIGKILL ``kill_after`` seconds later. Returns at once."""
         self._stop.set()
 
     def kill(self) -> None:
-        """What a crash of the machine is."""
+        """Kills the process, as a crash of the machine would."""
         if self._process is not None:
             if command := self.launch.runner.kill(self.id):
                 run_quietly(command)
@@ -106,14 +106,14 @@ class Instance:
         except OSError as error:
             self.reason = f"its process can't be started ({error})"
         except Exception:
-            log.exception("the watch over %s failed", self.id)
-            self.reason = "the watch over it failed; the service's own log has the reason"
+            log.exception("monitoring %s failed", self.id)
+            self.reason = "monitoring it failed; the service's log has the reason"
         finally:
             self._end()
 
     def _start(self) -> None:
         self.launch.logs.mkdir(parents=True, exist_ok=True)
-        # Instances share none. Its path is short, for sockets live in it.
+        # Each instance has its own. Its path is short, because sockets are created in it.
         self._scratch = Path(tempfile.mkdtemp(prefix="sm-"))
         begin = self.launch.runner.begin(self.id, self.launch.base, self._scratch, self.address.port)
         with self.log.open("ab") as output:
@@ -124,7 +124,7 @@ class Instance:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # so that what it starts can be ended with it, as a container's end does
+                start_new_session=True,  # so that its child processes can be ended with it, as in a container
             )
         left = [str(self._process.pid), started_at(self._process.pid), shlex.join(self.launch.runner.remove(self.id))]
         (self.launch.pids / self.id).write_text("\n".join(left))
@@ -154,7 +154,7 @@ class Instance:
             self._pause(timing.starting_ping_every if self.state is InstanceState.STARTING else timing.ping_every)
 
     def _pause(self, seconds: float) -> None:
-        """Until the next ping, the end of the process or the order to stop."""
+        """Waits for the next ping, the end of the process or the request to stop."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._stop.wait(min(left, 0.05)):
             if self._process is None or self._process.poll() is not None:
@@ -216,7 +216,7 @@ def free_port() -> int:
 
 
 def started_at(pid: int) -> str:
-    """Tells a process from a later one of the same id."""
+    """Returns the start time of a process, which distinguishes it from a later process with the same id."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -224,10 +224,10 @@ def started_at(pid: int) -> str:
 
 
 def confinement() -> tuple[str, ...]:
-    """What a command begins with so that a model's directory is read-only for it.
+    """Returns the prefix of a command that makes the model's directory read-only for it.
 
-    Root may write to read-only files; a container's root may not write to /opt/ml/model. Nothing, where whoever runs
-    this is not root, or may not give up a capability.
+    Root can write to read-only files, but a container's root cannot write to /opt/ml/model. The prefix is empty if this
+    process is not root, or cannot drop a capability.
     """
     command = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
     if os.geteuid() != 0 or shutil.which(command[0]) is None:
@@ -237,7 +237,7 @@ def confinement() -> tuple[str, ...]:
 
 
 def run_quietly(command: Sequence[str]) -> None:
-    """A command whose failure means that there was nothing to do."""
+    """Runs a command. Its failure means that there was nothing to do."""
     try:
         subprocess.run(
             command,
@@ -251,8 +251,8 @@ def run_quietly(command: Sequence[str]) -> None:
         log.warning("%s failed: %s", shlex.join(command), error)
 
 
-def end_left_over(pids: Path) -> int:
-    """Ends what a service that was killed has left running; how many."""
+def end_orphans(pids: Path) -> int:
+    """Ends the processes that a killed service left running. Returns their number."""
     count = 0
     for file in pids.iterdir():
         pid, at, remove = [*file.read_text().split("\n"), "", ""][:3]

@@ -1,4 +1,4 @@
-"""The instances of one model: as many as wanted, each replaced when it dies or falls ill, the busy ones drained."""
+"""The instances of one model. Dead and unhealthy ones are replaced, and busy ones are drained before they stop."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ EXPECTED = (InstanceState.STARTING, InstanceState.HEALTHY)
 
 
 class InstanceStartFailed(Exception):
-    """Why a fleet is not in service, as a FailureReason says it."""
+    """A fleet did not come into service. The message is the FailureReason."""
 
 
 class Cancelled(Exception):
-    """The endpoint is being deleted; nobody waits for its start any more."""
+    """The start was cancelled, because the endpoint is being deleted."""
 
 
 class Pool:
-    """:param changed: the endpoint's lock. Whoever routes holds it: no fleet is drained under a request."""
+    """The instances of one model.
+
+    :param changed: the endpoint's lock. Routing holds it, so that no fleet is drained while a request is routed.
+    """
 
     def __init__(
         self,
@@ -64,9 +67,9 @@ class Pool:
     def pick(
         self, without: frozenset[str] = frozenset(), body: bytes = b"", identifier: str | None = None
     ) -> Instance | None:
-        """An instance for one request; whoever takes it calls ``release``.
+        """Reserves an instance for one request. The caller must call ``release``.
 
-        :param body: and the identifier of its prefix: what prefix-aware routing goes by.
+        :param body: the request's body, for prefix-aware routing.
         """
         with self._changed:
             fitting = [each for each in self.healthy() if each.id not in without]
@@ -91,10 +94,10 @@ class Pool:
                 self._changed.notify_all()
 
     def wait_ready(self, cancelled: Callable[[], bool]) -> None:
-        """Until as many are healthy as are wanted.
+        """Waits until the desired number of instances is healthy.
 
-        :raises InstanceStartFailed: one has ended, or no ping was answered in time.
-        :raises Cancelled: nobody waits any more.
+        :raises InstanceStartFailed: an instance has ended, or answered no ping in time.
+        :raises Cancelled: the wait was cancelled.
         """
         with self._changed:
             while len(self.healthy()) < self.desired:
@@ -106,10 +109,10 @@ class Pool:
             self._served = True
 
     def scale(self, count: int) -> None:
-        """More are started; the least busy of too many are drained and stopped."""
+        """Starts more instances, or drains and stops the least busy ones."""
         with self._changed:
             if count > self.desired:
-                self._served = False  # One that dies before all are there fails the change, as at the start.
+                self._served = False  # An instance that dies before all are healthy fails the change, as at the start.
             self.desired = count
             self._failure = None
             expected = [each for each in self._expected() if each.id not in self._draining]
@@ -118,7 +121,7 @@ class Pool:
             self._fill()
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
-        """No new request; each instance is stopped when its last one has ended, or after ``seconds``."""
+        """Routes no new requests here. Each instance stops after its last request, or after ``seconds``."""
         with self._changed:
             self._stopped = True
             self._drain(self._instances, seconds)
@@ -130,7 +133,7 @@ class Pool:
                 instance.stop()
 
     def abandon(self) -> None:
-        """Nothing is started any more; for one who can't wait for a lock."""
+        """Prevents further starts without taking the lock."""
         self._stopped = True
 
     def wait_ended(self, seconds: float) -> bool:
@@ -158,7 +161,7 @@ class Pool:
         self._instances += [Instance(self.launch, self._note) for _ in range(missing)]
 
     def _note(self, instance: Instance) -> None:
-        """An instance has changed its state; from its own thread."""
+        """Handles an instance's change of state. Called from the instance's thread."""
         with self._changed:
             if instance.state is InstanceState.ENDED:
                 self._instances = [each for each in self._instances if each is not instance]
@@ -170,7 +173,9 @@ class Pool:
             self._changed.notify_all()
 
     def _lose(self, instance: Instance) -> None:
-        self._draining.add(instance.id)  # It counts once, though an ill one changes again when it has ended.
+        self._draining.add(
+            instance.id
+        )  # Count it once: an unhealthy instance changes its state again when it has ended.
         log.warning("%s is lost: %s (log: %s)", instance.id, instance.reason, instance.log)
         if not self._served:
             self._failure = instance

@@ -1,4 +1,4 @@
-"""A model.tar.gz, unpacked where it can do no harm."""
+"""Unpacks a model.tar.gz safely."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ KEPT_FREE = 256 * 1024 * 1024
 
 
 class BadArchive(Exception):
-    """Why an archive is refused."""
+    """An archive is rejected. The message completes the sentence "it ..."."""
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Files and directories only, as SageMaker's model archives are; links, devices and ways out are refused.
+    """Unpacks files and directories. Links, devices and paths outside of the target are rejected.
 
-    :raises BadArchive: it is none, it is cut, it holds something else, or it would fill the disk.
+    :raises BadArchive: it is not a tar.gz archive, is cut off, has other members, or would fill the disk.
     """
     into.mkdir(parents=True, exist_ok=True)
     left = shutil.disk_usage(into).free - KEPT_FREE
@@ -30,7 +30,7 @@ def unpack(archive: Path, into: Path) -> None:
                     raise BadArchive("it is larger than the free disk space")
                 opened.extract(member, into, set_attrs=False, filter="data")
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError) as error:
-        raise BadArchive(f"it is no valid tar.gz archive ({error})") from error
+        raise BadArchive(f"it is not a valid tar.gz archive ({error})") from error
 
 
 def _check(member: tarfile.TarInfo) -> None:

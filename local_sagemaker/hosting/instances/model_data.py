@@ -1,4 +1,4 @@
-"""A model's data on disk, where a container finds it: ``model/`` and ``additional-model-data-sources/``."""
+"""Downloads a model's data to where a container finds it: ``model/`` and ``additional-model-data-sources/``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ READ_ONLY_FILE = 0o444
 
 
 class DataError(Exception):
-    """Why a model's data can't be had, as a FailureReason says it."""
+    """A model's data cannot be downloaded. The message is the FailureReason."""
 
 
 def fetch_within(seconds: float, fetch: Callable[[], None], variant: str) -> None:
-    """:raises DataError: of ``fetch``, or it took too long: ModelDataDownloadTimeoutInSeconds."""
+    """Downloads within a time limit (ModelDataDownloadTimeoutInSeconds).
+
+    :raises DataError: the download failed or took too long.
+    """
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -44,9 +47,9 @@ def fetch_within(seconds: float, fetch: Callable[[], None], variant: str) -> Non
 
 
 def materialise(container: dict[str, Any], base: Path, objects: Objects) -> None:
-    """Fills ``base``, a container's /opt/ml, and makes what it filled read-only.
+    """Fills ``base``, a container's /opt/ml, and makes the files read-only.
 
-    :raises DataError: an object is missing, an archive broken or unsafe, or keys are no paths.
+    :raises DataError: an object is missing, an archive is broken or unsafe, or a key is not a path.
     """
     model = base / "model"
     model.mkdir(parents=True, exist_ok=True)
@@ -107,7 +110,10 @@ def _prefix(uri: str, to: Path, objects: Objects) -> None:
 
 
 def _inside(directory: Path, relative: str) -> Path:
-    """:raises DataError: a key that is no path of a file under the directory: "folder" objects, dots."""
+    """Returns the path of a key below the directory.
+
+    :raises DataError: the key is not the path of a file there, for example a "folder" object or one with dots.
+    """
     parts = relative.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise DataError(f"Failed to download model data: the key {relative!r} can't be a file's path")
@@ -122,7 +128,7 @@ def make_read_only(directory: Path) -> None:
 
 
 def remove(directory: Path) -> None:
-    """A tree that may be read-only."""
+    """Removes a directory tree that may be read-only."""
     for parent, _directories, _files in os.walk(directory):
         Path(parent).chmod(0o755)
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""PREFIX_AWARE routing: requests that begin alike go to the same instance, until it has enough of them."""
+"""PREFIX_AWARE routing: requests with the same prefix go to the same instance, until it has enough of them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from local_sagemaker.hosting.instances.instance import Instance
 
 @dataclass(frozen=True, slots=True)
 class PrefixAware:
-    """:param length: bytes of a body that are compared.
-    :param threshold: requests in flight of an instance from which on another is taken."""
+    """The routing strategy of one variant.
+
+    :param length: how many bytes of a body are compared.
+    :param threshold: requests in flight on an instance above which another one is used.
+    """
 
     length: int
     threshold: int
 
     def among(self, instances: Sequence[Instance], prefix: bytes) -> list[Instance]:
-        """The one instance whose turn it is; all of them when each has enough.
+        """Returns the instance for a prefix, or all instances if each has reached the threshold.
 
-        Each instance has a number for each prefix, and the largest wins: an instance more or less moves the prefixes of
-        that one alone.
+        Each instance has a number for each prefix, and the largest wins (rendezvous hashing). So a new or removed
+        instance only moves its own prefixes.
         """
         free = [each for each in instances if each.outstanding < self.threshold]
         if len(instances) < 2 or not free:
@@ -36,14 +39,14 @@ class PrefixAware:
 
 
 def prefix_aware(planned: dict[str, Any]) -> PrefixAware | None:
-    """As a production variant asks for it."""
-    asked = planned.get("RoutingConfig", {})
-    if asked.get("RoutingStrategy") != "PREFIX_AWARE":
+    """Returns the strategy that a production variant configures."""
+    params = planned.get("RoutingConfig", {})
+    if params.get("RoutingStrategy") != "PREFIX_AWARE":
         return None
-    about = asked["PrefixAwareRoutingConfig"]
+    about = params["PrefixAwareRoutingConfig"]
     return PrefixAware(about["PrefixLength"], about["ConcurrencyThreshold"])
 
 
 def body_here() -> bytes:
-    """The body of the request that is being answered, which the gateway has read; none outside of one."""
+    """Returns the body of the current request, which the gateway has read."""
     return bytes(g.get("body", b"")) if has_request_context() else b""

@@ -1,4 +1,4 @@
-"""What stands for an image on this machine: a process of its own, or a container of Docker's."""
+"""Runs an image on this machine: as a plain process, or as a Docker container."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from local_sagemaker.hosting.instances.docker import HOST, Docker, client_enviro
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A command, and the environment it is started with."""
+    """A command and its environment."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -21,28 +21,33 @@ class Begin:
 
 class Runner(Protocol):
     def begin(self, name: str, base: Path, scratch: Path, port: int) -> Begin:
-        """:param name: the instance's.
-        :param base: the container's /opt/ml.
-        :param scratch: an empty directory of this instance alone.
-        :raises OSError: it can't be.
+        """Returns the command that starts an instance.
+
+        :param name: the instance's name.
+        :param base: the directory for /opt/ml.
+        :param scratch: an empty directory for this instance.
+        :raises OSError: a file cannot be written.
         """
 
     def kill(self, name: str) -> tuple[str, ...]:
-        """The command that ends it at once; empty where the end of its process does."""
+        """Returns the command that kills it. Empty if killing its process is enough."""
 
     def remove(self, name: str) -> tuple[str, ...]:
-        """Likewise, of one that a service which was killed has left."""
+        """Returns the command that removes an instance which a killed service left. Empty if none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsProcess:
-    """:ivar environment: of the image, of SageMaker and of the model."""
+    """Runs an image as a process.
+
+    :ivar environment: the variables of the image, of SageMaker and of the model.
+    """
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
 
     def begin(self, name: str, base: Path, scratch: Path, port: int) -> Begin:
-        """``scratch`` stands for the container's /tmp."""
+        """Returns the command. ``scratch`` replaces the container's /tmp."""
         environment = {
             "TMPDIR": str(scratch),
             "ENDPOINT_SCRATCH": str(scratch / "neuron-endpoint"),
@@ -61,9 +66,9 @@ class AsProcess:
 
 @dataclass(frozen=True, slots=True)
 class InDocker:
-    """Never seen with a real daemon: the tests have a stand-in for the client.
+    """Runs an image as a Docker container. Not tested with a real daemon: the tests replace the client.
 
-    :ivar environment: of SageMaker and of the model; the image has its own.
+    :ivar environment: the variables of SageMaker and of the model. The image has its own.
     """
 
     docker: Docker

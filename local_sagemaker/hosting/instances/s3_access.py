@@ -1,4 +1,4 @@
-"""The S3 server, as far as SageMaker itself reads and writes it."""
+"""SageMaker's own access to the local S3."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HTTPS = re.compile(r"https://s3[.\-][^/]*amazonaws\.com/(?P<bucket>[^/]+)/(?P<ke
 
 
 class ObjectError(Exception):
-    """An object or a bucket that can't be read or written, in a sentence."""
+    """An object or bucket cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,10 @@ class S3Location:
 
     @classmethod
     def parse(cls, uri: str) -> S3Location:
-        """:raises ObjectError: the URI names no bucket."""
+        """Parses an S3 URI.
+
+        :raises ObjectError: the URI has another form.
+        """
         found = URI.fullmatch(uri) or HTTPS.fullmatch(uri)
         if not found:
             raise ObjectError(f"{uri} is not of the form s3://bucket/key")
@@ -41,7 +44,7 @@ class S3Location:
 
 
 class Objects:
-    """A thin layer over boto3's client, with one kind of error."""
+    """Reads and writes objects with a boto3 client. All errors are ObjectError."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
         self._client: S3Client = boto3.client(
@@ -64,7 +67,10 @@ class Objects:
         return True
 
     def keys(self, prefix: S3Location) -> Iterator[str]:
-        """:raises ObjectError: the bucket can't be listed."""
+        """Returns the keys below a prefix.
+
+        :raises ObjectError: the bucket cannot be listed.
+        """
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=prefix.bucket, Prefix=prefix.key)
         try:
             for page in pages:
@@ -74,14 +80,20 @@ class Objects:
             raise ObjectError(f"{prefix} can't be listed: {error}") from error
 
     def download(self, location: S3Location, to: Path) -> None:
-        """:raises ObjectError: the object can't be read."""
+        """Downloads an object to a file.
+
+        :raises ObjectError: the object cannot be read.
+        """
         try:
             self._client.download_file(location.bucket, location.key, str(to))
         except (ClientError, BotoCoreError) as error:
             raise ObjectError(f"{location} can't be read: {error}") from error
 
     def read(self, location: S3Location, most: int) -> bytes:
-        """:raises ObjectError: the object can't be read, or is longer than ``most`` bytes."""
+        """Returns the content of an object.
+
+        :raises ObjectError: the object cannot be read, or has more than ``most`` bytes.
+        """
         try:
             found: Any = self._client.get_object(Bucket=location.bucket, Key=location.key)
             if found["ContentLength"] > most:
@@ -92,7 +104,10 @@ class Objects:
         return body
 
     def write(self, location: S3Location, body: bytes, content_type: str | None = None) -> None:
-        """:raises ObjectError: the object can't be written."""
+        """Writes an object.
+
+        :raises ObjectError: the object cannot be written.
+        """
         more: Any = {"ContentType": content_type} if content_type else {}
         try:
             self._client.put_object(Bucket=location.bucket, Key=location.key, Body=body, **more)

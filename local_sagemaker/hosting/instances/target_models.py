@@ -1,4 +1,4 @@
-"""Multi-model endpoints: a target model is fetched and loaded into an instance when it is first asked for."""
+"""Multi-model endpoints: downloads a target model and loads it into an instance with its first request."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LOADED_ALREADY = 409
 
 
 class TargetNotReady(Exception):
-    """It is still being fetched or loaded; who asks again later finds it."""
+    """The target model is still being downloaded or loaded. A later request finds it."""
 
 
 class LoadFailed(Exception):
-    """The container refuses the model; ``status`` and ``said`` are its own."""
+    """The container rejected the model. ``status`` and ``said`` are from its reply."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -35,8 +35,8 @@ class LoadFailed(Exception):
 class TargetModels:
     """The target models of one fleet.
 
-    :param prefix: of their archives in S3, the container's ModelDataUrl.
-    :param patience: seconds that a request waits for a model to be loaded.
+    :param prefix: the S3 prefix of their archives: the container's ModelDataUrl.
+    :param patience: how many seconds a request waits for a model to be loaded.
     """
 
     def __init__(self, prefix: str, base: Path, objects: Objects, patience: float) -> None:
@@ -49,18 +49,18 @@ class TargetModels:
         self._loaded: dict[str, dict[str, Future[None]]] = {}
 
     def prepare(self, instance: Instance, target: str) -> str:
-        """The name by which the instance has the model.
+        """Loads a model into an instance, unless it is loaded. Returns its name there.
 
-        :raises DataError: there is no such archive, or it is none.
+        :raises DataError: the archive does not exist or is broken.
         :raises TargetNotReady: it takes longer than a request waits.
-        :raises LoadFailed: the container refuses it.
+        :raises LoadFailed: the container rejects the model.
         """
         if target.startswith("/") or any(part in ("", ".", "..") for part in target.split("/")):
-            raise DataError(f"{target!r} is no path of a model below {self._prefix}")
+            raise DataError(f"{target!r} is not the path of a model below {self._prefix}")
         name = hashlib.sha256(target.encode()).hexdigest()[:32]
         with self._lock:
             loaded = self._loaded.setdefault(instance.id, {})
-            # Asked for last, so unloaded last.
+            # Requested last, so unloaded last.
             future = loaded.pop(name, None) or self._workers.submit(self._load, instance, target, name)
             loaded[name] = future
         try:
@@ -75,7 +75,9 @@ class TargetModels:
     def _load(self, instance: Instance, target: str, name: str) -> None:
         directory = self._fetch(target, name)
         while True:
-            status, said = exchange(instance, "POST", "/models", {"model_name": name, "url": str(directory / "model")})
+            status, said = send_request(
+                instance, "POST", "/models", {"model_name": name, "url": str(directory / "model")}
+            )
             if status // 100 == 2 or status == LOADED_ALREADY:
                 return
             if status != FULL or not self._unload_another(instance, name):
@@ -88,19 +90,19 @@ class TargetModels:
             materialise({"ModelDataUrl": self._prefix + target}, unfinished, self._objects)
             try:
                 unfinished.rename(directory)
-            except OSError:  # Another instance's load was first.
+            except OSError:  # Another instance downloaded it first.
                 pass
         return directory
 
     def _unload_another(self, instance: Instance, name: str) -> bool:
-        """The one that was asked for the longest ago; whether there was one."""
+        """Unloads the least recently requested model. Returns False if there is none."""
         with self._lock:
             loaded = self._loaded[instance.id]
             oldest = next((each for each, future in loaded.items() if each != name and future.done()), None)
             if oldest is not None:
                 del loaded[oldest]
         if oldest is not None:
-            exchange(instance, "DELETE", f"/models/{oldest}", None)
+            send_request(instance, "DELETE", f"/models/{oldest}", None)
         return oldest is not None
 
     def _forget(self, instance: Instance, name: str) -> None:
@@ -108,8 +110,8 @@ class TargetModels:
             self._loaded[instance.id].pop(name, None)
 
 
-def exchange(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
-    """Status and text; 503 where the container does not answer."""
+def send_request(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
+    """Sends a request to the container. Returns status and text; 503 if it does not answer."""
     connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
     try:
         content = None if body is None else json.dumps(body)

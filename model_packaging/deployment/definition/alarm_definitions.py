@@ -1,4 +1,4 @@
-"""Alarms on what a user of the endpoint would notice: errors, and slow answers' cause, a full queue."""
+"""Defines the CloudWatch alarms of an endpoint: server errors and full disks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Members = dict[str, Any]
 
 
 def alarms(wanted: DeploymentRequest, variant: str) -> list[Members]:
-    """`<name>-errors`: the endpoint answers with 5xx. `<name>-disk`: an instance's disk fills, which ends it."""
+    """Returns the alarms `<name>-errors` (the endpoint replies with 5xx) and `<name>-disk` (a disk is filling up)."""
     by_endpoint = _dimensions(wanted, variant)
     action = {"AlarmActions": [wanted.alarm_topic]} if wanted.alarm_topic else {}
     errors: Members = {

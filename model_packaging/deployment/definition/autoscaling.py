@@ -1,6 +1,6 @@
-"""The calls that make an endpoint scale: by requests in flight for each copy, down to none where that can be.
+"""Builds the calls that make an endpoint scale by requests in flight per copy, down to zero where that is possible.
 
-Target tracking cannot scale out from zero, because no copy reports anything: an alarm on refused requests does
+Target tracking cannot scale out from zero, because no copy reports a metric. An alarm on rejected requests does that
 ("Scale an endpoint to zero instances", SageMaker developer guide).
 """
 
@@ -12,13 +12,16 @@ from typing import Any
 from model_packaging.deployment.definition.request import DeploymentRequest
 
 Members = dict[str, Any]
-# A Neuron instance needs minutes to start: what is not needed for ten minutes goes, what is needed comes at once.
+# A Neuron instance needs minutes to start. So scale out at once, and scale in after ten minutes without need.
 SCALE_IN_COOLDOWN, SCALE_OUT_COOLDOWN = 600, 60
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingCalls:
-    """:param wake: of an alarm; its action is the policy `from_zero`, whose ARN is known once it is put."""
+    """The parameters of the scaling calls.
+
+    :param wake: the alarm for scaling out from zero. Its action is the policy `from_zero`, whose ARN is known later.
+    """
 
     target: Members
     policy: Members
@@ -27,7 +30,7 @@ class ScalingCalls:
 
 
 def place(wanted: DeploymentRequest, variant: str) -> Members:
-    """What scales: the component's copies, or the variant's instances."""
+    """Returns the resource that scales: the component's copies, or the variant's instances."""
     if wanted.component:
         return {
             "ServiceNamespace": "sagemaker",
@@ -101,7 +104,7 @@ def _wake(wanted: DeploymentRequest) -> Members:
     metric, dimension = queued if wanted.async_output else refused
     return {
         "AlarmName": f"{wanted.name}-wake",
-        "AlarmDescription": "Requests came while there was no copy: start one.",
+        "AlarmDescription": "Requests arrived while there was no copy: start one.",
         "Namespace": "AWS/SageMaker",
         "MetricName": metric,
         "Dimensions": [{"Name": dimension, "Value": wanted.name}],

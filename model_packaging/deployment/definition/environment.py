@@ -1,4 +1,4 @@
-"""The container's environment, from what was typed; and a copy of it that may be shown."""
+"""Builds the container's environment from options, and a copy without secrets for display."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from handler.errors import SettingError
 from model_packaging.deployment.definition.request import LONGEST_VALUE
 
 CONFIG = "ENDPOINT_CONFIG"
-# Of variables. MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are none.
+# Names of secret variables. MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets.
 SECRET = re.compile(r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
 
 
 def environment(given: Mapping[str, str], document: str | None, instance: str | None) -> dict[str, str]:
-    """:param given: variables. :param document: settings: s3://, or a file that is small enough to be sent inline.
-    :param instance: told to the container, which else asks the machine what it is.
-    :raises SettingError: the file cannot be sent.
+    """Returns the container's environment.
+
+    :param given: variables of the user.
+    :param document: a settings document: s3://, or a file that is small enough for a variable.
+    :param instance: the instance type, for the container. Otherwise the container detects it.
+    :raises SettingError: the file is unreadable or too large.
     """
     result = dict(given)
     if document:
@@ -48,7 +51,7 @@ def _inline(path: str) -> str:
 
 
 def shown(value: Any) -> Any:
-    """The members of a call without the values of secret variables."""
+    """Returns the parameters of a call without the values of secret variables."""
     if isinstance(value, dict):
         return {
             key: MASK if isinstance(item, str) and SECRET.search(str(key).upper()) else shown(item)

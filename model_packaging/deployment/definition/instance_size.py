@@ -1,4 +1,4 @@
-"""How large what is to be deployed is, and whether it has to be compiled at the start: asked of S3, by listing."""
+"""Finds out from S3 listings how large a deployment is, and whether the start has to compile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ ARTIFACTS = ("ENDPOINT_ARTIFACT_STORE", "ENDPOINT_COMPILED_ARTIFACTS", "NEURON_C
 
 
 def sizes_of(package: str | None, environment: Mapping[str, str], platform: str) -> Sizes:
-    """:param package: as CreateModel gets it. :param environment: may name model and graphs in S3.
-    :raises SettingError: a place that is named has nothing in it.
+    """Returns the sizes of a deployment.
+
+    :param package: the package's URI, as CreateModel gets it.
+    :param environment: may name a model and graphs in S3.
+    :raises SettingError: a named location is empty.
     """
     remote = environment.get("ENDPOINT_MODEL") or environment.get("SM_VLLM_MODEL") or ""
     graphs = next((environment[name] for name in ARTIFACTS if environment.get(name)), "")
@@ -25,7 +28,7 @@ def sizes_of(package: str | None, environment: Mapping[str, str], platform: str)
     archive = bool(package and package.endswith((".tar.gz", ".tgz")))
     if package and archive:
         packed = weights = _object(package)
-        has_graphs = True  # not known without unpacking it; whoever packs an archive has compiled
+        has_graphs = True  # unknown without unpacking; an archive is assumed to have compiled graphs
     elif package:
         listed = items(package, "MODEL")
         packed = sum(item.size for item in listed)
@@ -44,7 +47,7 @@ def sizes_of(package: str | None, environment: Mapping[str, str], platform: str)
 
 
 def _empty_store(environment: Mapping[str, str]) -> bool:
-    """A store in S3 without a single entry: the first start fills it, which takes a compile."""
+    """Whether a store in S3 has no entry. Then the first start has to compile."""
     store = environment.get("ENDPOINT_ARTIFACT_STORE", "")
     if not store.startswith("s3://") or environment.get("NEURON_COMPILED_ARTIFACTS"):
         return False

@@ -1,7 +1,7 @@
-"""How long SageMaker must wait, and how much disk it must give: from sizes and rates.
+"""Computes SageMaker's time limits and the volume size from sizes and rates.
 
-A limit that is too short ends a start that was going well, an hour's cost for nothing; one that is too long hides a
-start that hangs. So each is twice what the slowest known rate takes, within what the service allows.
+A limit that is too short ends a healthy start and wastes its cost. One that is too long hides a start that hangs. So
+each limit is twice the time at the slowest known rate, within the bounds of the service.
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ LEAST, MOST = 60, 3600  # seconds; ProductionVariant in the API reference
 SAFETY = 2.0
 # Bytes a second. SageMaker's disk on Inf2 is an EBS volume, whose slowest kind (gp2) writes 250 MiB/s (EBS user guide).
 DISK_RATE = 250e6
-# One core unpacks gzip: 190 MB/s of weights (docs/packaging.md, measured here on one core).
+# One core unpacks 190 MB/s of weights from gzip (docs/packaging.md, measured on one core).
 UNPACK_RATE = 150e6
 # Weights from disk onto the devices: 810 GB in 187 s, sharded while loading (the guide to Llama 3.1 405B on Trn2).
 LOAD_RATE = 2e9
-# Starting Python, the engine and the warm-up; and of a restore the connection to S3.
+# The start of Python, the engine and the warm-up, and the connection to S3 for a restore.
 FIXED = 240
 # About 15 minutes for a model of 15 GB (the vLLM guide of NxD Inference): 1 minute a GB.
 COMPILE_RATE = 1e9 / 60
 LARGEST_VOLUME = 512  # GB; ProductionVariant in the API reference
-# The image's own layers are elsewhere; logs and the compile's work need some.
+# Space for logs and for the compiler. The image's layers are on another volume.
 SPARE_GB = 20
-# These bring NVMe disks, and CreateEndpointConfig refuses a volume size for instances that do.
+# These have NVMe disks. CreateEndpointConfig rejects a volume size for such instances.
 WITH_NVME = ("trn1", "trn2")
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceLimits:
-    """:param download, startup: seconds. :param volume: GB of EBS; None where the instance has disks of its own.
-    :param reasons: what each was computed from, for people."""
+    """The limits of a deployment.
+
+    :param download, startup: seconds.
+    :param volume: GB of EBS. None if the instance has its own disks.
+    :param reasons: how each limit was computed, for people.
+    """
 
     download: int
     startup: int
@@ -47,8 +51,11 @@ class InstanceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes. `packed` is what SageMaker brings before the container starts; `weights` what the engine loads; `fetched`
-    what the container itself brings from S3, model or graphs."""
+    """The sizes of a deployment in bytes.
+
+    `packed` is what SageMaker downloads before the container starts. `weights` is what the engine loads. `fetched` is
+    what the container itself downloads from S3: model or graphs.
+    """
 
     packed: int = 0
     weights: int = 0
@@ -65,13 +72,14 @@ def compute(
     startup: int | None = None,
     volume: int | None = None,
 ) -> InstanceLimits:
-    """The limits for what is to be started there.
+    """Returns the limits of a deployment on an instance.
 
-    :param download, startup: seconds that the user gives instead. :param volume: GB likewise.
-    :raises SettingError: it cannot be done within an hour, or the package does not fit on the volume.
+    :param download, startup: seconds that the user gives instead.
+    :param volume: GB that the user gives instead.
+    :raises SettingError: it takes longer than an hour, or the package does not fit on the volume.
     """
     if volume and instance.platform in WITH_NVME:
-        problem = f"{instance.name} has NVMe disks of its own, and SageMaker takes no size for it"
+        problem = f"{instance.name} has its own NVMe disks, so SageMaker accepts no volume size for it"
         raise SettingError("--volume", problem, "Leave --volume out.")
     rate = UNPACK_RATE if sizes.archive else DISK_RATE
     needed = LEAST + SAFETY * sizes.packed / rate
@@ -104,7 +112,7 @@ def compute(
 
 
 def start_seconds(sizes: Sizes) -> float:
-    """How long a start may take, whoever waits for it: twice what the slowest known rates make of it."""
+    """Returns the time limit of a start: twice the time at the slowest known rates."""
     loading = sizes.weights / LOAD_RATE + sizes.fetched / DISK_RATE
     return FIXED + SAFETY * (loading + _compile_seconds(sizes))
 
@@ -114,7 +122,7 @@ def _compile_seconds(sizes: Sizes) -> float:
 
 
 def _volume(sizes: Sizes) -> int:
-    # An archive lies on the disk together with what is unpacked from it.
+    # An archive and its unpacked files are on the disk at the same time.
     needed = SPARE_GB + -(-(sizes.packed * (2 if sizes.archive else 1) + sizes.fetched) // 10**9)
     if needed > LARGEST_VOLUME:
         problem = f"{needed} GB are needed, and SageMaker's volumes have at most {LARGEST_VOLUME}"

@@ -1,4 +1,4 @@
-"""What is to be deployed: checked when it is made, plain afterwards."""
+"""The request for a deployment. It is validated when it is created."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ScalingRequest:
-    """How many copies there are.
+    """The scaling of an endpoint.
 
-    :param minimum: 0 only with an inference component.
-    :param concurrency: requests in flight for each copy that the number of copies is led by.
+    :param minimum: may be 0 only with an inference component.
+    :param concurrency: the target of requests in flight per copy.
     """
 
     minimum: int
@@ -31,7 +31,7 @@ class ScalingRequest:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Subnets and security groups of a VPC; without the first, SageMaker's own network."""
+    """Subnets and security groups of a VPC. Without subnets, SageMaker's own network is used."""
 
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
@@ -40,16 +40,16 @@ class Network:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentRequest:
-    """One endpoint.
+    """The request for one endpoint.
 
-    :param model: the package: `s3://bucket/prefix/`, or a `.tar.gz` there; None when the environment names the model.
-    :param instance: `ml.trn2.48xlarge` for one.
-    :param instances: to begin with.
-    :param ami: SageMaker's name of the host image, which decides the Neuron driver; None: SageMaker's choice.
-    :param component: the model is an inference component of its own: copies are placed and scaled apart.
-    :param async_output: makes it an asynchronous endpoint, with its answers below this S3 URI.
+    :param model: the package: `s3://bucket/prefix/`, or a `.tar.gz` there. None if the environment names the model.
+    :param instance: for example `ml.trn2.48xlarge`.
+    :param instances: the initial number.
+    :param ami: SageMaker's name of the host image, which determines the Neuron driver. None is SageMaker's default.
+    :param component: deploy the model as an inference component, whose copies are placed and scaled separately.
+    :param async_output: make the endpoint asynchronous, with its output below this S3 URI.
     :param kms_key: encrypts the instances' volumes.
-    :param alarm_topic: an SNS topic that alarms are sent to; alarms exist without one, too.
+    :param alarm_topic: an SNS topic for the alarms. Alarms are created without one, too.
     """
 
     name: str
@@ -73,7 +73,9 @@ class DeploymentRequest:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise SettingError("NAME", f"'{self.name[:80]}' is no name", "Use up to 48 letters, digits and hyphens.")
+            raise SettingError(
+                "NAME", f"'{self.name[:80]}' is not a valid name", "Use up to 48 letters, digits and hyphens."
+            )
         _check_environment(self.environment)
         if self.network.isolation and (self.model is None or _reads_elsewhere(self.environment)):
             problem = "an isolated network reaches no S3, and the settings name something there"
@@ -83,7 +85,9 @@ class DeploymentRequest:
         if self.scaling is not None:
             _check_scaling(self.scaling, self.component or bool(self.async_output))
         if self.component and self.async_output:
-            raise SettingError("--async-output", "no inference component is asynchronous", "Leave one of them out.")
+            raise SettingError(
+                "--async-output", "an inference component cannot be asynchronous", "Leave one of them out."
+            )
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
-"""The members of every AWS call of a deployment: pure, so that they can be read, compared and validated.
+"""Builds the parameters of every AWS call of a deployment. It sends nothing, so they can be compared and validated.
 
-A model and an endpoint configuration cannot be changed once they are there, so their names end in a digest of their
-content: the same request finds what is there, another makes new ones beside it.
+A model and an endpoint configuration cannot be changed after their creation, so their names end in a digest of their
+content. The same request finds the existing ones; another request creates new ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Members = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The calls' members; `component` and `scaling` where there are such."""
+    """The parameters of all calls. `component` and `scaling` are None if they are not requested."""
 
     name: str
     model: Members
@@ -89,7 +89,7 @@ def _network(wanted: DeploymentRequest) -> Members:
 
 
 def _config(wanted: DeploymentRequest, model: str) -> Members:
-    """Data capture is off: it would keep every prompt. Nothing here turns it on."""
+    """Returns the endpoint configuration. Data capture is always off: it would store every prompt."""
     variant: Members = {
         "VariantName": VARIANT,
         "InstanceType": wanted.instance,
@@ -114,7 +114,7 @@ def _config(wanted: DeploymentRequest, model: str) -> Members:
     if wanted.kms_key:
         members["KmsKeyId"] = wanted.kms_key
     if wanted.async_output:
-        # Without a place for failures, nobody who waits for an answer would learn that there is none.
+        # Without a failure path, a waiting client would not learn that its request failed.
         output = {"S3OutputPath": wanted.async_output, "S3FailurePath": wanted.async_output}
         members["AsyncInferenceConfig"] = {"OutputConfig": output}
     return members
@@ -128,7 +128,7 @@ def _timeouts(wanted: DeploymentRequest) -> Members:
 
 
 def _component(wanted: DeploymentRequest, model: str) -> Members:
-    """One copy takes all chips of an instance; of its memory a half is reserved, the copy may use the rest as well."""
+    """Returns the component. A copy uses all chips of an instance. Half of the memory is reserved; it may use more."""
     instance = find(wanted.instance)
     return {
         "InferenceComponentName": wanted.name,
@@ -147,9 +147,12 @@ def _component(wanted: DeploymentRequest, model: str) -> Members:
 
 
 def _rolling(wanted: DeploymentRequest) -> Members:
-    """From two instances on one after the other, and back when an alarm rings: a second fleet is seldom to be had.
-    With one, SageMaker's default: a new one beside it, then the old one goes."""
-    # With auto scaling the number of instances is no longer the configuration's to say.
+    """Returns a rolling update with rollback on alarms, for two or more instances.
+
+    Capacity for a second fleet is rarely available. With one instance, SageMaker's default is used: the new instance
+    starts beside the old one.
+    """
+    # With auto scaling, the configuration does not set the number of instances.
     kept: Members = {"RetainAllVariantProperties": True} if wanted.scaling and not wanted.component else {}
     if wanted.component or wanted.instances < 2:
         return kept
@@ -165,7 +168,7 @@ def _rolling(wanted: DeploymentRequest) -> Members:
 
 
 def _named(member: str, name: str, members: Members) -> Members:
-    """The digest leaves the tags out: they are no part of what a resource is."""
+    """Adds the digest to a name. Tags are not part of the digest."""
     content = {key: value for key, value in members.items() if key != "Tags"}
     text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return {member: f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}", **members}

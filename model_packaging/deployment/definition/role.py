@@ -1,4 +1,4 @@
-"""The role that the endpoint's instances have: the given one, or the only one of the account that fits."""
+"""Finds the IAM role of the endpoint's instances: the given one, or the only one that SageMaker can assume."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ FIX = "Give one with --role; docs/policy.json has the least policy it needs."
 
 
 def role_arn(aws: Aws, given: str | None) -> str:
-    """:param given: an ARN or a role's name; None to look for one.
-    :raises SettingError: there is none, or there are several and which one is meant is not for us to guess.
+    """Returns the ARN of the role.
+
+    :param given: an ARN or a role's name. None searches for one.
+    :raises SettingError: there is none, or there are several.
     """
     if given and given.startswith("arn:"):
         return given
@@ -35,11 +37,11 @@ def role_arn(aws: Aws, given: str | None) -> str:
     if not names:
         raise SettingError("--role", f"no role of this account trusts {SERVICE}", FIX)
     some = ", ".join(sorted(role["RoleName"] for role in names)[:6])
-    raise SettingError("--role", f"{len(names)} roles trust {SERVICE} ({some})", "Say which one with --role.")
+    raise SettingError("--role", f"{len(names)} roles trust {SERVICE} ({some})", "Choose one with --role.")
 
 
 def _own(aws: Aws) -> str | None:
-    """In a SageMaker notebook: the role that this process already has."""
+    """Returns the role of this process, if it runs in a SageMaker notebook."""
     arn = str(aws.sts.get_caller_identity()["Arn"])
     if ":assumed-role/" not in arn:
         return None

@@ -1,8 +1,8 @@
-"""Which instance of an endpoint a request goes to.
+"""The routing strategy of an endpoint: which instance a request goes to.
 
-botocore's model of CreateEndpointConfig has four ways (`ProductionVariantRoutingConfig`): by the fewest requests in
-flight, at random, by the beginning of the body, and KV_AWARE. The last is left out: by its documentation there it works
-with supported containers only, SageMaker's own for vLLM for one, and what it asks of them is not public.
+botocore's model of CreateEndpointConfig has four strategies (`ProductionVariantRoutingConfig`): fewest requests in
+flight, random, by prefix of the body, and KV_AWARE. The last is not supported: by its documentation it works only with
+supported containers, such as SageMaker's own for vLLM, and its requirements for containers are not public.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ LEAST, RANDOM, PREFIX = "least-outstanding", "random", "prefix"
 STRATEGIES = {LEAST: "LEAST_OUTSTANDING_REQUESTS", RANDOM: "RANDOM", PREFIX: "PREFIX_AWARE"}
 # PrefixAwareRoutingConfig, PrefixLength and ConcurrencyThreshold.
 SHORTEST, LONGEST, MOST_IN_FLIGHT = 1024, 65536, 1024
-# A system prompt of about 1,000 tokens, and JSON's own bytes before it.
+# A system prompt of about 1,000 tokens, and the JSON before it.
 PREFIX_BYTES = 4096
-KV = "KV_AWARE needs a container that tells its cache's content, as this one does not: give prefix."
+KV = "KV_AWARE needs a container that reports its cache's content, which this one does not: give prefix."
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """:param prefix_bytes: of a body, from its beginning; what requests must share to go to the same instance.
-    :param threshold: requests in flight from which on an instance gets no more of its prefix; None without a prefix.
+    """The routing strategy.
+
+    :param prefix_bytes: how many bytes at the beginning of the body requests must share to go to the same instance.
+    :param threshold: requests in flight above which an instance gets no more requests of its prefix. None without
+        prefix.
     """
 
     strategy: str = LEAST
@@ -33,7 +36,7 @@ class Routing:
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
-            problem = f"'{self.strategy[:40]}' is no routing strategy"
+            problem = f"'{self.strategy[:40]}' is not a routing strategy"
             fix = f"Give {', '.join(STRATEGIES)}."
             raise SettingError("--routing", problem, KV if "kv" in self.strategy.lower() else fix)
         if self.strategy != PREFIX:
@@ -47,7 +50,7 @@ class Routing:
             raise SettingError("--prefix-threshold", problem, "Give max_num_seqs: beyond it requests wait.")
 
     def members(self) -> dict[str, Json]:
-        """As ProductionVariant.RoutingConfig."""
+        """Returns the value of ProductionVariant.RoutingConfig."""
         chosen: dict[str, Json] = {"RoutingStrategy": STRATEGIES[self.strategy]}
         if self.strategy == PREFIX:
             chosen["PrefixAwareRoutingConfig"] = {

@@ -1,7 +1,7 @@
-"""The same resources as a CloudFormation template, for those who deploy by stacks.
+"""Builds a CloudFormation template of the same resources.
 
-CloudFormation's members are those of the API with few exceptions, all of which are here. Secrets of the environment
-become parameters without echo. (AWS resource reference: AWS::SageMaker::Model, EndpointConfig, Endpoint,
+CloudFormation's properties are the API's parameters with few exceptions, all of which are here. Secret variables
+become NoEcho parameters. (AWS resource reference: AWS::SageMaker::Model, EndpointConfig, Endpoint,
 InferenceComponent; AWS::ApplicationAutoScaling::ScalableTarget, ScalingPolicy; AWS::CloudWatch::Alarm.)
 """
 
@@ -18,7 +18,7 @@ Members = dict[str, Any]
 
 
 def template(wanted: Resources) -> str:
-    """JSON, which CloudFormation takes as it takes YAML. Deterministic."""
+    """Returns the template as JSON. The same request gives the same text."""
     parts: Members = {"Model": _part("SageMaker::Model", {**wanted.model}, "ModelName")}
     parts["Model"]["Properties"]["ExecutionRoleArn"] = {"Ref": "Role"}
     parameters: Members = {"Role": {"Type": "String", "Default": wanted.model["ExecutionRoleArn"]}}
@@ -49,9 +49,9 @@ def template(wanted: Resources) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _part(kind: str, members: Members, *left_out: str) -> Members:
-    """Names of what cannot be changed are left to CloudFormation: it must make a second one beside the first."""
-    properties = {key: value for key, value in members.items() if key not in left_out}
+def _part(kind: str, members: Members, *excluded: str) -> Members:
+    """Returns one resource. CloudFormation names immutable resources, because it creates a second one to replace it."""
+    properties = {key: value for key, value in members.items() if key not in excluded}
     return {"Type": f"AWS::{kind}", "Properties": properties}
 
 

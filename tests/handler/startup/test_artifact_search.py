@@ -178,8 +178,8 @@ def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path
         scout.start(no_memory)
     lease = next((tmp_path / "store" / "leases" / "graph").iterdir())
     other = Contender(open_objects(f"file://{tmp_path}/store"), f"leases/graph/{lease.name}", RealClock(), "their-host")
-    other.look()  # the lease that the scout has released
-    held = other.take()
+    other.poll()  # the lease that the scout has released
+    held = other.acquire()
     assert held is not None
     start = threading.Thread(target=machine.start, args=(machine.nxdi,))
     start.start()

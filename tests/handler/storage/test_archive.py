@@ -174,6 +174,6 @@ def test_what_goes_on_after_the_end_is_not_read_for_ever(
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "fresh").mkdir()
-    with pytest.raises(UnsafeArchive, match="exists already"):
+    with pytest.raises(UnsafeArchive, match="already exists"):
         unpack(io.BytesIO(tar(("a", b"x"))), tmp_path / "fresh", "m")
     assert list((tmp_path / "fresh").iterdir()) == []

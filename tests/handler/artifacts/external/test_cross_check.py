@@ -77,7 +77,7 @@ def test_each_difference_is_an_error_with_both_values(
     (finding,) = findings
     assert finding.severity is Severity.ERROR
     assert finding.code == f"artifacts-differ-{field}"
-    assert f"= {values[0]}, and {values[1]} is asked for" in finding.why
+    assert f"= {values[0]}, but {values[1]} is requested" in finding.why
 
 
 def test_a_length_differs_in_each_key_that_it_fills() -> None:
@@ -112,7 +112,7 @@ def test_another_model_is_found_out() -> None:
     assert names(saved(), plan(), model_config={"hidden_size": 64}) == []
     (finding,) = cross_check(saved(), plan(), model_config={"hidden_size": 128})
     assert finding.setting == "ENDPOINT_MODEL"
-    assert "hidden_size = 64, and 128" in finding.why
+    assert "hidden_size = 64, but 128" in finding.why
 
 
 def test_a_multimodal_model_has_two_configurations() -> None:
@@ -128,7 +128,7 @@ def test_a_multimodal_model_has_two_configurations() -> None:
     }
     (finding,) = cross_check(both, plan(override))
     assert finding.setting == "vision_neuron_config.batch_size"
-    assert "batch_size = 1, and 2" in finding.why
+    assert "batch_size = 1, but 2" in finding.why
     text: dict[str, Json] = {**override, "text_neuron_config": {"tp_degree": 4, "batch_size": 4}}
     assert "tp-degree" in names(both, plan(text))
 

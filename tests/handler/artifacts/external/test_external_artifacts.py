@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from handler.artifacts.external.external_artifacts import describe, recognised
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
-from handler.storage.safetensors_shape import BrokenFile
+from handler.storage.safetensors_header import BrokenFile
 from handler.storage.torchscript_check import check_torchscript
 
 
@@ -67,7 +67,7 @@ def test_a_configuration_without_a_graph_is_an_interrupted_compile(directory: Pa
     found = describe(DirectoryObjects(directory))
     assert not found.loadable
     assert [finding.code for finding in found.findings] == ["artifacts-interrupted-compile"]
-    assert "interrupted compile" in found.findings[0].why
+    assert "the compile was interrupted" in found.findings[0].why
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 1000, -1, -10, -100])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.identity import key_exclusions as left_out
+from handler.artifacts.identity import key_exclusions
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
 from handler.artifacts.identity.canonical_json import canonical, digest
 from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity
@@ -72,10 +72,13 @@ def change(value: Any, path: tuple[str, ...], new: Any) -> Any:
 OVERRIDE_AT = ("plan", "engine_args", "additional_config", "override_neuron_config")
 
 SAME: list[tuple[tuple[str, ...], Any]] = [
-    *((("plan", "engine_args", name), "/another" if "path" in name else ["other"]) for name in left_out.ENGINE_ARGS),
-    *((("plan", "env", name), "/another") for name in left_out.ENVIRONMENT),
-    *(((*OVERRIDE_AT, name), "/another") for name in left_out.NEURON_CONFIG),
-    *((("checkpoint", "config", name), "another") for name in left_out.MODEL_CONFIG),
+    *(
+        (("plan", "engine_args", name), "/another" if "path" in name else ["other"])
+        for name in key_exclusions.ENGINE_ARGS
+    ),
+    *((("plan", "env", name), "/another") for name in key_exclusions.ENVIRONMENT),
+    *(((*OVERRIDE_AT, name), "/another") for name in key_exclusions.NEURON_CONFIG),
+    *((("checkpoint", "config", name), "another") for name in key_exclusions.MODEL_CONFIG),
     ((*OVERRIDE_AT, "lora_config", "lora_ckpt_json"), "/another"),
     (("plan", "engine_args", "speculative_config", "model"), "/another"),
     (("plan", "engine_args", "tensor_parallel_size"), 2.0),

@@ -14,7 +14,7 @@ from handler.artifacts.identity.checkpoint_identity import CheckpointIdentity, i
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
-from handler.storage.safetensors_shape import BrokenFile, tensors
+from handler.storage.safetensors_header import BrokenFile, read_header
 
 TENSORS = {"embed": [8, 4], "layer.0": [4, 4], "layer.1": [4, 4]}
 
@@ -103,4 +103,4 @@ def test_no_configuration_at_all(tmp_path: Path) -> None:
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda body: len(body).to_bytes(8, "little") + body))
 def test_no_bytes_break_the_reader_of_headers(body: bytes) -> None:
     with suppress(BrokenFile):
-        tensors(lambda start, length: body[start : start + length], len(body))
+        read_header(lambda start, length: body[start : start + length], len(body))

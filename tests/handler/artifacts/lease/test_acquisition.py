@@ -81,7 +81,7 @@ class Start:
             options=AcquisitionOptions(on_miss=on_miss, machine={"instance": "trn1.2xlarge"}),
             failures=NegativeEntries(self.objects, self.time, environ=self.environ),
             listener=self.events.append,
-            timing=self.time,
+            clock=self.time,
             random=Random(0),
         ).run()
 
@@ -162,8 +162,8 @@ def test_on_miss_wait_takes_what_another_publishes(start: Start, second: Start, 
 
 def test_a_wait_ends_and_polls_with_jitter(start: Start, second: Start, objects: Objects, time: ManualTime) -> None:
     holder = Contender(objects, f"leases/graph/{GRAPH.digest}", time, "trn1.32xlarge")
-    holder.look()
-    lease = holder.take()
+    holder.poll()
+    lease = holder.acquire()
     assert lease is not None
     lease.keep()
     sleep = time.sleep
@@ -249,10 +249,10 @@ def test_what_was_left_of_a_dead_compile_is_removed(start: Start) -> None:
 def test_one_whose_lease_was_stolen_does_not_publish(start: Start, objects: Objects, time: ManualTime) -> None:
     def stolen(wanted: Compilation) -> None:
         thief = Contender(objects, f"leases/graph/{GRAPH.digest}", time)
-        thief.look()
+        thief.poll()
         time.seconds += 60
-        thief.look()
-        assert thief.take() is not None
+        thief.poll()
+        assert thief.acquire() is not None
         time.tick()
         assert not wanted.held()
 

@@ -20,8 +20,8 @@ def contender(objects: ObjectStore, time: ManualTime, machine: str = "") -> Cont
 
 def taken(objects: ObjectStore, time: ManualTime) -> Lease:
     one = contender(objects, time)
-    assert one.look() is LeaseState.FREE
-    lease = one.take()
+    assert one.poll() is LeaseState.FREE
+    lease = one.acquire()
     assert lease is not None
     return lease
 
@@ -48,12 +48,12 @@ class Failing:
 def test_one_holds_it_and_the_other_sees_that(objects: ObjectStore) -> None:
     time = ManualTime()
     first, second = contender(objects, time, "trn1 host-1"), contender(objects, time)
-    assert first.look() is second.look() is LeaseState.FREE
-    lease = first.take()
+    assert first.poll() is second.poll() is LeaseState.FREE
+    lease = first.acquire()
     assert lease is not None
     assert lease.held
-    assert second.take() is None
-    assert second.look() is LeaseState.HELD
+    assert second.acquire() is None
+    assert second.poll() is LeaseState.HELD
     assert second.record is not None
     assert second.record.machine == "trn1 host-1"
 
@@ -63,12 +63,12 @@ def test_it_expires_only_when_it_was_watched_for_its_whole_duration(objects: Obj
     taken(objects, time)
     time.seconds += 10 * SECONDS  # long dead, but a new watcher cannot know: no clocks are compared
     watcher = contender(objects, time)
-    assert watcher.look() is LeaseState.HELD
+    assert watcher.poll() is LeaseState.HELD
     time.seconds += SECONDS - 1
-    assert watcher.look() is LeaseState.HELD
+    assert watcher.poll() is LeaseState.HELD
     time.seconds += 1
-    assert watcher.look() is LeaseState.EXPIRED
-    successor = watcher.take()
+    assert watcher.poll() is LeaseState.EXPIRED
+    successor = watcher.acquire()
     assert successor is not None
     assert successor.fencing == 2
 
@@ -79,7 +79,7 @@ def test_renewed_it_does_not_expire(objects: ObjectStore) -> None:
     lease.keep()
     watcher = contender(objects, time)
     for _ in range(12):
-        assert watcher.look() is LeaseState.HELD
+        assert watcher.poll() is LeaseState.HELD
         time.seconds += SECONDS / 3
         time.tick()
         assert lease.held
@@ -89,10 +89,10 @@ def test_a_holder_stops_believing_before_anybody_may_take_it(objects: ObjectStor
     time = ManualTime()
     lease = taken(objects, time)
     watcher = contender(objects, time)
-    watcher.look()
+    watcher.poll()
     time.seconds += SECONDS * 0.91
     assert not lease.held
-    assert watcher.look() is LeaseState.HELD
+    assert watcher.poll() is LeaseState.HELD
 
 
 def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore) -> None:
@@ -101,10 +101,10 @@ def test_a_thief_is_noticed_and_nothing_is_written_over_it(objects: ObjectStore)
     told: list[str] = []
     lease.keep(lambda: told.append("lost"))
     watcher = contender(objects, time)
-    watcher.look()
+    watcher.poll()
     time.seconds += SECONDS
-    watcher.look()
-    thief = watcher.take()
+    watcher.poll()
+    thief = watcher.acquire()
     assert thief is not None
     body, _ = objects.get(NAME)
     time.tick()
@@ -122,11 +122,11 @@ def test_a_watcher_that_is_late_does_not_steal_a_renewed_one(objects: ObjectStor
     lease = taken(objects, time)
     lease.keep()
     watcher = contender(objects, time)
-    watcher.look()
+    watcher.poll()
     time.seconds += SECONDS
-    assert watcher.look() is LeaseState.EXPIRED
+    assert watcher.poll() is LeaseState.EXPIRED
     time.tick()
-    assert watcher.take() is None
+    assert watcher.acquire() is None
     assert lease.held
 
 
@@ -175,7 +175,7 @@ def test_released_it_is_free_at_once_and_the_number_grows(objects: ObjectStore) 
 def test_no_renewals_after_its_end(objects: ObjectStore) -> None:
     time = ManualTime()
     lease = taken(objects, time)
-    lease.keep(until=time.now() + 10)
+    lease.keep(deadline=time.now() + 10)
     before = objects.get(NAME)
     time.seconds += 11
     time.tick()
@@ -186,7 +186,7 @@ def test_an_object_that_is_no_lease_expires_like_one(objects: ObjectStore) -> No
     time = ManualTime()
     objects.put(NAME, b'{"seconds": "x"')
     watcher = contender(objects, time)
-    assert watcher.look() is LeaseState.HELD
+    assert watcher.poll() is LeaseState.HELD
     time.seconds += SECONDS
-    assert watcher.look() is LeaseState.EXPIRED
-    assert watcher.take() is not None
+    assert watcher.poll() is LeaseState.EXPIRED
+    assert watcher.acquire() is not None

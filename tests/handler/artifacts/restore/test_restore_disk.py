@@ -42,7 +42,7 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_fetched(tmp_path
 
 def test_a_disk_that_fills_up_meanwhile_is_named(tmp_path: Path) -> None:
     said = on_a_disk(tmp_path, "64k", "filling")
-    assert "took no more while the artifacts were written (No space left on device" in said
+    assert "filled up while the artifacts were written (No space left on device" in said
     assert said.endswith("nothing there\n")
 
 

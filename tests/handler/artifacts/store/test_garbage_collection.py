@@ -103,13 +103,13 @@ def test_objects_go_with_the_second_collection_a_grace_later(
     before = object_names(store)
     assert store.collect() == collection.Collected()
     at(GRACE + 60)
-    assert store.collect().condemned == 2
+    assert store.collect().marked == 2
     assert object_names(store) == before
     at(2 * GRACE + 120)
     done = store.collect()
     assert (done.deleted, done.deleted_bytes) == (2, sum(f.stat().st_size for f in directory.glob("*.*")))
     assert store.verify(KEYS[1], "weights") == ()
-    assert list(store.objects.list(layout.CONDEMNED)) == []
+    assert list(store.objects.list(layout.GC_MARKS)) == []
     assert store.collect() == collection.Collected()
 
 
@@ -122,11 +122,11 @@ def test_an_object_younger_than_the_grace_period_stays(store: ArtifactStore, dir
     assert len(object_names(store)) == 2
 
 
-def test_a_publication_spares_what_it_needs(store: ArtifactStore, directory: Path, at: Callable[[float], None]) -> None:
+def test_a_publication_keeps_what_it_needs(store: ArtifactStore, directory: Path, at: Callable[[float], None]) -> None:
     store.publish(directory, ingredients())
     store.delete(KEY, "graph")
     at(GRACE + 60)
-    assert store.collect().condemned == 2
+    assert store.collect().marked == 2
     store.publish(directory, ingredients(KEYS[1]))
     at(3 * GRACE)
     assert store.collect().deleted == 0
@@ -138,14 +138,14 @@ def test_a_publication_spares_what_it_needs(store: ArtifactStore, directory: Pat
 def test_a_collection_between_any_two_steps_of_a_publication_loses_nothing(
     directory: Path, tmp_path: Path, at: Callable[[float], None]
 ) -> None:
-    """Objects are condemned and their time has come: a collector runs at each request that a publisher makes."""
+    """Objects are marked and due for deletion: a collector runs at each request that a publisher makes."""
     for step in range(30):
         store = ArtifactStore.open(f"file://{tmp_path}/store-{step}")
         at(0)
         store.publish(directory, ingredients())
         store.delete(KEY, "graph")
         at(GRACE + 60)
-        assert store.collect().condemned == 2
+        assert store.collect().marked == 2
         at(2 * GRACE + 120)
         interrupted = Interrupted(store.objects, step, store.collect)
         ArtifactStore(cast(ObjectStore, interrupted)).publish(directory, ingredients(KEYS[1]))
@@ -178,7 +178,7 @@ def test_a_publisher_waits_for_an_object_that_is_being_deleted(
     """The collector has claimed it: what the publisher sees now will be gone in a moment."""
     digest = "d" * 64
     collector = Marks(again())
-    collector.condemn(digest, None)
+    collector.mark(digest, None)
     assert collector.claim(digest, collector.all()[digest])
     waited: list[float] = []
 
@@ -187,7 +187,7 @@ def test_a_publisher_waits_for_an_object_that_is_being_deleted(
         if len(waited) == 3:
             collector.remove(digest)
 
-    Marks(objects, sleep).spare(digest)
+    Marks(objects, sleep).keep(digest)
     assert len(waited) == 3
 
 
@@ -196,13 +196,13 @@ def test_a_collector_that_died_after_its_claim_does_not_stop_publishers_for_ever
 ) -> None:
     digest = "d" * 64
     dead = Marks(again())
-    dead.condemn(digest, None)
+    dead.mark(digest, None)
     assert dead.claim(digest, dead.all()[digest])
     waited: list[float] = []
     publisher = Marks(objects, waited.append)
-    publisher.spare(digest)
+    publisher.keep(digest)
     assert sum(waited) == 60
-    assert publisher.state(digest) is MarkState.SPARED
+    assert publisher.state(digest) is MarkState.KEPT
 
 
 def test_of_a_publisher_and_a_collector_only_one_gets_an_object(
@@ -210,9 +210,9 @@ def test_of_a_publisher_and_a_collector_only_one_gets_an_object(
 ) -> None:
     digest = "d" * 64
     collector, publisher = Marks(objects), Marks(again())
-    collector.condemn(digest, None)
+    collector.mark(digest, None)
     seen = collector.all()[digest]
-    publisher.spare(digest)
+    publisher.keep(digest)
     assert not collector.claim(digest, seen)
     assert not collector.claim(digest, collector.all()[digest])
 
@@ -220,7 +220,7 @@ def test_of_a_publisher_and_a_collector_only_one_gets_an_object(
 def test_of_two_collectors_one_gets_an_object(objects: ObjectStore, again: Callable[[], ObjectStore]) -> None:
     digest = "d" * 64
     first, second = Marks(objects), Marks(again())
-    first.condemn(digest, None)
+    first.mark(digest, None)
     seen = second.all()[digest]
     assert first.claim(digest, first.all()[digest])
     assert not second.claim(digest, seen)
@@ -274,7 +274,7 @@ def test_a_manifest_that_cannot_be_read_stops_a_collection(
         store.collect()
     assert len(object_names(store)) == 2
     store.delete(KEYS[1], "graph")
-    assert store.collect().condemned == 2
+    assert store.collect().marked == 2
 
 
 def test_without_conditional_writes_nothing_is_collected(

@@ -85,7 +85,8 @@ def test_json_of_an_absurd_size_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_truncated_shard_is_an_error_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"/model\.safetensors: is not a safetensors file: its header ends after"):
+    problem = "is not a safetensors file: it has a header that ends after"
+    with pytest.raises(SettingError, match=rf"/model\.safetensors: {problem}"):
         read_facts(write(tmp_path, {"config.json": CONFIG, "model.safetensors": SHARD[:30]}))
 
 

@@ -1,4 +1,4 @@
-"""From what was observed to figures, and from the figures of pairs to ratios."""
+"""Computes the measurements of a block, and the ratios of pairs of blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.lib.process_usage import Usage
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Of one block. None where it does not apply: no first token without a stream, no /ping unprobed."""
+    """The measurements of one block. None if not applicable: no first token without a stream, no /ping unprobed."""
 
     wall_s: float  # first request sent to last reply ended
     tokens: int
@@ -41,7 +41,7 @@ class Measurements:
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Linear between the two nearest ranks, as numpy's default; None of nothing."""
+    """Interpolates linearly between the two nearest ranks, like numpy's default. None for an empty sequence."""
     if not values:
         return None
     ordered = sorted(values)
@@ -51,11 +51,10 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def measure(result: LoadResult, pings: Sequence[Ping], before: Usage, after: Usage) -> Measurements:
-    """Requests that failed count for nothing here; their block is invalid in any case.
+    """Computes the measurements of a block. Failed requests are ignored here; they make the block invalid anyway.
 
-    The inter-token time is the gap between two reads that brought text, whole: tokens that come together
-    are one arrival, on both sides, so neither sending them in one event nor in several at once makes the
-    figure better.
+    The inter-token latency is the gap between two reads that contained text. Tokens that arrive together are one
+    arrival, on both sides. So sending them in one event or in several at once does not improve the result.
     """
     good = [sample for sample in result.samples if sample.error is None]
     tokens = sum(sample.tokens for sample in good)
@@ -92,9 +91,9 @@ def measure(result: LoadResult, pings: Sequence[Ping], before: Usage, after: Usa
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One line of `bench.json`. `ratio` is ours / theirs: the median of the pairs' own ratios.
+    """One entry of `bench.json`. `ratio` is ours / theirs: the median of the ratios of all pairs.
 
-    A figure that has no other side has neither `theirs` nor a ratio, and `pairs` says how often it was measured.
+    A metric without another side has neither `theirs` nor a ratio. Then `pairs` is the number of measurements.
     """
 
     figure: str
@@ -113,11 +112,11 @@ class Comparison:
 def compare(
     figure: str, pairs: Sequence[tuple[float, float]], unit: str, *, better: str = "less", worst: bool = False
 ) -> Comparison | None:
-    """From the (ours, theirs) of each pair; None when there is no pair, or nothing to divide by.
+    """Compares the (ours, theirs) values of each pair. None if there is no pair, or a divisor is zero.
 
-    A ratio is taken within a pair, whose two blocks ran right after one another, so that a slower minute
-    of the machine falls on both; the medians of ours and theirs need not have this ratio. `worst` shows
-    the largest value of each side in place of its median: a maximum over some pairs is not a maximum.
+    A ratio is computed within a pair, whose two blocks ran right after one another. So a slow minute of the machine
+    affects both. The medians of ours and theirs need not have this ratio. `worst` shows the largest value of each side
+    instead of its median.
     """
     if not pairs or any(theirs <= 0 for _, theirs in pairs):
         return None
@@ -141,12 +140,12 @@ def compare(
 
 
 def alone(figure: str, values: Sequence[float], unit: str, *, better: str = "less") -> Comparison:
-    """A figure of ours that has no other side: the median."""
+    """Returns the median of a metric of ours that has no other side."""
     return Comparison(figure, median(values), None, None, len(values), None, None, None, None, unit, better)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the median, from ranks alone: ratios of timings are far from normally distributed.
+    """Returns the 95 % interval of the median, from ranks: ratios of timings are far from normally distributed.
 
     The median lies below the k-th smallest of n values as seldom as n coin tosses have fewer than k heads.
     """

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.lib.block import Block
 from benchmarks.lib.comparison import Started, comparisons
-from benchmarks.lib.figures import Measurements, alone, compare, interval, measure, percentile
 from benchmarks.lib.load_generator import LoadResult
+from benchmarks.lib.measurements import Measurements, alone, compare, interval, measure, percentile
 from benchmarks.lib.probe import Ping
 from benchmarks.lib.process_usage import Usage
 from benchmarks.lib.request_mix import RequestMix

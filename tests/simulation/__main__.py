@@ -1,4 +1,7 @@
-"""`python -m benchmarks fleet`: a fleet whose compiling instance dies at every step, and its requests over time."""
+"""`python -m tests.simulation`: simulates a fleet that starts together, and plots its S3 requests over time.
+
+In each further run the instance that compiles dies at another step of the protocol.
+"""
 
 from __future__ import annotations
 

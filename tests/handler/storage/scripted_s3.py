@@ -70,10 +70,13 @@ class ScriptedS3:
         self._thread.join(5)
 
 
+MODIFIED = "<LastModified>2026-01-02T03:04:05.000Z</LastModified>"
+
+
 def listing(objects: dict[str, bytes], begin: int, page: int) -> bytes:
     end = begin + page
     entries = "".join(
-        f"<Contents><Key>m/{name}</Key><Size>{len(content)}</Size></Contents>"
+        f"<Contents><Key>m/{name}</Key><Size>{len(content)}</Size><ETag>0</ETag>{MODIFIED}</Contents>"
         for name, content in list(objects.items())[begin:end]
     )
     more = f"<NextContinuationToken>{end}</NextContinuationToken>" if end < len(objects) else ""
