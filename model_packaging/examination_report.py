@@ -14,9 +14,9 @@ from handler.config.problems import mask
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.planning.examination import Examination, examine_config, refused
+from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
 
-__all__ = ["Examination", "examine", "refused"]
+__all__ = ["Examination", "examine", "rejected_settings"]
 
 
 def examine(
@@ -31,7 +31,7 @@ def examine(
     try:
         config = _named(load(environ, fetch=fetch, model=model), instance, line)
     except SettingError as error:
-        return refused(error)
+        return rejected_settings(error)
     found = examine_config(config)
     return replace(found, plan=_masked_plan(found.plan, secrets(config)))
 

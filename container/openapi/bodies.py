@@ -13,7 +13,7 @@ from container.routes.model_routes import ModelFields
 from handler.engine.api_routes import Route
 from handler.schemas.openai.chat import ROLES, ChatFields
 from handler.schemas.openai.completion import CompletionFields
-from handler.schemas.openai.sampling_fields import FULL, REFUSED
+from handler.schemas.openai.sampling_fields import REJECTED_FIELDS, VLLM_PATH_FIELDS
 from handler.schemas.openai.vllm_path import PROMPTS
 from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, InputsFields, Parameters
 
@@ -61,7 +61,9 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
         own = None if table is None else components.pop(table.__name__)
         theirs = served.get(route)
         if own is not None:
-            own = _with_unsupported(own, REFUSED if theirs is not None else {**FULL, **REFUSED})
+            own = _with_unsupported(
+                own, REJECTED_FIELDS if theirs is not None else {**VLLM_PATH_FIELDS, **REJECTED_FIELDS}
+            )
         if own is not None or theirs is not None:
             components[f"{name}Request"] = _joined(theirs, own, PROMPTS[route])
     components["ChatRequest"]["properties"]["messages"] = {"type": "array", "minItems": 1, "items": ref("Message")}

@@ -18,7 +18,7 @@ from container.requests.request_body import read_body
 from container.requests.request_record import record_of
 from container.service import Service
 from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
-from handler.custom_code.request_deadline import UNTIL
+from handler.custom_code.request_deadline import REQUEST_DEADLINE
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
         service.observer.started(record_of(request.environ), body)
         deadline_of(stream=False)  # an invalid header is rejected before the code runs
         context = copy_context()  # the deadline is this request's; a thread serves many requests
-        context.run(UNTIL.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error()))
+        context.run(
+            REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
+        )
         accept = request.headers.get("Accept", "")
         code_request = CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex)
         outcome = context.run(code.invoke, code_request)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from container.process_group.shared_state import SharedState
-from handler.engine.core_clients import CoreClient, CoreClients
+from handler.engine.core_clients import CoreAddresses, CoreClient
 from handler.neuron.engine_plan import EnginePlan
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the directory made in it is readable by its owner only
@@ -78,7 +78,7 @@ class Handover(msgspec.Struct, frozen=True):
 
     def core_client(self, index: int) -> CoreClient:
         """The connection of one front end to the engine's core."""
-        return CoreClient(CoreClients(self.inputs, self.outputs), index, self.pids)
+        return CoreClient(CoreAddresses(self.inputs, self.outputs), index, self.pids)
 
     def write(self, context: ProcessContext) -> None:
         """Publishes the handover by a rename, so that nobody reads a part of it."""

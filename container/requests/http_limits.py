@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import DeadlineExceeded, InvalidField
-from handler.startup.admission import places
+from handler.startup.admission import max_in_flight
 
 REPLY_SECONDS = 58.0
 LONG_REPLY_SECONDS = 3590.0
@@ -86,7 +86,7 @@ def execution_parameters(config: EndpointConfig, slots: int, max_model_len: int)
     :param max_model_len: tokens.
     """
     payload = config.max_payload_mb or min(6, max(1, -(-max_model_len * MAX_TOKEN_BYTES // MIB)))
-    concurrent = config.max_concurrent_transforms or min(slots, places(config, slots))
+    concurrent = config.max_concurrent_transforms or min(slots, max_in_flight(config, slots))
     return {
         "MaxConcurrentTransforms": max(1, min(concurrent, TRANSFORM_MB // payload)),
         "BatchStrategy": config.batch_strategy or "SingleRecord",

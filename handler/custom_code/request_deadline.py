@@ -12,10 +12,10 @@ from handler.errors import EndpointError
 
 # Takes whether the answer is streamed. Returns the seconds left, and the error for an answer that is too late.
 RequestDeadline = Callable[[bool], tuple[float, EndpointError]]
-UNTIL: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
+REQUEST_DEADLINE: ContextVar[RequestDeadline | None] = ContextVar("until", default=None)
 
 
 def deadline_arguments(*, stream: bool) -> tuple[float, EndpointError] | tuple[()]:
     """The arguments for `EngineRequest.begin`. None outside of a request."""
-    deadline = UNTIL.get()
+    deadline = REQUEST_DEADLINE.get()
     return () if deadline is None else deadline(stream)

@@ -7,11 +7,11 @@ from typing import Final
 
 # Addresses for front ends that replace ended ones. The core accepts one connection at each address, so an address is
 # used once.
-SPARE_SEATS: Final = 8
+SPARE_CLIENTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class CoreClients:
+class CoreAddresses:
     """The ZeroMQ addresses through which clients reach one engine core. A client's index selects its pair.
 
     :param inputs: for each client, the address from which the core reads requests.
@@ -35,6 +35,6 @@ class CoreClient:
     :param pids: the core's processes, the core first.
     """
 
-    addresses: CoreClients
+    addresses: CoreAddresses
     index: int
     pids: tuple[int, ...]

@@ -14,7 +14,7 @@ from handler.engine.adapters.adapter_table import AdapterTable
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
 from handler.engine.api_routes import PLAIN
-from handler.engine.core_clients import CoreClient, CoreClients
+from handler.engine.core_clients import CoreAddresses, CoreClient
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
@@ -91,7 +91,7 @@ class Engine:
             defaults=front_end.default_chat_template_kwargs,
         )
         self.core_client = core_client
-        self.core_addresses: CoreClients | None = None
+        self.core_addresses: CoreAddresses | None = None
         self.metrics_registry = vllm_api.metrics_registry(llm)
         self.pids = vllm_api.core_pids(llm) if core_client is None else core_client.pids
         self._heartbeat = Heartbeat(lambda: vllm_api.probe(llm), self.pids, stall)

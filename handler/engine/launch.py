@@ -10,7 +10,7 @@ from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.front_end_rules import FIELD, VARIABLE
-from handler.engine.core_clients import SPARE_SEATS, CoreClient, CoreClients
+from handler.engine.core_clients import SPARE_CLIENTS, CoreAddresses, CoreClient
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import front_end
@@ -53,10 +53,10 @@ def launch(
         raise SettingError(setting, "several front ends need vLLM 0.16", "Leave it out, or set it to 1.")
     from handler.engine.vllm_api.core import shared_clients
 
-    made: list[CoreClients] = []
+    made: list[CoreAddresses] = []
 
     def build_shared() -> Any:
-        llm, addresses = shared_clients.launch(engine_args, config.front_ends + 1 + SPARE_SEATS, setting, pace)
+        llm, addresses = shared_clients.launch(engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, pace)
         made.append(addresses)
         return llm
 

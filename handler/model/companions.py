@@ -49,7 +49,7 @@ class Companions:
         return [self._local(item) for item in value] if isinstance(value, list) else value
 
 
-def bring_companions(
+def fetch_companions(
     config: EndpointConfig, progress: FetchProgress = lambda done, total: None, *, compiled_in: bool = True
 ) -> Companions:
     """Downloads what is in S3, and writes the file that names the adapters.

@@ -29,7 +29,7 @@ class Model:
     size: int
 
 
-def bring(config: EndpointConfig, progress: FetchProgress = lambda done, total: None) -> Model:
+def fetch_model(config: EndpointConfig, progress: FetchProgress = lambda done, total: None) -> Model:
     """The configured model, on this machine.
 
     :param progress: called with the bytes done and the total bytes during a download.

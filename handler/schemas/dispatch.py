@@ -27,7 +27,7 @@ from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedT
 from handler.schemas import body_limits
 from handler.schemas.framing import framed
 from handler.schemas.openai import chat, completion, vllm_path
-from handler.schemas.openai.sampling_fields import FULL, has_effect
+from handler.schemas.openai.sampling_fields import VLLM_PATH_FIELDS, has_effect
 from handler.schemas.reply import AnyCall
 from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.request_options import CHAT, COMPLETION, RequestOptions
@@ -147,7 +147,7 @@ def route_of(attribute: str) -> Route:
 def _plain_fields(document: Mapping[str, Any]) -> bool:
     if document.get("n") not in (None, 1):
         return False
-    return not any(has_effect(name, value, FULL) for name, value in document.items())
+    return not any(has_effect(name, value, VLLM_PATH_FIELDS) for name, value in document.items())
 
 
 def _plain_messages(document: Mapping[str, Any]) -> bool:

@@ -83,7 +83,7 @@ class Admission:
         self.leave()
 
 
-def places(config: EndpointConfig, slots: int) -> int:
+def max_in_flight(config: EndpointConfig, slots: int) -> int:
     """How many requests may be in flight: those in the engine's slots and those in the queue for them."""
     if config.max_queue is None:
         return config.max_concurrent

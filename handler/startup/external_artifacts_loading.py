@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from handler.artifacts.external.cross_check import cross_check
 from handler.artifacts.external.external_artifacts import describe
-from handler.artifacts.external.external_source import bring
+from handler.artifacts.external.external_source import fetch_external_artifacts
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
@@ -40,7 +40,7 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     state.lifecycle.stage("fetch artifacts")
     target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
     with shown(state.lifecycle, "fetch artifacts") as progress:
-        directory = bring(config.compiled_artifacts, target, setting, of_bytes(progress))
+        directory = fetch_external_artifacts(config.compiled_artifacts, target, setting, of_bytes(progress))
     found = describe(DirectoryObjects(directory))
     logger.info("the external artifacts at %s cannot be checked for: %s", found.where, "; ".join(found.not_vouched))
     _raise_errors(found.findings, setting)

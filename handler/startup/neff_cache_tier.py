@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from handler.artifacts.compile_caches.neff_cache import Moved, NeffCache
+from handler.artifacts.compile_caches.neff_cache import NeffCache, NeffTransfer
 from handler.startup.lifecycle import Lifecycle
 from handler.storage.storage_errors import ArtifactError
 
@@ -47,7 +47,7 @@ def neff_tier(cache: NeffCache | None, lifecycle: Lifecycle) -> Iterator[None]:
             logger.warning("no compiled graphs could be saved: %s", error)
 
 
-def _log(what: str, moved: Moved) -> None:
+def _log(what: str, moved: NeffTransfer) -> None:
     logger.info("compiled graphs %s: %d", what, moved.modules)
     for reason in moved.refused[:5]:
         logger.warning("a compiled graph was not %s: %s", what, reason)

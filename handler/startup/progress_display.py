@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress, bar
+from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress, progress_bar
 from handler.startup.lifecycle import Lifecycle
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def shown(
             waiting = "another process on this machine restores the same files" if now.waiting else ""
             lifecycle.progress(now.done, now.total, now.rate, waiting)
             if show is None:  # no bar if everything is already here
-                show = stack.enter_context(bar(description)) if terminal else lines.show
+                show = stack.enter_context(progress_bar(description)) if terminal else lines.show
             show(now)
 
         yield update

@@ -15,14 +15,14 @@ from handler.engine.engine import Engine
 from handler.engine.launch import launch
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError, SettingError
-from handler.model.companions import Companions, bring_companions
-from handler.model.model_source import Model, bring
+from handler.model.companions import Companions, fetch_companions
+from handler.model.model_source import Model, fetch_model
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
-from handler.startup.admission import places
+from handler.startup.admission import max_in_flight
 from handler.startup.artifact_search import engine_by_artifacts, engine_over_tier
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, prepared_code
@@ -41,7 +41,7 @@ def start(state: ServingState) -> None:
     lifecycle = state.lifecycle
     try:
         lifecycle.stage("check configuration")
-        if without_model(state.config):
+        if starts_without_model(state.config):
             _start_without_model(state)
         else:
             _start_with_model(state)
@@ -88,7 +88,7 @@ def _check_scratch(config: EndpointConfig) -> None:
 def _fetch_model(state: ServingState) -> Model:
     state.lifecycle.stage("fetch model")
     with shown(state.lifecycle, "fetch model") as progress:
-        return bring(state.config, of_bytes(progress))
+        return fetch_model(state.config, of_bytes(progress))
 
 
 def _fetch_companions(state: ServingState, plan: EnginePlan) -> Companions:
@@ -97,7 +97,7 @@ def _fetch_companions(state: ServingState, plan: EnginePlan) -> Companions:
     if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
         state.lifecycle.stage(stage)
     with shown(state.lifecycle, stage) as progress:
-        return bring_companions(config, of_bytes(progress), compiled_in=plan.line != "cpu")
+        return fetch_companions(config, of_bytes(progress), compiled_in=plan.line != "cpu")
 
 
 def _start_engine(state: ServingState, plan: EnginePlan, model: Model, companions: Companions) -> None:
@@ -124,7 +124,7 @@ def _launch_engine(state: ServingState, model: Model, companions: Companions, pl
     warm_up(engine)
     notes = None if state.peers is None else state.peers.adapter_notes
     load_adapters(engine, plan, config, companions.moved, lifecycle.stage, notes)
-    state.admission.limit = places(config, engine.slots)
+    state.admission.limit = max_in_flight(config, engine.slots)
     if config.multi_model:
         state.models = _model_registry(state, plan)
     if config.enable_sessions and not engine.caches_prefixes():
@@ -148,7 +148,7 @@ def _freeze_garbage_collector() -> None:
     gc.freeze()
 
 
-def without_model(config: EndpointConfig) -> bool:
+def starts_without_model(config: EndpointConfig) -> bool:
     """Whether this is a multi-model endpoint that SageMaker starts without a model. POST /models loads its models.
 
     :raises SettingError: this endpoint cannot serve several models.

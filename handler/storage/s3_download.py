@@ -45,7 +45,7 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
     """
     if target.is_dir():
         return
-    bucket, prefix = split(uri, setting)
+    bucket, prefix = split_uri(uri, setting)
     import boto3
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
@@ -80,7 +80,7 @@ def _remove_left(target: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def split(uri: str, setting: str) -> tuple[str, str]:
+def split_uri(uri: str, setting: str) -> tuple[str, str]:
     """Splits `s3://bucket/a/b` into `bucket` and `a/b/`. An empty prefix stays empty."""
     bucket, _, path = uri.removeprefix("s3://").partition("/")  # no URL parser: a key may contain "?" and "#"
     prefix = path.strip("/")

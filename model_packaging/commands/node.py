@@ -23,7 +23,7 @@ def command(rank: int, dry_run: bool) -> None:
     from handler.config.loading.config_loader import load
     from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
-    from handler.model.model_source import bring
+    from handler.model.model_source import fetch_model
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.planning.examination import examine_config
 
@@ -37,7 +37,7 @@ def command(rank: int, dry_run: bool) -> None:
 
         show(findings_table(found.findings))
         sys.exit(1)
-    path = config.model if dry_run else bring(config).path
+    path = config.model if dry_run else fetch_model(config).path
     arguments = {**found.plan.engine_args, "model": path}
     version = installed_versions().get("vllm", "")
     resolve = str if dry_run else address_of

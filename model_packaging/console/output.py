@@ -20,9 +20,9 @@ def print_json(value: Mapping[str, Json]) -> None:
 
 def refuse(error: SettingError, as_json: bool) -> NoReturn:
     """Prints every problem as a finding, and exits with status 1."""
-    from model_packaging.examination_report import refused
+    from model_packaging.examination_report import rejected_settings
 
-    found = refused(error)
+    found = rejected_settings(error)
     if as_json:
         print_json(found.document())
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from handler.artifacts.store.file_digests import file_entry
 from handler.errors import SettingError
-from handler.storage.s3_download import split
+from handler.storage.s3_download import split_uri
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import NotFound
 from model_packaging.package import multipart
@@ -25,7 +25,7 @@ def target_of(destination: str, kms_key: str | None, replaces: bool) -> UploadTa
 
     if not destination.startswith("s3://"):
         raise SettingError("DESTINATION", f"'{destination}' is not in S3", "Write s3://bucket/prefix/.")
-    bucket, prefix = split(destination, "DESTINATION")
+    bucket, prefix = split_uri(destination, "DESTINATION")
     if not prefix:
         raise SettingError("DESTINATION", "a package needs a prefix, not a whole bucket", "Write s3://bucket/prefix/.")
     return UploadTarget(make_client(), bucket, prefix, kms_key, replaces)

@@ -18,7 +18,7 @@ from container.server.multiprocess import follower
 from container.server.multiprocess.multiprocess_server import SharedServer
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.core_clients import SPARE_SEATS, CoreClients
+from handler.engine.core_clients import SPARE_CLIENTS, CoreAddresses
 from handler.errors import EndpointError
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
@@ -32,8 +32,8 @@ class OwnedEngine(ScriptedEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        addresses = ("nowhere",) * (FRONT_ENDS + 1 + SPARE_SEATS)
-        self.core_addresses = CoreClients(addresses, addresses)
+        addresses = ("nowhere",) * (FRONT_ENDS + 1 + SPARE_CLIENTS)
+        self.core_addresses = CoreAddresses(addresses, addresses)
         self.pids = (os.getpid(),)
 
     def release(self, slot: int) -> int:

@@ -16,7 +16,7 @@ from container.process_group.shared_state import Leader, Member
 from container.server.gunicorn_server import GunicornServer
 from container.server.multiprocess import leader_proxy
 from container.service import Service
-from handler.engine.core_clients import SPARE_SEATS
+from handler.engine.core_clients import SPARE_CLIENTS
 from handler.sessions.shared_sessions import SharedSessions
 
 NO_SLOT = -1
@@ -66,7 +66,7 @@ class SharedServer(GunicornServer):
             if self._previous_context is not None:
                 self._previous_context.remove()
             self._previous_context = getattr(self, "_leader_context", None)
-            self._leader_context = ProcessContext.of_leader(self.config.front_ends + 1 + SPARE_SEATS)
+            self._leader_context = ProcessContext.of_leader(self.config.front_ends + 1 + SPARE_CLIENTS)
             self._leader_worker, worker.context = worker, self._leader_context
             return
         worker.context = replace(self._leader_context, slot=self._leader_context.shared_state.take_slot() or NO_SLOT)

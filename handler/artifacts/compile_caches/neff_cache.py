@@ -59,7 +59,7 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class NeffTransfer:
     """The number of modules downloaded or saved. `refused` has the problems of the others; the compile continues."""
 
     modules: int = 0
@@ -105,7 +105,7 @@ class NeffCache:
             counts[ModuleState.BUSY],
         )
 
-    def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> Moved:
+    def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> NeffTransfer:
         """Downloads the modules that this compiler version made on other machines, the newest first.
 
         :param most_bytes: limit for all modules together. Never more than half of the free disk space: the compile
@@ -114,7 +114,7 @@ class NeffCache:
         """
         compiler = compiler or self._compiler
         if compiler is None:
-            return Moved()  # the compiler is not installed, so nothing is compiled
+            return NeffTransfer()  # the compiler is not installed, so nothing is compiled
         directory = self._layout.directory(self._root, compiler)
         directory.mkdir(parents=True, exist_ok=True)
         most_bytes = min(most_bytes, disk_space.free(directory) // 2)
@@ -131,14 +131,14 @@ class NeffCache:
                     problems.append(found)
             brought = list(pool.map(lambda module: _try(partial(self._store.bring, module, directory)), wanted))
         problems += [found for found in brought if isinstance(found, str)]
-        return Moved(brought.count(None), tuple(problems))
+        return NeffTransfer(brought.count(None), tuple(problems))
 
-    def save(self) -> Moved:
+    def save(self) -> NeffTransfer:
         """Uploads every finished module that the store does not have. A failure of the store is only reported."""
         finished = self.finished()
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="neff") as pool:
             saved = list(pool.map(self._save, finished))
-        return Moved(saved.count(True), tuple(found for found in saved if isinstance(found, str)))
+        return NeffTransfer(saved.count(True), tuple(found for found in saved if isinstance(found, str)))
 
     def _save(self, module: Path) -> bool | str:
         version = self._layout.version(module, self._compiler)

@@ -16,7 +16,7 @@ from handler.storage.storage_errors import NotFound
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 
 
-def bring(
+def fetch_external_artifacts(
     source: str,
     target: Path,
     setting: str = "NEURON_COMPILED_ARTIFACTS",

@@ -52,7 +52,7 @@ class Rate:
 
 
 @contextmanager
-def bar(description: str = "restore") -> Iterator[ProgressListener]:
+def progress_bar(description: str = "restore") -> Iterator[ProgressListener]:
     """Shows a progress bar on standard error if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from handler.errors import SettingError, StartFailed
 from handler.json_value import Json
-from handler.storage.s3_download import split
+from handler.storage.s3_download import split_uri
 from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class S3Files:
 
     def __init__(self, uri: str, client: S3Client | None = None) -> None:
         self.where = uri.rstrip("/")
-        self.bucket, self.prefix = split(uri, SETTING)
+        self.bucket, self.prefix = split_uri(uri, SETTING)
         self._client = client
 
     def read(self, name: str) -> bytes | None:

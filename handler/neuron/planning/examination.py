@@ -51,12 +51,12 @@ def examine_config(config: EndpointConfig) -> Examination:
     try:
         found = _examined(config)
     except SettingError as error:
-        found = refused(error)
+        found = rejected_settings(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
     return replace(found, findings=tuple(_masked(finding, known) for finding in findings))
 
 
-def refused(error: SettingError) -> Examination:
+def rejected_settings(error: SettingError) -> Examination:
     """The examination of settings that cannot be read: findings only."""
     return Examination(tuple(_invalid(one) for one in each(error)))
 

@@ -57,7 +57,7 @@ Fields = TypeVar("Fields", bound=msgspec.Struct)
 
 # Fields that the plain path does not support, each with the values that have no effect. Any other value selects the
 # vLLM path.
-FULL: Mapping[str, tuple[object, ...]] = {
+VLLM_PATH_FIELDS: Mapping[str, tuple[object, ...]] = {
     "logprobs": (None, False),
     "top_logprobs": (None, 0),
     "prompt_logprobs": (None,),
@@ -91,7 +91,7 @@ FULL: Mapping[str, tuple[object, ...]] = {
     "request_id": (None,),
 }
 # Fields of the API that no path supports: vLLM 0.16 ignores them silently, or rejects every value.
-REFUSED: Mapping[str, tuple[object, ...]] = {
+REJECTED_FIELDS: Mapping[str, tuple[object, ...]] = {
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
     "suffix": (None, ""),
@@ -101,7 +101,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "logits_processors": (None, []),
     "guided_decoding_backend": (None,),
 }
-UNSERVED: Mapping[str, tuple[object, ...]] = {**FULL, **REFUSED}
+UNSERVED: Mapping[str, tuple[object, ...]] = {**VLLM_PATH_FIELDS, **REJECTED_FIELDS}
 
 
 def has_effect(name: str, value: object, fields: Mapping[str, tuple[object, ...]]) -> bool:

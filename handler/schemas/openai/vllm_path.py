@@ -22,7 +22,7 @@ from handler.schemas.openai.chat import ChatFields, check_template_arguments
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import (
-    REFUSED,
+    REJECTED_FIELDS,
     SamplingFields,
     check_unknown_fields,
     check_unserved,
@@ -54,7 +54,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     if document.get(key) in (None, []) and document.get("messages") in (None, []) and not document.get("prompt_embeds"):
         raise MissingField(key, "this route requires it")
     for name, value in document.items():
-        if name in REFUSED:
+        if name in REJECTED_FIELDS:
             check_unserved(name, value)
     document_limits.check_items(document, "input" if route is Route.RESPONSES else "messages")
     document_limits.check_integers(document)

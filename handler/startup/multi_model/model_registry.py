@@ -19,7 +19,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.engine.adapters.adapters import NAME
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField
-from handler.startup.admission import Admission, places
+from handler.startup.admission import Admission, max_in_flight
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.multi_model import model_start as starting
 from handler.startup.multi_model.loaded_model import LoadedModel, ModelPlaces, ModelState
@@ -257,4 +257,4 @@ class ModelRegistry:
         """Sets the endpoint's limit of requests from the slots of all engines."""
         first = self._first()
         slots = sum(engine.slots for engine in self.engines()) + (0 if first is None else first.slots)
-        self._admission.limit = places(self._config, slots)
+        self._admission.limit = max_in_flight(self._config, slots)

@@ -17,7 +17,7 @@ from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeReply, CodeRequest
 from handler.custom_code.code_errors import CustomCodeFailed, CustomCodeRefused
-from handler.custom_code.request_deadline import UNTIL
+from handler.custom_code.request_deadline import REQUEST_DEADLINE
 from handler.errors import SettingError
 from handler.model.model_source import Model
 from handler.startup.custom_code_loading import prepared_code
@@ -173,7 +173,7 @@ def test_an_asynchronous_endpoint_gets_a_stream_whole(code: Callable[..., FlaskC
 
 def test_the_deadline_is_the_requests(code: Callable[..., FlaskClient], service: Service) -> None:
     def answer(request: CodeRequest) -> CodeReply:
-        until = UNTIL.get()
+        until = REQUEST_DEADLINE.get()
         assert until is not None
         return CodeReply(" ".join(f"{until(stream)[0]:.0f}" for stream in (False, True)).encode(), "text/plain")
 
@@ -182,17 +182,17 @@ def test_the_deadline_is_the_requests(code: Callable[..., FlaskClient], service:
     header = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
     assert client.post("/invocations", json={}, buffered=True, headers={header: "9"}).data == b"9 9"
     assert client.post("/invocations", json={}, buffered=True, headers={header: "x"}).status_code == 400
-    assert UNTIL.get() is None  # the thread's next request is another's
+    assert REQUEST_DEADLINE.get() is None  # the thread's next request is another's
 
 
 def test_the_deadline_holds_for_the_last_piece_too(code: Callable[..., FlaskClient]) -> None:
     def pieces() -> Iterator[bytes]:
         for _ in range(2):
-            until = UNTIL.get()
+            until = REQUEST_DEADLINE.get()
             assert until is not None
             yield f"{until(True)[0]:.0f} ".encode()
 
     client = code(lambda request: CodeReply(pieces(), "text/plain"))
     headers = {"X-Amzn-SageMaker-InvocationTimeoutSeconds": "9"}
     assert client.post("/invocations", json={}, headers=headers, buffered=True).data == b"9 9 "
-    assert UNTIL.get() is None
+    assert REQUEST_DEADLINE.get() is None

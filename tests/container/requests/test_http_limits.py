@@ -7,7 +7,7 @@ import pytest
 from container.requests.http_limits import deadline, execution_parameters, max_body
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.errors import InvalidField
-from handler.startup.admission import places
+from handler.startup.admission import max_in_flight
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_a_header_that_is_no_time_is_named(value: str) -> None:
 
 
 def test_places_are_slots_and_queue() -> None:
-    assert places(EndpointConfig(), 16) == 1024
-    assert places(EndpointConfig(max_queue=0), 16) == 16
-    assert places(EndpointConfig(max_queue=4), 16) == 20
-    assert places(EndpointConfig(max_queue=4, max_concurrent=8), 16) == 8
+    assert max_in_flight(EndpointConfig(), 16) == 1024
+    assert max_in_flight(EndpointConfig(max_queue=0), 16) == 16
+    assert max_in_flight(EndpointConfig(max_queue=4), 16) == 20
+    assert max_in_flight(EndpointConfig(max_queue=4, max_concurrent=8), 16) == 8
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from handler.engine.adapters.adapter_errors import AdaptersFull
 from handler.engine.api_routes import Route
 from handler.errors import ClientError, EndpointError, ServerError
 from handler.schemas.openai.model_names import model_list
-from handler.schemas.openai.sampling_fields import REFUSED
+from handler.schemas.openai.sampling_fields import REJECTED_FIELDS
 from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, Parameters
 
 # Raised before anything is served, or never to a client.
@@ -74,7 +74,7 @@ def test_types_and_bounds_are_those_that_parse(
     expected = {name: of for name, of in found[table.__name__]["properties"].items() if name != "messages"}
     assert {name: shown[name] for name in expected} == expected
     assert shown["top_p"]["anyOf"][0] == {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
-    assert set(REFUSED) <= set(shown)
+    assert set(REJECTED_FIELDS) <= set(shown)
 
 
 def test_the_parameters_of_inputs(whole: dict[str, Any]) -> None:

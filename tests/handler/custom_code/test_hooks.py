@@ -14,7 +14,7 @@ from scripted_engine import ScriptedEngine
 from waiting import eventually
 
 from handler.custom_code.code_contract import CodeReply
-from handler.custom_code.request_deadline import UNTIL
+from handler.custom_code.request_deadline import REQUEST_DEADLINE
 from handler.errors import DeadlineExceeded, EndpointError, SettingError
 
 Load = Callable[..., Any]
@@ -390,12 +390,12 @@ def test_an_answer_that_comes_too_late_is_ended_and_frees_its_slot(
     load: Load, ask: Ask, engine: ScriptedEngine, how: str, hooks: str
 ) -> None:
     code = load(hooks)
-    UNTIL.set(lambda stream: (0.05, DeadlineExceeded(0.05, stream=stream)))
+    REQUEST_DEADLINE.set(lambda stream: (0.05, DeadlineExceeded(0.05, stream=stream)))
     try:
         with pytest.raises(DeadlineExceeded):
             pieces(ask(code, json.dumps({"how": how})))
     finally:
-        UNTIL.set(None)
+        REQUEST_DEADLINE.set(None)
     eventually(lambda: engine.cancelled == 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
-from handler.model.model_source import bring
+from handler.model.model_source import fetch_model
 
 LIGHTGLUE = {
     "model_type": "lightglue",
@@ -49,13 +49,13 @@ def test_what_would_run_code_is_refused_with_its_file_and_key(
 ) -> None:
     config = model(tmp_path, file, **keys)
     with pytest.raises(SettingError, match=named) as raised:
-        bring(config)
+        fetch_model(config)
     assert "ENDPOINT_TRUST_REMOTE_CODE=true" in raised.value.message
 
 
 def test_an_endpoint_that_trusts_the_model_takes_it(tmp_path: Path) -> None:
     model(tmp_path, trust_remote_code=True)
-    assert bring(EndpointConfig(model=str(tmp_path), trust_remote_code=True)).path == str(tmp_path)
+    assert fetch_model(EndpointConfig(model=str(tmp_path), trust_remote_code=True)).path == str(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_an_endpoint_that_trusts_the_model_takes_it(tmp_path: Path) -> None:
     ],
 )
 def test_what_runs_nothing_is_taken(tmp_path: Path, keys: dict[str, Any]) -> None:
-    assert bring(model(tmp_path, **keys))
+    assert fetch_model(model(tmp_path, **keys))
 
 
 def test_a_configuration_nested_without_end_is_refused(tmp_path: Path) -> None:
     config = model(tmp_path)
     (tmp_path / "config.json").write_text('{"a":' * 100 + "1" + "}" * 100)
     with pytest.raises(SettingError, match="nested more than 64 deep"):
-        bring(config)
+        fetch_model(config)

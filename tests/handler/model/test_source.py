@@ -10,7 +10,7 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
-from handler.model.model_source import Model, bring
+from handler.model.model_source import Model, fetch_model
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
@@ -21,7 +21,7 @@ def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
 
 def refused(model: str) -> SettingError:
     with pytest.raises(SettingError) as caught:
-        bring(config_of(model))
+        fetch_model(config_of(model))
     assert caught.value.setting == "HF_MODEL_ID"
     return caught.value
 
@@ -35,18 +35,18 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_a_local_directory_is_taken_where_it_is(directory: Path) -> None:
-    assert bring(config_of(str(directory))) == Model(path=str(directory), name=str(directory), size=102)
+    assert fetch_model(config_of(str(directory))) == Model(path=str(directory), name=str(directory), size=102)
 
 
 def test_a_relative_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory.parent)
     for name in ("model", "./model", "model/"):
-        assert bring(config_of(name)).size == 102
+        assert fetch_model(config_of(name)).size == 102
 
 
 def test_mistrals_own_format(directory: Path) -> None:
     (directory / "config.json").rename(directory / "params.json")
-    assert bring(config_of(str(directory))).size == 102
+    assert fetch_model(config_of(str(directory))).size == 102
 
 
 def test_a_missing_directory_is_not_taken_for_a_hub_id(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_directory_without_a_config_is_an_error_with_what_is_in_it(directory: 
 
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.2-1B", "gpt2"])
 def test_a_hub_id_is_left_to_vllm(name: str) -> None:
-    assert bring(config_of(name)) == Model(path=name, name=name, size=0)
+    assert fetch_model(config_of(name)) == Model(path=name, name=name, size=0)
 
 
 @pytest.mark.parametrize("name", ["https://huggingface.co/gpt2", "S3://bucket/model", "gs://bucket/model", "a/b/c"])
@@ -95,8 +95,8 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 
     monkeypatch.setattr(source, "download_prefix", download)
     told: list[tuple[int, int]] = []
-    one = bring(config_of("s3://bucket/one", tmp_path), lambda done, total: told.append((done, total)))
-    two = bring(config_of("s3://bucket/two", tmp_path))
+    one = fetch_model(config_of("s3://bucket/one", tmp_path), lambda done, total: told.append((done, total)))
+    two = fetch_model(config_of("s3://bucket/two", tmp_path))
     assert one.name == "s3://bucket/one"
     assert one.size == 2
     assert told == [(2, 2)]
@@ -113,7 +113,7 @@ def test_any_name_is_a_model_or_a_setting_error(name: str) -> None:
     if name.startswith("s3://"):
         return
     try:
-        model = bring(config_of(name))
+        model = fetch_model(config_of(name))
     except SettingError:
         return
     assert model.path == name

@@ -33,7 +33,7 @@ from handler.artifacts.restore.restore_parts import RestoreContents
 from handler.artifacts.restore.restore_target import RestoreTarget
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
-from handler.model.companions import Companions, bring_companions
+from handler.model.companions import Companions, fetch_companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup import artifact_search as artifacts
 from handler.startup.artifact_search import engine_by_artifacts
@@ -59,7 +59,7 @@ class Machine:
         self.compiled: list[int] = []
 
     def start(self, engine: Callable[[EnginePlan], Engine]) -> Engine:
-        companions = bring_companions(self.service.config)
+        companions = fetch_companions(self.service.config)
         plan = companions.rewritten(self.plan)
         return engine_by_artifacts(self.service, plan, Path(self.service.config.model), companions, engine)
 

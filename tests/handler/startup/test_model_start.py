@@ -20,7 +20,7 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.startup.multi_model.memory_budget import CORE, GIB, MemoryNeed, need_of, room
 from handler.startup.multi_model.model_errors import InvalidModel, ModelsUnsupported
 from handler.startup.multi_model.model_start import prepare, whole_model
-from handler.startup.start import without_model
+from handler.startup.start import starts_without_model
 
 MULTI = {"SAGEMAKER_MULTI_MODEL": "true"}
 
@@ -104,16 +104,18 @@ def test_a_multi_model_endpoint_may_start_without_a_model(tmp_path: Path, made: 
     base = {"SAGEMAKER_BASE_DIR": str(tmp_path)}
     if made:
         (tmp_path / "model").mkdir()
-    assert without_model(load({**MULTI, **base}))
-    assert not without_model(load(base))
-    assert not without_model(load({**MULTI, **base, "ENDPOINT_MODEL": str(tmp_path)})), "it was named: it must be there"
+    assert starts_without_model(load({**MULTI, **base}))
+    assert not starts_without_model(load(base))
+    assert not starts_without_model(load({**MULTI, **base, "ENDPOINT_MODEL": str(tmp_path)})), (
+        "it was named: it must be there"
+    )
     with pytest.raises(SettingError, match="ENDPOINT_FRONT_ENDS"):
-        without_model(load({**MULTI, **base, "ENDPOINT_FRONT_ENDS": "2"}))
+        starts_without_model(load({**MULTI, **base, "ENDPOINT_FRONT_ENDS": "2"}))
     with pytest.raises(SettingError, match="ENDPOINT_ENABLE_LORA"):
-        without_model(load({**MULTI, **base, "ENDPOINT_LINE": "nxdi-0.16"}))
+        starts_without_model(load({**MULTI, **base, "ENDPOINT_LINE": "nxdi-0.16"}))
     (tmp_path / "model").mkdir(exist_ok=True)
     (tmp_path / "model/config.json").write_text("{}")
-    assert not without_model(load({**MULTI, **base}))
+    assert not starts_without_model(load({**MULTI, **base}))
 
 
 def counters(model: str, registry: CollectorRegistry = REGISTRY) -> Counter:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
-from handler.storage.s3_download import download_prefix, split
+from handler.storage.s3_download import download_prefix, split_uri
 
 SETTING = "ENDPOINT_MODEL"
 BIG = bytes(range(256)) * 4096 * 9  # 9 MiB: past the size from which boto3 fetches in parts
@@ -82,18 +82,18 @@ def everything_below(directory: Path) -> list[str]:
     ],
 )
 def test_a_uri_is_a_bucket_and_a_prefix(uri: str, bucket: str, prefix: str) -> None:
-    assert split(uri, SETTING) == (bucket, prefix)
+    assert split_uri(uri, SETTING) == (bucket, prefix)
 
 
 @pytest.mark.parametrize("prefix", ["run#3/model", "run?3/model"])
 def test_a_prefix_may_hold_what_means_something_in_other_urls(prefix: str) -> None:
-    assert split(f"s3://bucket/{prefix}", SETTING) == ("bucket", f"{prefix}/")
+    assert split_uri(f"s3://bucket/{prefix}", SETTING) == ("bucket", f"{prefix}/")
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///a/b"])
 def test_a_uri_without_a_bucket(uri: str) -> None:
     with pytest.raises(SettingError, match="names no bucket") as caught:
-        split(uri, SETTING)
+        split_uri(uri, SETTING)
     assert caught.value.setting == SETTING
 
 
@@ -101,7 +101,7 @@ def test_a_uri_without_a_bucket(uri: str) -> None:
 @given(st.text(alphabet="ab/[]#?@:%. ", max_size=12))
 def test_any_uri_is_split_or_refused(rest: str) -> None:
     try:
-        found = split(f"s3://{rest}", SETTING)
+        found = split_uri(f"s3://{rest}", SETTING)
     except SettingError:
         return
     assert found[0]

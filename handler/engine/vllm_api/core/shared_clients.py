@@ -17,7 +17,7 @@ from vllm.v1.engine.core import EngineCoreProc
 from vllm.v1.engine.utils import launch_core_engines
 from vllm.v1.executor import Executor
 
-from handler.engine.core_clients import CoreClients
+from handler.engine.core_clients import CoreAddresses
 from handler.engine.prefill_pace import PaceLimit
 from handler.engine.vllm_api.core.shared_core import run_shared_core
 from handler.engine.vllm_api.tokens import token_path
@@ -26,7 +26,7 @@ from handler.errors import SettingError
 
 def launch(
     arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None
-) -> tuple[AsyncLLM, CoreClients]:
+) -> tuple[AsyncLLM, CoreAddresses]:
     """Starts a core for `count` clients, and makes the first client, which owns the core. Call on its loop.
 
     :param setting: the setting that requests several front ends, for messages.
@@ -48,10 +48,10 @@ def launch(
     except BaseException:
         manager.close()
         raise
-    return llm, CoreClients(tuple(addresses.inputs), tuple(addresses.outputs))
+    return llm, CoreAddresses(tuple(addresses.inputs), tuple(addresses.outputs))
 
 
-def join(arguments: AsyncEngineArgs, addresses: CoreClients, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
+def join(arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
     """Makes a further client, with an index that no client had before. Call on the loop that will serve it."""
     arguments._api_process_count, arguments._api_process_rank = addresses.count, index
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)

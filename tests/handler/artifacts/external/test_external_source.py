@@ -9,7 +9,7 @@ import pytest
 from artifact_files import write_artifacts
 
 from handler.artifacts.external.external_artifacts import describe
-from handler.artifacts.external.external_source import bring
+from handler.artifacts.external.external_source import fetch_external_artifacts
 from handler.errors import SettingError
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import UnsafeArchive
@@ -33,13 +33,13 @@ def files(directory: Path) -> dict[str, bytes]:
 
 
 def test_a_directory_is_taken_as_it_is(directory: Path, tmp_path: Path) -> None:
-    assert bring(str(directory), tmp_path / "target") == directory
+    assert fetch_external_artifacts(str(directory), tmp_path / "target") == directory
     assert not (tmp_path / "target").exists()
 
 
 def test_an_archive_on_the_disk(directory: Path, packed: bytes, tmp_path: Path) -> None:
     (tmp_path / "model.tar.gz").write_bytes(packed)
-    target = bring(str(tmp_path / "model.tar.gz"), tmp_path / "scratch" / "target")
+    target = fetch_external_artifacts(str(tmp_path / "model.tar.gz"), tmp_path / "scratch" / "target")
     assert files(target) == files(directory)
     assert describe(DirectoryObjects(target)).loadable
 
@@ -47,21 +47,21 @@ def test_an_archive_on_the_disk(directory: Path, packed: bytes, tmp_path: Path) 
 def test_an_archive_in_s3(directory: Path, packed: bytes, tmp_path: Path, bucket: str, s3: Any) -> None:
     s3.put_object(Bucket=bucket, Key="model.tar.gz", Body=packed)
     s3.put_object(Bucket=bucket, Key="deep/er/model.tar.gz", Body=packed[:-20])
-    target = bring(f"s3://{bucket}/model.tar.gz", tmp_path / "target")
+    target = fetch_external_artifacts(f"s3://{bucket}/model.tar.gz", tmp_path / "target")
     assert files(target) == files(directory)
     with pytest.raises(UnsafeArchive, match=r"deep/er/model\.tar\.gz"):
-        bring(f"s3://{bucket}/deep/er/model.tar.gz", tmp_path / "other")
+        fetch_external_artifacts(f"s3://{bucket}/deep/er/model.tar.gz", tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
 def test_a_prefix_in_s3(directory: Path, tmp_path: Path, bucket: str, s3: Any) -> None:
     for name, body in files(directory).items():
         s3.put_object(Bucket=bucket, Key=f"compiled/v1/{name}", Body=body)
-    assert files(bring(f"s3://{bucket}/compiled/v1/", tmp_path / "target")) == files(directory)
+    assert files(fetch_external_artifacts(f"s3://{bucket}/compiled/v1/", tmp_path / "target")) == files(directory)
 
 
 def test_nothing_there(tmp_path: Path, bucket: str) -> None:
     for source in (str(tmp_path / "none"), f"s3://{bucket}/none.tar.gz", f"s3://{bucket}/none/"):
         with pytest.raises(SettingError, match="NEURON_COMPILED_ARTIFACTS"):
-            bring(source, tmp_path / "target")
+            fetch_external_artifacts(source, tmp_path / "target")
     assert not (tmp_path / "target").exists()

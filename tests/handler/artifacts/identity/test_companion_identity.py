@@ -10,7 +10,7 @@ import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
-from handler.model.companions import bring_companions
+from handler.model.companions import fetch_companions
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.planner import make_plan
 
@@ -41,7 +41,7 @@ def test_an_adapter_in_s3_is_brought_and_named_to_the_plugin(addresses: dict[str
         max_model_len=1024,
         max_num_seqs=4,
     )
-    companions = bring_companions(config)
+    companions = fetch_companions(config)
     plan = companions.rewritten(planned(config, "nxdi-0.16"))
     override = plan.engine_args["additional_config"]["override_neuron_config"]
     document = json.loads(Path(override["lora_ckpt_json"]).read_text())
@@ -57,7 +57,7 @@ def test_a_fork_reads_the_directory_in_its_own_argument(addresses: dict[str, str
         max_model_len=1024,
         max_num_seqs=4,
     )
-    plan = bring_companions(config).rewritten(planned(config, "fork-0.7.2"))
+    plan = fetch_companions(config).rewritten(planned(config, "fork-0.7.2"))
     (module,) = plan.engine_args["lora_modules"]
     assert (Path(module["path"]) / "adapter_config.json").read_bytes() == PEFT
 
@@ -72,7 +72,7 @@ def test_a_draft_in_s3_is_brought_and_led_to(addresses: dict[str, str], tmp_path
         max_num_seqs=4,
     )
     seen: list[tuple[int, int]] = []
-    companions = bring_companions(config, lambda done, total: seen.append((done, total)))
+    companions = fetch_companions(config, lambda done, total: seen.append((done, total)))
     plan = companions.rewritten(planned(config, "nxdi-0.16"))
     assert plan.engine_args["speculative_config"]["model"] == companions.draft
     assert (Path(str(companions.draft)) / "config.json").is_file()
@@ -82,11 +82,11 @@ def test_a_draft_in_s3_is_brought_and_led_to(addresses: dict[str, str], tmp_path
 
 def test_what_is_no_adapter_is_refused_by_name(addresses: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"'sql' at .* has no adapter_config\.json"):
-        bring_companions(EndpointConfig(scratch=tmp_path, lora_modules={"sql": addresses["empty"]}))
+        fetch_companions(EndpointConfig(scratch=tmp_path, lora_modules={"sql": addresses["empty"]}))
     with pytest.raises(SettingError, match="lora_modules"):
-        bring_companions(EndpointConfig(scratch=tmp_path, lora_modules={"sql": "/no/where"}))
+        fetch_companions(EndpointConfig(scratch=tmp_path, lora_modules={"sql": "/no/where"}))
 
 
 def test_an_address_with_nothing_is_refused_by_name(s3: Any, bucket: str, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="speculative_model"):
-        bring_companions(EndpointConfig(scratch=tmp_path, speculative_model=f"s3://{bucket}/nothing"))
+        fetch_companions(EndpointConfig(scratch=tmp_path, speculative_model=f"s3://{bucket}/nothing"))
