@@ -37,7 +37,7 @@ LIMIT = 5.0  # seconds for each restore
 OPTIONS = RestoreOptions(threads=4, retry=Retry(attempts=6, base=0.002, cap=0.02, wait=0.25, stall=0.25))
 
 
-class Ground:
+class FaultyRestore:
     """The entry in a bucket, and the proxy before it."""
 
     def __init__(self, entry: Entry, proxy: FaultProxy) -> None:
@@ -64,7 +64,7 @@ class Ground:
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyRestore]:
     root = tmp_path_factory.mktemp("s3")
     with pytest.MonkeyPatch.context() as patch, s3_server(root) as port:
         small_parts(patch)
@@ -72,12 +72,12 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
         proxy = FaultProxy(port)
         for name, value in environment(proxy.url).items():
             patch.setenv(name, value)
-        yield Ground(entry, proxy)
+        yield FaultyRestore(entry, proxy)
         proxy.close()
 
 
 @pytest.mark.timeout(600)
-def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(ground: Ground, tmp_path: Path) -> None:
+def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(faulty: FaultyRestore, tmp_path: Path) -> None:
     ends: Counter[str] = Counter()
     met: Counter[Fault] = Counter()
     fixed = 0
@@ -86,7 +86,7 @@ def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(ground: Ground,
         began = time.monotonic()
         failure: ArtifactError | None = None
         try:
-            fixed += ground.restore(target, plan) > 0
+            fixed += faulty.restore(target, plan) > 0
         except ArtifactError as error:
             failure = error
         if failure is not None:
@@ -95,10 +95,10 @@ def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(ground: Ground,
             named = str(target) in failure.message or "s3://bucket/objects/" in failure.message
             assert named, (seed, failure.message)
             # What is left of it does not mislead the next start.
-            ground.restore(target, Plan(None))
+            faulty.restore(target, Plan(None))
         ends[type(failure).__name__ if failure else "restored"] += 1
         assert time.monotonic() - began < LIMIT + 2 * GRACE, seed
-        assert ground.entry.is_restored(target), seed
+        assert faulty.entry.is_restored(target), seed
         met += plan.seen
     print(dict(ends), f"{fixed} fixed by retries", dict(met))
     if SEEDS >= 100:  # else chance may leave one out
@@ -134,33 +134,33 @@ WEIGHTS = "weights/tp0_sharded_checkpoint.safetensors"
     ],
 )
 def test_a_lasting_fault_is_named_with_the_object_and_the_fix(
-    ground: Ground, tmp_path: Path, fault: Fault, error: type[ArtifactError], says: str
+    faulty: FaultyRestore, tmp_path: Path, fault: Fault, error: type[ArtifactError], says: str
 ) -> None:
-    digest = ground.entry.file(WEIGHTS).digest
+    digest = faulty.entry.file(WEIGHTS).digest
     with pytest.raises(error) as raised:
-        ground.restore(tmp_path / "artifacts", Only(fault, digest))
+        faulty.restore(tmp_path / "artifacts", Only(fault, digest))
     assert says in raised.value.message
     assert digest in raised.value.message
     assert not (tmp_path / "artifacts").exists()
 
 
-def test_a_wrong_digest_is_fetched_once_more_and_then_refused(ground: Ground, tmp_path: Path) -> None:
-    file = ground.entry.file("text_model/model.pt")
+def test_a_wrong_digest_is_fetched_once_more_and_then_refused(faulty: FaultyRestore, tmp_path: Path) -> None:
+    file = faulty.entry.file("text_model/model.pt")
     plan = Only(Fault.FLIPPED, file.digest)
     with pytest.raises(DigestMismatch) as raised:
-        ground.restore(tmp_path / "artifacts", plan)
+        faulty.restore(tmp_path / "artifacts", plan)
     assert plan.seen == {Fault.FLIPPED: 2}
     assert file.path in raised.value.message
     assert raised.value.expected == file.digest
-    assert ground.restore(tmp_path / "other", Only(Fault.FLIPPED, file.digest, times=1)) == 1
+    assert faulty.restore(tmp_path / "other", Only(Fault.FLIPPED, file.digest, times=1)) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.STALL, Fault.TRICKLE])
 def test_a_body_that_does_not_get_on_is_given_up_and_asked_for_again(
-    ground: Ground, tmp_path: Path, fault: Fault
+    faulty: FaultyRestore, tmp_path: Path, fault: Fault
 ) -> None:
-    plan = Only(fault, ground.entry.file(WEIGHTS).digest, times=1)
-    before = ground.proxy.outwaited
-    assert ground.restore(tmp_path / "artifacts", plan) == 1
-    assert ground.proxy.outwaited == before
-    assert ground.entry.is_restored(tmp_path / "artifacts")
+    plan = Only(fault, faulty.entry.file(WEIGHTS).digest, times=1)
+    before = faulty.proxy.outwaited
+    assert faulty.restore(tmp_path / "artifacts", plan) == 1
+    assert faulty.proxy.outwaited == before
+    assert faulty.entry.is_restored(tmp_path / "artifacts")
