@@ -10,7 +10,7 @@ from pathlib import Path
 
 from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
-from local_sagemaker.hosting.instances.instance import Launch, namespace_command
+from local_sagemaker.hosting.instances.instance import Launch, read_only_model_command
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
 from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
@@ -25,7 +25,7 @@ class Fleets:
     def __init__(self, settings: HostSettings, objects: Objects) -> None:
         self._settings = settings
         self._objects = objects
-        self._namespace_command = namespace_command()
+        self._read_only_model_command = read_only_model_command()
 
     def base_directory(self, endpoint: str, name: str) -> Path:
         return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
@@ -74,7 +74,7 @@ class Fleets:
         command = command or default_command()
         _check_command(image, command[0])
         environment = {**settings.environment, **settings.container_environment, **self._environment(container)}
-        return AsProcess((*self._namespace_command, *command), environment)
+        return AsProcess((*self._read_only_model_command, *command), environment)
 
     def _environment(self, container: Document) -> Mapping[str, str]:
         """Returns SageMaker's variables and those for the local S3, then the model's own."""

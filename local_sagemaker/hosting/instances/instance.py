@@ -223,7 +223,7 @@ def started_at(pid: int) -> str:
         return ""
 
 
-def namespace_command() -> tuple[str, ...]:
+def read_only_model_command() -> tuple[str, ...]:
     """Returns the prefix of a command that makes the model's directory read-only for it.
 
     Root can write to read-only files, but a container's root cannot write to /opt/ml/model. The prefix is empty if this
