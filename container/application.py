@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from flask import Flask
+from flask import Flask, request
 
 from container.openapi import openapi_route as openapi
 from container.requests import error_responses as errors
 from container.requests.http_limits import max_body
+from container.requests.origin_check import check_origin
 from container.routes import adapter_routes as adapters
 from container.routes import execution_parameters as transform
 from container.routes import invocations as inference
@@ -25,6 +26,7 @@ def create_app(service: Service) -> Flask:
     app = Flask("container", static_folder=None)
     app.url_map.strict_slashes = False
     errors.register(app, max_body(service.config))
+    app.before_request(lambda: check_origin(request))
     for routes in (health, inference, metrics, models, transform, adapters, multi_model, bidirectional, page, openapi):
         app.register_blueprint(routes.blueprint(service))
     observe(app, service.observer)

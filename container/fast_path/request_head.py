@@ -25,7 +25,9 @@ LONGEST_HEAD: Final = 8 * 1024
 # A tokenizer takes a millisecond for a few thousand characters. The tokens of all other requests wait that long.
 LONGEST_BODY: Final = 8 * 1024
 KINDS: Final = frozenset((b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"))
-UNUSUAL: Final = frozenset((b"transfer-encoding", b"expect", b"upgrade", b"content-encoding", b"te", b"trailer"))
+UNUSUAL: Final = frozenset(
+    (b"transfer-encoding", b"expect", b"upgrade", b"content-encoding", b"te", b"trailer", b"origin")
+)
 # Session requests need a lookup, and the id of a new session goes into the reply.
 SESSIONS: Final = frozenset((SESSION_HEADER.lower().encode(),))
 HEAD_END: Final = b"\r\n\r\n"

@@ -20,6 +20,7 @@ READY: Final[Errors] = (errors.NotReady, errors.Draining, errors.EngineFailed)
 ENGINE: Final[Errors] = (*READY, custom.NoEngine)
 PAGED: Final[Errors] = (errors.InvalidField,)
 BODY: Final[Errors] = (
+    errors.ForeignOrigin,
     errors.BodyTooLarge,
     errors.UnsupportedMediaType,
     errors.RequestTimedOut,
@@ -63,7 +64,13 @@ LOADED_MODEL: Final[Errors] = (
     models.ModelsUnsupported,
     models.ModelLoadFailed,
 )
-UPGRADED: Final[Errors] = (errors.UpgradeRequired, errors.TooManyRequests, models.ModelUnnamed, *ENGINE)
+UPGRADED: Final[Errors] = (
+    errors.ForeignOrigin,
+    errors.UpgradeRequired,
+    errors.TooManyRequests,
+    models.ModelUnnamed,
+    *ENGINE,
+)
 
 
 def responses(kinds: Iterable[type[EndpointError]]) -> dict[str, Any]:

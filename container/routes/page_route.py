@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from flask import Blueprint, Response, render_template_string
+from flask import Blueprint, Response, render_template_string, request
 
+from container.requests.origin_check import check_host
 from container.routes.page_metrics import page_state
 from container.service import Service
 from handler.config.config_rows import rows
@@ -34,6 +35,8 @@ def blueprint(service: Service) -> Blueprint:
         return routes
     page_files = files("container").joinpath("page")
     template = page_files.joinpath("page.html").read_text(encoding="utf-8")
+
+    routes.before_request(lambda: check_host(request))
 
     @routes.get("/")
     def page() -> Response:

@@ -17,6 +17,8 @@ from handler.errors.length_errors import (
 )
 from handler.errors.protocol_errors import (
     BodyTooLarge,
+    ForeignHost,
+    ForeignOrigin,
     InvalidRequest,
     MethodNotAllowed,
     RequestTimedOut,
@@ -57,6 +59,8 @@ __all__ = [
     "Draining",
     "EndpointError",
     "EngineFailed",
+    "ForeignHost",
+    "ForeignOrigin",
     "GenerationFailed",
     "InvalidBody",
     "InvalidField",

@@ -38,6 +38,32 @@ class MethodNotAllowed(ClientError):
         super().__init__(f"{path[:200]} accepts {' or '.join(allowed)}, not {method}.")
 
 
+class ForeignOrigin(ClientError):
+    """A web page of another origin sent the request."""
+
+    status = 403
+    code = "foreign_origin"
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(
+            f"The request comes from a web page of {origin[:200]!r}, another origin than this endpoint's: "
+            "send it from a program, or from the endpoint's own page."
+        )
+
+
+class ForeignHost(ClientError):
+    """The page was asked for under a name that is not this machine's."""
+
+    status = 403
+    code = "foreign_host"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"The page is not served for the host {host[:200]!r}: open it by address, as localhost, or by the "
+            "machine's own name."
+        )
+
+
 class UpgradeRequired(ClientError):
     """The path accepts only WebSocket connections."""
 

@@ -11,6 +11,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import run_simple
 
 from local_sagemaker.parent import end_with_parent
+from local_sagemaker.s3.local_only import LocalOnly
 from local_sagemaker.s3.stored_objects import KeptObjects
 from local_sagemaker.s3.write_through import WriteThrough
 
@@ -23,7 +24,8 @@ def main(port: int, directory: Path) -> None:
     os.environ["MOTO_PORT"] = str(port)
     app = WriteThrough(DomainDispatcherApplication(create_backend_app), KeptObjects(directory), f"{HOST}:{port}")
     app.load()
-    run_simple(HOST, port, app, threaded=True, request_handler=MotoRequestHandler)
+    guarded = LocalOnly(app, {f"{HOST}:{port}", f"localhost:{port}"})
+    run_simple(HOST, port, guarded, threaded=True, request_handler=MotoRequestHandler)
 
 
 if __name__ == "__main__":

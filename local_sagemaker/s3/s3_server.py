@@ -38,7 +38,7 @@ class S3Server:
         deadline = time.monotonic() + STARTED_WITHIN
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(f"{self.url}/moto-api/", timeout=2):
+                with urllib.request.urlopen(f"{self.url}/", timeout=2):
                     break
             except OSError:
                 time.sleep(0.05)

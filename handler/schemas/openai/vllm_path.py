@@ -42,6 +42,8 @@ PROMPTS: Mapping[Route, str] = {
     Route.TOKENIZE: "prompt",
     Route.DETOKENIZE: "tokens",
 }
+# vLLM ignores the field, and the reply of a stream would have no body.
+NOT_STREAMED = frozenset((Route.EMBEDDINGS, Route.TOKENIZE, Route.DETOKENIZE))
 SHARED: Mapping[Route, type[SamplingFields]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
 
 
@@ -53,6 +55,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     key = PROMPTS[route]
     if document.get(key) in (None, []) and document.get("messages") in (None, []) and not document.get("prompt_embeds"):
         raise MissingField(key, "this route requires it")
+    if route in NOT_STREAMED and document.get("stream"):
+        raise UnsupportedField("stream", f"{route} has one reply, which is not streamed: leave it out")
     for name, value in document.items():
         if name in REJECTED_FIELDS:
             check_unserved(name, value)

@@ -107,3 +107,11 @@ def test_vllms_figures_are_summed_over_their_labels() -> None:
     Gauge("vllm:kv_cache_usage_perc", "", ["engine"], registry=registry).labels("0").set(0.25)
     Gauge("vllm:other", "", registry=registry)
     assert vllm_metrics(registry) == {"vllm:generation_tokens_total": 7, "vllm:kv_cache_usage_perc": 0.25}
+
+
+@pytest.mark.parametrize("path", ["/", "/page/state", "/page/page.js"])
+def test_a_foreign_name_for_this_machine_gets_nothing(page: FlaskClient, path: str) -> None:
+    reply = page.get(path, headers={"Host": "evil.example"})
+    assert (reply.status_code, reply.json["error"]["code"]) == (403, "foreign_host")
+    for host in ("127.0.0.1:8080", "localhost:8080", "[::1]:8080"):
+        assert page.get(path, headers={"Host": host}).status_code == 200

@@ -303,3 +303,14 @@ def test_a_completion_of_null_tokens_is_one_that_does_not_say() -> None:
     assert "max_tokens" not in parsed({"prompt": ["a", "b"], "max_tokens": None}, Route.COMPLETIONS)
     assert parsed({"prompt": ["a", "b"], "max_tokens": 5}, Route.COMPLETIONS)["max_tokens"] == 5
     assert parsed({**CHAT, "n": 2, "max_tokens": None})["max_tokens"] is None
+
+
+@pytest.mark.parametrize(
+    ("route", "document"),
+    [(Route.TOKENIZE, {"prompt": "a"}), (Route.DETOKENIZE, {"tokens": [1]}), (Route.EMBEDDINGS, {"input": "a"})],
+)
+def test_a_route_of_one_reply_does_not_stream(route: Route, document: dict[str, Any]) -> None:
+    error = refused({**document, "stream": True}, route)
+    assert isinstance(error, UnsupportedField)
+    assert error.param == "stream"
+    assert not isinstance(parsed({**document, "stream": False}, route), ClientError)
