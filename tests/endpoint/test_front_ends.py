@@ -219,6 +219,7 @@ def test_figures_are_those_of_all(served: ServeProcess) -> None:
         assert state["output_tokens"] == before[1] + 30
         assert "default-src 'none'" in client.headers["Content-Security-Policy"]
         assert client.ask("GET", "/")[0] == 200
+        assert client.ask("GET", "/", Host="evil.example")[0] == 403
     counted = metric(served, "endpoint_requests_total", 'route="/invocations"')
     assert counted >= 6
     assert metric(served, "endpoint_requests_total", 'route="/metrics"') > 0

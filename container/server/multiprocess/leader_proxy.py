@@ -63,6 +63,7 @@ def leader_reply(service: Service, context: ProcessContext) -> Response:
     """
     body = read_body(request, service.config.max_body, service.read_timeouts)
     headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
+    headers["Host"] = request.host  # the leader checks it for the page
     connection = _Connection(context)
     try:
         connection.request(request.method, request.environ.get("RAW_URI", request.path), body, headers)
