@@ -49,6 +49,12 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     signature: Signature | None = None
 
 
+# Made at import: msgspec inspects a type when it first meets it, and ends the process with a segmentation fault if two
+# threads do so at the same time (msgspec 0.22.0). Modules are read by several threads.
+_ENVELOPES = msgspec.json.Decoder(_Envelope)
+_MODULES = msgspec.json.Decoder(_Module)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredModule:
     """One module in the store. `size` is the size of all files together, in bytes."""
@@ -88,10 +94,10 @@ class NeffStore:
         where = self._objects.location(self._name(compiler, name)).uri
         body, _ = self._objects.get(self._name(compiler, name), limit=LARGEST)
         try:
-            envelope = msgspec.json.decode(body, type=_Envelope)
+            envelope = _ENVELOPES.decode(body)
             if self._signer is not None:
                 self._signer.check(bytes(envelope.module), envelope.signature, where)
-            module = msgspec.json.decode(envelope.module, type=_Module)
+            module = _MODULES.decode(envelope.module)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidManifest(where, str(error)[:120]) from None
         if (module.neff_schema, module.compiler, module.module) != (SCHEMA, compiler, name):

@@ -45,13 +45,17 @@ class LeaseRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, renewed=date, renewals=self.renewals + 1, released=released)
 
 
+# Made at import: two threads that meet a type at the same time end the process (see `neff_store`).
+_RECORDS = msgspec.json.Decoder(LeaseRecord)
+
+
 def read(body: bytes, seconds: float) -> LeaseRecord:
     """Decodes a record. An unreadable one counts as the lease of an unknown holder, which expires like any other.
 
     :param seconds: the duration of an unreadable lease.
     """
     try:
-        record = msgspec.json.decode(body, type=LeaseRecord)
+        record = _RECORDS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return LeaseRecord("", "unknown", 0, seconds, 0.0, 0.0)
     if not 0 < record.seconds <= LONGEST:

@@ -34,6 +34,10 @@ class _Failure(msgspec.Struct, frozen=True):
     seconds: float
 
 
+# Made at import: two threads that meet a type at the same time end the process (see `neff_store`).
+_FAILURES = msgspec.json.Decoder(_Failure)
+
+
 class NegativeEntries:
     """The recorded failures of one store.
 
@@ -54,7 +58,7 @@ class NegativeEntries:
         name = name_of(key)
         try:
             body, _ = self._objects.get(name, limit=LARGEST)
-            failure = msgspec.json.decode(body, type=_Failure)
+            failure = _FAILURES.decode(body)
             written = self._objects.head(name).modified
         except (NotFound, msgspec.DecodeError, UnicodeDecodeError):
             return

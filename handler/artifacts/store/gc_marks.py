@@ -45,6 +45,10 @@ class _Mark(msgspec.Struct):
     by: str
 
 
+# Made at import: two threads that meet a type at the same time end the process (see `neff_store`).
+_MARKS = msgspec.json.Decoder(_Mark)
+
+
 class Marks:
     """The marks of one store, for one publisher or collector."""
 
@@ -115,7 +119,7 @@ class Marks:
     def _get(self, digest: str) -> tuple[_Mark, str]:
         body, etag = self._objects.get(object_names.gc_mark_name(digest), limit=4096)
         try:
-            return msgspec.json.decode(body, type=_Mark), etag
+            return _MARKS.decode(body), etag
         except msgspec.DecodeError:
             return _Mark(MarkState.KEPT, ""), etag  # an unreadable mark deletes nothing
 

@@ -52,6 +52,12 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     machine: msgspec.Raw
 
 
+# Made at import, as in `handler.artifacts.compile_caches.neff_store`: manifests are read by several threads.
+_SCHEMAS = msgspec.json.Decoder(_Schema)
+_ENVELOPES = msgspec.json.Decoder(_Envelope)
+_DOCUMENTS = msgspec.json.Decoder(_Document)
+
+
 def written(manifest: Manifest, signer: Signer | None = None) -> bytes:
     """Encodes a manifest. It is signed if there is a signer.
 
@@ -83,10 +89,10 @@ def read(body: bytes, where: str, signer: Signer | None = None) -> Manifest:
     if len(body) > MOST_BYTES:
         raise TooLarge(where, len(body), MOST_BYTES)
     try:
-        schema = msgspec.json.decode(body, type=_Schema).schema
+        schema = _SCHEMAS.decode(body).schema
         if schema != SCHEMA:
             raise UnknownSchema(where, schema, SCHEMA)
-        envelope = msgspec.json.decode(body, type=_Envelope)
+        envelope = _ENVELOPES.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidManifest(where, str(error)[:300]) from None
     inner = bytes(envelope.manifest)
@@ -97,7 +103,7 @@ def read(body: bytes, where: str, signer: Signer | None = None) -> Manifest:
 
 def _manifest(body: bytes, where: str) -> Manifest:
     try:
-        document = msgspec.json.decode(body, type=_Document)
+        document = _DOCUMENTS.decode(body)
         if len(document.files) > MOST_FILES:
             raise InvalidManifest(where, f"it lists {len(document.files):,} files; at most {MOST_FILES:,} are allowed")
         if max(len(bytes(document.fields)), len(bytes(document.machine))) > MOST_FIELDS_BYTES:

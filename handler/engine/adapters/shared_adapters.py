@@ -43,6 +43,10 @@ class Listing(msgspec.Struct, frozen=True):
     nothing: Entry | None = None
 
 
+# Made at import: two threads that meet a type at the same time end the process (see `neff_store`).
+_LISTINGS = msgspec.json.Decoder(Listing)
+
+
 class AdapterNotes:
     """The files through which the processes share the adapters.
 
@@ -68,7 +72,7 @@ class AdapterNotes:
         self._changed(self.changes() + 1)
 
     def read(self) -> Listing:
-        return msgspec.json.decode(self._file.read_bytes(), type=Listing)
+        return _LISTINGS.decode(self._file.read_bytes())
 
     def use(self, identity: int) -> int:
         """Locks an adapter that a request of this process uses. Returns a descriptor for `unused`."""
