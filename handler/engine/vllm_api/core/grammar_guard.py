@@ -21,6 +21,10 @@ try:
     from vllm.exceptions import VLLMValidationError  # 0.16.0
 except ImportError:
     VLLMValidationError = None
+try:
+    from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
+except ImportError:
+    choice_as_grammar = None
 logger = logging.getLogger(__name__)
 BACKEND = "xgrammar"
 FIELD = "structured_outputs"
@@ -94,8 +98,6 @@ def spec_of(structured: Any) -> tuple[str, str] | None:
 
     vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
     """
-    from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
-
     if structured.json is not None:
         given = structured.json
         return "json", given if isinstance(given, str) else json.dumps(given)
@@ -122,6 +124,10 @@ def install(llm: AsyncLLM) -> GrammarGuard | None:
     outputs = getattr(config, "structured_outputs_config", None)
     if outputs is None or outputs.backend != BACKEND:
         return None
+    processor = getattr(llm, "input_processor", None)
+    if choice_as_grammar is None or processor is None:
+        logger.warning("grammars are not tried before the engine compiles them: this vLLM is not known to the guard")
+        return None
     model = config.model_config
     trial = GrammarTrial(
         str(model.tokenizer or model.model),
@@ -129,7 +135,6 @@ def install(llm: AsyncLLM) -> GrammarGuard | None:
         any_whitespace=not outputs.disable_any_whitespace,
     )
     guard = GrammarGuard(trial)
-    processor = llm.input_processor
     original = processor.process_inputs
 
     def process_inputs(request_id: str, prompt: object, params: object, *args: Any, **named: Any) -> Any:
