@@ -15,7 +15,7 @@ import msgspec
 from handler.errors import InvalidBody
 
 Document = dict[str, Any]
-# Values of a body: some 20 ms of decoding. The longest prompt of token ids has 131,072.
+# Values of a body: at most 0.1 s of decoding (empty lists; numbers take 1 ms). The longest prompt of ids has 131,072.
 MAX_VALUES: Final = 262_144
 # A schema of 64 levels takes xgrammar 0.07 s, of 200 levels 1.6 s, of 900 minutes (0.1.29).
 MAX_DEPTH: Final = 64
