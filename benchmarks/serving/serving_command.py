@@ -7,7 +7,6 @@ import platform
 import sys
 import tempfile
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import cast
 
@@ -36,6 +35,7 @@ from benchmarks.serving.serving import (
     workloads,
 )
 from benchmarks.serving.start_times import SetupFailed, measure_setup
+from handler.neuron.hardware.installed_packages import installed_versions
 
 QUICK_LIMIT_S = 200.0
 FULL_LIMIT_S = 2 * 3600.0
@@ -152,7 +152,7 @@ def _run_record(ours: str, theirs: str, model: Path, plans: list[Plan]) -> dict[
         "ours": ours,
         "theirs": theirs,
         "model": str(model),
-        "vllm": metadata.version("vllm"),
+        "packages": installed_versions(),
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg(),
