@@ -129,6 +129,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ("POST", "/invocations"): INVOCATION,
     **{("POST", str(route)): _served(route) for route in Route},
     ("GET", "/v1/models"): RouteOperation("The names of the served models", {}, _json("ModelList"), (*READY, *NAMED)),
+    ("GET", "/v1/models/{name}"): RouteOperation("One served model", {}, _json("ServedModel"), (*READY, *ONE_MODEL)),
     ("GET", "/metrics"): RouteOperation("Metrics as Prometheus text", {}, {200: {"text/plain": TEXT}}),
     ("GET", "/execution-parameters"): RouteOperation(
         "How batch transform should send its records", {}, _json("ExecutionParameters"), NAMED

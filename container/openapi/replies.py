@@ -44,24 +44,18 @@ REPLIES: Final[dict[str, Schema]] = {
             "neuron": {"type": "object"},
         },
     ),
-    "ModelList": closed(
+    "ServedModel": closed(
         {
-            "object": {"const": "list"},
-            "data": listed(
-                closed(
-                    {
-                        "id": TEXT,
-                        "object": {"const": "model"},
-                        "created": COUNT,
-                        "owned_by": TEXT,
-                        "root": TEXT,
-                        "parent": or_null("string"),
-                        "max_model_len": COUNT,
-                    }
-                )
-            ),
+            "id": TEXT,
+            "object": {"const": "model"},
+            "created": COUNT,
+            "owned_by": TEXT,
+            "root": TEXT,
+            "parent": or_null("string"),
+            "max_model_len": COUNT,
         }
     ),
+    "ModelList": closed({"object": {"const": "list"}, "data": listed(ref("ServedModel"))}),
     "ExecutionParameters": closed(
         {
             "MaxConcurrentTransforms": {"type": "integer", "minimum": 1},

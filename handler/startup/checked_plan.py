@@ -42,6 +42,6 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
 
 
 def with_model(plan: EnginePlan, model: Model) -> EnginePlan:
-    """The plan with the model's local path. The model is served by its configured name."""
-    arguments: dict[str, Json] = {"served_model_name": [model.name], **plan.engine_args, "model": model.path}
+    """The plan with the model's local path. The model is served by its own names if no setting names it."""
+    arguments: dict[str, Json] = {"served_model_name": list(model.names), **plan.engine_args, "model": model.path}
     return replace(plan, engine_args=arguments)

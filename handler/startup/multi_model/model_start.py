@@ -106,7 +106,7 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
         raise InvalidModel(name, error.message.rstrip("."), "Fix the model or the setting.") from None
     if plan.line != "cpu":
         raise ModelsUnsupported(NEURON.format(line=plan.line))
-    return PreparedModel(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
+    return PreparedModel(name, own, with_model(plan, Model(str(path), (name,), need.weights)), need)
 
 
 def start(prepared: PreparedModel) -> Engine:
