@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -314,3 +315,31 @@ def test_a_route_of_one_reply_does_not_stream(route: Route, document: dict[str, 
     assert isinstance(error, UnsupportedField)
     assert error.param == "stream"
     assert not isinstance(parsed({**document, "stream": False}, route), ClientError)
+
+
+@pytest.mark.parametrize(
+    ("route", "fields", "param"),
+    [
+        (Route.CHAT, {"logit_bias": {"abc": 3}}, "logit_bias"),
+        (Route.CHAT, {"logit_bias": {"-1": 3}}, "logit_bias"),
+        (Route.CHAT, {"ignore_eos": True, "structured_outputs": {"regex": "[a-z]{3}"}}, "ignore_eos"),
+        (Route.CHAT, {"ignore_eos": True, "response_format": {"type": "json_object"}}, "ignore_eos"),
+        (Route.RESPONSES, {"tool_choice": "required"}, "tool_choice"),
+        (Route.RESPONSES, {"tool_choice": {"type": "function", "name": "f"}, "tools": []}, "tool_choice"),
+    ],
+)
+def test_what_vllm_would_ignore_or_misname_is_rejected(route: Route, fields: dict[str, Any], param: str) -> None:
+    assert refused({"messages": HELLO, "input": "a", **fields}, route).param == param
+
+
+def test_text_is_no_grammar() -> None:
+    assert parsed({"messages": HELLO, "ignore_eos": True, "response_format": {"type": "text"}})["ignore_eos"]
+
+
+def test_the_last_event_of_a_failed_response_has_its_type() -> None:
+    made: Any = ParsingEngine()
+    broken = full.parse(Route.RESPONSES, {"input": "a", "stream": True}, made, {}).reply.broken(MissingField("a", "b"))
+    event, data = broken.decode().split("\n", 1)
+    assert event == "event: error"
+    document = json.loads(data.removeprefix("data: "))
+    assert (document["type"], document["code"], document["error"]["param"]) == ("error", MissingField.code, "a")

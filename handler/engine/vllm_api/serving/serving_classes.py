@@ -22,6 +22,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.entrypoints.openai.cli_args import FrontendArgs
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.engine.protocol import ErrorResponse
+from vllm.entrypoints.openai.responses import serving as responses_serving
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.pooling.embed.protocol import EmbeddingChatRequest, EmbeddingCompletionRequest
 from vllm.entrypoints.serve.tokenize.protocol import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
@@ -47,7 +48,7 @@ from handler.engine.vllm_api.serving import (
     serving_schemas,
     token_counting,
 )
-from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
+from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, SettingError, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
 # No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
@@ -143,6 +144,7 @@ class Serving:
         serving_log.shorten_errors()
         token_counting.count(llm)
         beam_search.limit_logprobs(llm)
+        responses_serving.ResponsesResponse = response_events.NamedResponse
         if not llm.model_config.allowed_media_domains:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
@@ -264,9 +266,13 @@ class Serving:
     async def _result(self, prepared: PreparedRequest, method: Callable[..., Any]) -> Any:
         """What vLLM's method returns, asked again when its grammar had to be tried first."""
         guard = getattr(self._llm, "grammar_guard", None)
-        if guard is not None and isinstance(prepared.request, ResponsesRequest):
-            # Its stream has begun when vLLM reads the grammar.
-            await guard.check(prepared.request.to_sampling_params(1, {}))
+        if isinstance(prepared.request, ResponsesRequest):
+            # Its stream has begun when vLLM reads these.
+            limit = self._llm.model_config.max_logprobs
+            if 0 <= limit < (prepared.request.top_logprobs or 0):
+                raise InvalidField("top_logprobs", f"at most {limit} are allowed")
+            if guard is not None:
+                await guard.check(prepared.request.to_sampling_params(1, {}))
         while True:
             try:
                 return await method(prepared.request, prepared.raw)
