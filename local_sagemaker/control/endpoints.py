@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from local_sagemaker.control.control_errors import ValidationException, exists, not_found
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
-from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas, instances_of
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
+from local_sagemaker.control.resources import Resources
 from local_sagemaker.hosting.deployment import Deployment, part_of
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
@@ -21,21 +21,16 @@ CHANGING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack")
 
 
-class Endpoints:
+class Endpoints(Resources):
+    kind, noun, listed, status = ENDPOINT, "Endpoint", "Endpoints", "EndpointStatus"
+
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        self._registry = registry
-        self._quotas = quotas
+        super().__init__(registry, quotas)
         self._host = host
 
-    def operations(self) -> dict[str, OperationHandler]:
-        return {
-            "CreateEndpoint": self.create,
-            "DescribeEndpoint": self.describe,
-            "ListEndpoints": self.list,
-            "UpdateEndpoint": self.update,
-            "UpdateEndpointWeightsAndCapacities": self.scale,
-            "DeleteEndpoint": self.delete,
-        }
+    def changes(self) -> dict[str, OperationHandler]:
+        scale = {"UpdateEndpointWeightsAndCapacities": self.scale}
+        return {"UpdateEndpoint": self.update, **scale, **super().changes()}
 
     def restore(self) -> None:
         """Starts the endpoints again that were in service when the service ended."""
@@ -59,8 +54,7 @@ class Endpoints:
         name = params["EndpointName"]
         arn = self._registry.arn(ENDPOINT, name)
         with self._registry.lock:
-            if name in self._registry.of(ENDPOINT):
-                raise exists("endpoint", arn)
+            self._check_name(name)
             plan = self._plan(params["EndpointConfigName"])
             config = params.get("DeploymentConfig")
             check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
@@ -95,11 +89,6 @@ class Endpoints:
         if (summary := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
             described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": _pending(live)}
         return described
-
-    def list(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            listed, token = page(self._registry.of(ENDPOINT).values(), params, "EndpointName", "EndpointStatus")
-            return {"Endpoints": listed, "NextToken": token}
 
     def update(self, params: JsonDocument) -> JsonDocument:
         """Updates an endpoint to another configuration.
@@ -168,26 +157,16 @@ class Endpoints:
             if any(each["EndpointName"] == name for each in self._registry.of(COMPONENT).values()):
                 raise ValidationException(f"Endpoint {name} still has inference components; delete them first.")
             self._change(endpoint, "Deleting")
-
-            def forget() -> None:
-                with self._registry.lock:
-                    self._registry.remove(ENDPOINT, name)
-
-            self._host.delete(name, forget)
+            self._host.delete(name, lambda: self._forget(name))
 
     def _plan(self, config_name: str) -> JsonDocument:
         """Returns a copy of a configuration and its models: a later deletion of them does not affect the endpoint."""
-        config = self._registry.of(CONFIG).get(config_name)
-        if config is None:
-            raise not_found("endpoint configuration", self._registry.arn(CONFIG, config_name))
+        config = self._registry.get(CONFIG, config_name)
         variants = []
         for variant in config["ProductionVariants"]:
             planned = {**variant, "Weight": weight_of(variant), "Count": variant["InitialInstanceCount"]}
             if model_name := variant.get("ModelName"):
-                model = self._registry.of(MODEL).get(model_name)
-                if model is None:
-                    raise not_found("model", self._registry.arn(MODEL, model_name))
-                planned["Container"] = container_of(model)
+                planned["Container"] = container_of(self._registry.get(MODEL, model_name))
             variants.append(planned)
         plan: JsonDocument = {"EndpointConfigName": config_name, "Variants": variants}
         if asynchronous := config.get("AsyncInferenceConfig"):
@@ -209,17 +188,6 @@ class Endpoints:
                 self._change(endpoint, status)
 
         return report
-
-    def _change(self, endpoint: JsonDocument, status: str) -> None:
-        endpoint["EndpointStatus"] = status
-        endpoint["LastModifiedTime"] = now()
-        self._registry.save()
-
-    def _found(self, name: str) -> JsonDocument:
-        endpoint = self._registry.of(ENDPOINT).get(name)
-        if endpoint is None:
-            raise not_found("endpoint", self._registry.arn(ENDPOINT, name))
-        return endpoint
 
     def _live(self, name: str) -> LiveEndpoint:
         live = self._host.find(name)
