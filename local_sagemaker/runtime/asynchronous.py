@@ -27,7 +27,7 @@ from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import UpstreamError
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.runtime_gateway import connect, in_sagemakers_words
+from local_sagemaker.gateway.runtime_gateway import reach
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.s3_access import ObjectError, S3Location
 from local_sagemaker.runtime.hosted_routes import HostedRoutes
@@ -212,17 +212,11 @@ class Asynchronous:
 
     def _invoke(self, accepted: Accepted, body: bytes) -> tuple[bytes, str | None]:
         route = self._routes.route(accepted.endpoint, Headers(accepted.headers), asynchronous=True)
-        try:
-            with (
-                in_sagemakers_words(route.endpoint),
-                connect(route, self._limits, accepted.timeout, None) as connection,
-            ):
-                head = connection.post(route.path, accepted.headers, body)
-                if head.status >= 400:
-                    raise errors.ModelError(route.endpoint, head.status, connection.text())
-                return b"".join(connection.parts()), head.get("Content-Type")
-        finally:
-            route.release()
+        with reach(route, self._limits, accepted.timeout, None) as connection:
+            head = connection.post(route.path, accepted.headers, body)
+            if head.status >= 400:
+                raise errors.ModelError(route.endpoint, head.status, connection.text())
+            return b"".join(connection.parts()), head.get("Content-Type")
 
     def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:
         """Records a failed request.
