@@ -137,16 +137,11 @@ def env(directory: Path | None) -> None:
 def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
     if not names:
         return
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=running.s3_url,
-        region_name="us-east-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
+    from local_sagemaker.local_client import local_client
+
+    s3 = local_client("s3", running.s3_url, "us-east-1")
     for name in names:
         try:
             s3.create_bucket(Bucket=name)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
+from local_sagemaker.hosting.instances.container_processes import read_only_model_command
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
-from local_sagemaker.hosting.instances.instance import Launch, read_only_model_command
+from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
 from local_sagemaker.hosting.instances.prefix_routing import prefix_aware

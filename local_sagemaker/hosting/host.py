@@ -11,8 +11,8 @@ from typing import Any
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.instances.container_processes import end_orphans
 from local_sagemaker.hosting.instances.host_settings import HostSettings
-from local_sagemaker.hosting.instances.instance import end_orphans
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.s3_access import Objects
 

@@ -181,16 +181,10 @@ class TransformJob:
 
     def _post(self, instance: Instance, payload: bytes, config: Document) -> tuple[int, bytes]:
         timeout = float(config.get("InvocationsTimeoutInSeconds", TIMEOUT_SECONDS))
-        connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=timeout)
         headers = {"Content-Type": self._params["TransformInput"].get("ContentType", "application/json")}
         if accept := self._params["TransformOutput"].get("Accept"):
             headers["Accept"] = accept
-        try:
-            connection.request("POST", "/invocations", payload, headers)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
+        return instance.send("POST", "/invocations", timeout, payload, headers)
 
     def _write(self, location: S3Location, answers: list[bytes]) -> None:
         """Writes the output below the output prefix, at the input's relative path with ``.out`` appended."""
