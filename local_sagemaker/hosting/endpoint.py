@@ -58,10 +58,6 @@ class LiveEndpoint:
         self.ended = threading.Event()
         self._turn = threading.Lock()
 
-    @property
-    def deleted(self) -> bool:
-        return self.ended.is_set()
-
     def create(self, plan: Document) -> None:
         self._in_turn(lambda: self._create(plan))
 
@@ -126,7 +122,7 @@ class LiveEndpoint:
 
     def _create(self, plan: Document) -> None:
         try:
-            deployment = self._start(plan, self._is_deleted)
+            deployment = self._start(plan, self.ended.is_set)
         except InstanceStartFailed as error:
             with self.changed:
                 self.pending = None
@@ -194,7 +190,7 @@ class LiveEndpoint:
             try:
                 for share in rollout.rollback_shares:
                     before.scale_to(share, at_least=True)
-                    before.wait_ready(self._is_deleted)
+                    before.wait_ready(self.ended.is_set)
                     with self.changed:
                         self._share = min(self._share, 1 - share)
             except InstanceStartFailed as error:
@@ -210,9 +206,6 @@ class LiveEndpoint:
             failed, self.pending, self._share = self.pending, None, 0.0
         if failed is not None:
             failed.drain()
-
-    def _is_deleted(self) -> bool:
-        return self.ended.is_set()
 
     def _scale(self, changes: list[Document]) -> None:
         if self.current is None or self.ended.is_set():
