@@ -88,8 +88,10 @@ def end(processes: Sequence[Process], patience_s: float) -> None:
 
 
 def _listens(process: Process, port: int) -> bool:
-    connections = _or([], lambda p: p.net_connections("tcp"), process)
-    return any(c.status == CONN_LISTEN and c.laddr.port == port for c in connections)
+    def listens(process: Process) -> bool:
+        return any(c.status == CONN_LISTEN and c.laddr.port == port for c in process.net_connections("tcp"))
+
+    return _or(False, listens, process)
 
 
 def _or(default: T, read: Callable[[Process], T], process: Process) -> T:

@@ -38,7 +38,7 @@ class ReplyParser:
     def end_of_stream(self) -> None:
         """Called when the peer has closed. This ends a body without a length, and is an error otherwise."""
         if not self.status or self._has_length:
-            raise BrokenReply("the connection was closed before the reply was complete")
+            raise BrokenReply(f"the connection was closed while reading the {'body' if self.status else 'head'}")
         self.complete = True
 
     def on_message_begin(self) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from local_sagemaker.control.component_plan import planned
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.deployment_config import check_deployment
-from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, JsonDocument, Registry, now
-from local_sagemaker.control.resources import Resources
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, JsonDocument, Registry, now
+from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.live_components import LiveComponents
 from local_sagemaker.hosting.rollout import Rollout
 
 
-class Components(Resources):
+class Components(ResourceOperations):
     kind, noun, listed = COMPONENT, "InferenceComponent", "InferenceComponents"
     status = "InferenceComponentStatus"
 
@@ -54,7 +54,7 @@ class Components(Resources):
             self._check_name(name)
             self._quotas.check_new(self._registry, COMPONENT)
             live = self._live(params["EndpointName"])
-            plan = self._plan(params)
+            plan = planned(self._registry, params)
             at = now()
             document = {
                 "InferenceComponentName": name,
@@ -103,13 +103,14 @@ class Components(Resources):
                     raise ValidationException("Specification or RuntimeConfig must be given.")
                 return self._scale(component, count)
             before = component["Plan"]
-            plan = self._plan(
+            plan = planned(
+                self._registry,
                 {
                     "EndpointName": component["EndpointName"],
                     "VariantName": before["VariantName"],
                     "Specification": params["Specification"],
                     "RuntimeConfig": {"CopyCount": before["CopyCount"] if count is None else count},
-                }
+                },
             )
             if bool(plan["Base"]) != bool(before["Base"]):
                 raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
@@ -153,54 +154,6 @@ class Components(Resources):
         self._change(component, "Updating")
         self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
-
-    def _plan(self, params: JsonDocument) -> JsonDocument:
-        """Returns the plan of a specification: a container, a model, or an adapter of another component.
-
-        :raises ValidationException: the specification is invalid.
-        """
-        specification = params.get("Specification")
-        if specification is None:
-            raise ValidationException("Specification must be given; Specifications is not supported here.")
-        container, model = specification.get("Container"), specification.get("ModelName")
-        if base := specification.get("BaseInferenceComponentName"):
-            found = self._registry.get(COMPONENT, base)
-            if found["EndpointName"] != params["EndpointName"]:
-                raise self._registry.missing(COMPONENT, base)
-            if found["Plan"]["Base"] or not (container or {}).get("ArtifactUrl"):
-                raise ValidationException("An adapter needs Container.ArtifactUrl, and a base that is no adapter.")
-            data = {"ModelDataUrl": container["ArtifactUrl"]}
-            return {"VariantName": found["VariantName"], "Base": base, "Container": data, "CopyCount": 0}
-        variant = self._variant(params)
-        if bool(container) == bool(model):
-            raise ValidationException("Exactly one of ModelName and Container must be given.")
-        if specification.get("ComputeResourceRequirements") is None or params.get("RuntimeConfig") is None:
-            raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
-        count = params["RuntimeConfig"]["CopyCount"]
-        plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
-        return {**plan, "Container": self._container(container, model)}
-
-    def _container(self, container: JsonDocument | None, model: str | None) -> JsonDocument:
-        if model is not None:
-            return container_of(self._registry.get(MODEL, model))
-        assert container is not None
-        if not container.get("Image"):
-            raise ValidationException("Container.Image must be given.")
-        check_environment(container.get("Environment", {}))
-        made = {"Image": container["Image"], "Environment": container.get("Environment", {})}
-        if url := container.get("ArtifactUrl"):
-            made["ModelDataUrl"] = url
-        return made
-
-    def _variant(self, params: JsonDocument) -> str:
-        variants = self._registry.of(ENDPOINT)[params["EndpointName"]]["Plan"]["Variants"]
-        name: str = params.get("VariantName") or ""
-        for variant in variants:
-            if variant["VariantName"] == name:
-                if variant.get("Container"):
-                    raise ValidationException(f"Variant {name} has a model; inference components need one without.")
-                return name
-        raise ValidationException(f"Could not find variant '{name}' of endpoint {params['EndpointName']}.")
 
     def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
         """Returns a callback that records the component's status.

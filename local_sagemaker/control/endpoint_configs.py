@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.registry import CONFIG, MODEL, JsonDocument, now
-from local_sagemaker.control.resources import Resources
+from local_sagemaker.control.resource_operations import ResourceOperations
 
 UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
 UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
 
 
-class EndpointConfigs(Resources):
+class EndpointConfigs(ResourceOperations):
     kind, noun, listed = CONFIG, "EndpointConfig", "EndpointConfigs"
 
     def create(self, params: JsonDocument) -> JsonDocument:

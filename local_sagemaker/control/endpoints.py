@@ -7,12 +7,13 @@ from typing import Any
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
+from local_sagemaker.control.endpoint_description import described_variants, pending_variants
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas, instances_of
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
-from local_sagemaker.control.resources import Resources
-from local_sagemaker.hosting.deployment import Deployment, part_of
+from local_sagemaker.control.resource_operations import ResourceOperations
+from local_sagemaker.hosting.deployment import part_of
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.rollout import Rollout
@@ -21,7 +22,7 @@ CHANGING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack")
 
 
-class Endpoints(Resources):
+class Endpoints(ResourceOperations):
     kind, noun, listed, status = ENDPOINT, "Endpoint", "Endpoints", "EndpointStatus"
 
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
@@ -81,13 +82,13 @@ class Endpoints(Resources):
             endpoint = self._found(params["EndpointName"])
             live = self._host.find(params["EndpointName"])
             current = live.current if live else None
-            described = {**endpoint, "ProductionVariants": _variants(endpoint["Plan"], current)}
+            described = {**endpoint, "ProductionVariants": described_variants(endpoint["Plan"], current)}
         if endpoint["EndpointStatus"] in ("Creating", "Failed"):
             del described["ProductionVariants"]
         if config := endpoint["Plan"].get("AsyncInferenceConfig"):
             described["AsyncInferenceConfig"] = config
         if (summary := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
-            described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": _pending(live)}
+            described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": pending_variants(live)}
         return described
 
     def update(self, params: JsonDocument) -> JsonDocument:
@@ -207,38 +208,6 @@ def _first_batch(plan: JsonDocument, config: JsonDocument | None) -> JsonDocumen
     rollout = Rollout.of(config, sum(each["Count"] for each in plan["Variants"]))
     share = rollout.shares[0] if rollout.rolling else 1.0
     return {"Variants": [{**each, "Count": part_of(each["Count"], share)} for each in plan["Variants"]]}
-
-
-def _pending(live: LiveEndpoint | None) -> list[JsonDocument] | None:
-    """Returns the variants that an update is starting, with their status."""
-    pending = live.pending if live else None
-    if pending is None:
-        return None
-    status = [{"Status": pending.stage, "StartTime": pending.began}]
-    return [{**each, "VariantStatus": status} for each in _variants(pending.plan, pending)]
-
-
-def _variants(plan: JsonDocument, deployment: Deployment | None) -> list[JsonDocument]:
-    running = deployment.variants if deployment else {}
-    described = []
-    for planned in plan["Variants"]:
-        variant = running.get(planned["VariantName"])
-        current = variant.count if variant else 0
-        if variant and variant.pool:
-            current = len(variant.pool.healthy())
-        document = {
-            "VariantName": planned["VariantName"],
-            "CurrentWeight": variant.weight if variant else 0.0,
-            "DesiredWeight": planned["Weight"],
-            "CurrentInstanceCount": current,
-            "DesiredInstanceCount": variant.count if variant else planned["Count"],
-            "RoutingConfig": planned.get("RoutingConfig"),
-            "ManagedInstanceScaling": planned.get("ManagedInstanceScaling"),
-        }
-        if container := planned.get("Container"):
-            document["DeployedImages"] = [{"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}]
-        described.append(document)
-    return described
 
 
 def _retain(before: JsonDocument, plan: JsonDocument, excluded: set[str]) -> None:

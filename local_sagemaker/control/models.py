@@ -8,7 +8,7 @@ from typing import Protocol
 from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
-from local_sagemaker.control.resources import Resources
+from local_sagemaker.control.resource_operations import ResourceOperations
 
 ENVIRONMENT_BYTES = 32 * 1024
 
@@ -19,7 +19,7 @@ class ModelData(Protocol):
     def exists(self, uri: str, prefix: bool) -> bool: ...
 
 
-class ModelDocuments(Resources):
+class ModelDocuments(ResourceOperations):
     kind, noun, listed = MODEL, "Model", "Models"
 
     def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.json_file import replace_json
 
 JsonDocument = dict[str, Any]
 
@@ -81,13 +81,7 @@ class Registry:
         return self.of(kind).get(name) if arn.startswith(prefix) else None
 
     def save(self) -> None:
-        """Replaces the file atomically."""
-        unfinished = self._path.with_suffix(".unfinished")
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump({"resources": self._kinds, "tags": self._tags}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path)
+        replace_json(self._path, {"resources": self._kinds, "tags": self._tags})
 
 
 def now() -> float:

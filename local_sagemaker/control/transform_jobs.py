@@ -9,7 +9,7 @@ from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, TRANSFORM, JsonDocument, Registry, now
-from local_sagemaker.control.resources import Resources
+from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.transform.transform_job import MAX_PAYLOAD_MB, TransformJob
 
@@ -18,7 +18,7 @@ UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")
 RUNNING = ("InProgress", "Stopping")
 
 
-class TransformJobs(Resources):
+class TransformJobs(ResourceOperations):
     kind, noun, listed, status = TRANSFORM, "TransformJob", "TransformJobSummaries", "TransformJobStatus"
 
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:

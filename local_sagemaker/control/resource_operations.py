@@ -13,8 +13,8 @@ from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import KIND_NAMES, JsonDocument, Registry, now
 
 
-class Resources(ABC):
-    """The resources of one kind.
+class ResourceOperations(ABC):
+    """The operations on the resources of one kind.
 
     :cvar kind: the kind in the registry and in ARNs.
     :cvar noun: the kind in the names of operations and members, for example ``Model`` of CreateModel and ModelName.
