@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, GatewaySettings, RuntimeLimits
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
 from local_sagemaker.gateway.payload_parts import Cut, parse_cut
 from local_sagemaker.gateway.runtime_gateway import create_app
 from local_sagemaker.http_server import GatewayServer, listen
@@ -74,9 +74,7 @@ def main(
 ) -> None:
     """Serve one SageMaker endpoint for boto3, backed by a container that runs on this machine."""
     try:
-        settings = GatewaySettings(
-            container, Endpoint(endpoint, variant, region, account), RuntimeLimits(**limits), cut_parts
-        )
+        app = create_app(container, Endpoint(endpoint, variant, region, account), RuntimeLimits(**limits), cut_parts)
         listener = listen(port)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -87,7 +85,7 @@ def main(
     )
     if with_process is not None:
         when_ended(with_process, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    GatewayServer(create_app(settings), listener, when_ready=lambda: click.echo(ready)).run()
+    GatewayServer(app, listener, when_ready=lambda: click.echo(ready)).run()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline
-from local_sagemaker.gateway.gateway_settings import GatewaySettings, RuntimeLimits
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
 from local_sagemaker.gateway.http_reply import ReplyHead
 from local_sagemaker.gateway.idle_connections import IdleConnections
 from local_sagemaker.gateway.invocation_routes import FixedRoutes, InvocationRoute, Routes
@@ -172,11 +172,10 @@ def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: t
     return response
 
 
-def create_app(settings: GatewaySettings) -> Flask:
+def create_app(container: ContainerAddress, endpoint: Endpoint, limits: RuntimeLimits, cut: Cut) -> Flask:
     """Returns the runtime of one container. It notices a client's disconnect only under gunicorn."""
     app = Flask(__name__, static_folder=None)
-    routes = FixedRoutes(settings.endpoint, settings.container)
-    mount(app, Gateway(routes, settings.limits, settings.cut))
+    mount(app, Gateway(FixedRoutes(endpoint, container), limits, cut))
     return app
 
 

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
@@ -17,13 +17,11 @@ from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.planned_faults import Chaos
-from local_sagemaker.hosting.rollout import Rollout
+from local_sagemaker.hosting.rollout import Document, Rollout
 from local_sagemaker.hosting.sticky_sessions import StickySessions
 from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
-
-Document = dict[str, Any]
 
 
 class Report(Protocol):

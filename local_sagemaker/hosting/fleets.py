@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
+from local_sagemaker.hosting.deployment import Deployment, Variant, part_of
 from local_sagemaker.hosting.instances.container_processes import read_only_model_command
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
 from local_sagemaker.hosting.instances.instance import Launch
@@ -18,6 +18,7 @@ from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
 from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.hosting.instances.target_models import TargetModels
+from local_sagemaker.hosting.rollout import Document
 
 
 class Fleets:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
@@ -16,7 +15,6 @@ from local_sagemaker.hosting.instances.host_settings import HostSettings
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.s3_access import Objects
 
-Document = dict[str, Any]
 BETWEEN = 0.2
 
 

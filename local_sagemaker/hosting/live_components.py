@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
@@ -15,12 +14,11 @@ from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, remove
-from local_sagemaker.hosting.rollout import Rollout
+from local_sagemaker.hosting.rollout import Document, Rollout
 from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
 
-Document = dict[str, Any]
 Report = Callable[[str, str | None], None]
 ENDPOINT_WITHIN = 600.0
 

@@ -29,7 +29,7 @@ from local_sagemaker.hosting.instances.s3_access import ObjectError, S3Location
 from local_sagemaker.json_file import replace_json
 from local_sagemaker.runtime.accepted_request import Accepted, header_params, join
 from local_sagemaker.runtime.hosted_routes import HostedRoutes
-from local_sagemaker.runtime.notifications import ERROR, SUCCESS, InvocationOutcome, Publisher, Topics, message
+from local_sagemaker.runtime.notifications import InvocationOutcome, Publisher, message
 
 log = logging.getLogger(__name__)
 
@@ -137,10 +137,12 @@ class Asynchronous:
         self._file(accepted).unlink(missing_ok=True)
 
     def _notify(self, accepted: Accepted, outcome: InvocationOutcome) -> None:
-        topics = Topics.of(accepted.topics)
-        topic, kind = (topics.success, SUCCESS) if outcome.reason is None else (topics.error, ERROR)
+        config = accepted.topics.get("NotificationConfig") or {}
+        kind = "Success" if outcome.reason is None else "Error"
+        topic: str | None = config.get(f"{kind}Topic")
         if topic is None:
             return
+        with_body = f"{kind.upper()}_NOTIFICATION_TOPIC" in (config.get("IncludeInferenceResponseIn") or ())
         passed = dict(accepted.headers)
         params = {
             "accept": passed.get("Accept", ""),
@@ -150,9 +152,7 @@ class Asynchronous:
         }
         params = {name: value for name, value in params.items() if value}
         region = self._host.settings.region
-        notification = message(
-            params, accepted.inference_id, accepted.received, region, outcome, kind in topics.include
-        )
+        notification = message(params, accepted.inference_id, accepted.received, region, outcome, with_body)
         self._publisher.publish(topic, notification)
 
     def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:

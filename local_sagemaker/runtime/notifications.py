@@ -21,25 +21,6 @@ from local_sagemaker.local_client import local_client
 log = logging.getLogger(__name__)
 
 INCLUDED_BYTES = 128 * 1024
-SUCCESS, ERROR = "SUCCESS_NOTIFICATION_TOPIC", "ERROR_NOTIFICATION_TOPIC"
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """The topics of an endpoint.
-
-    :ivar include: which of the two notifications include the response, if it is short enough.
-    """
-
-    success: str | None = None
-    error: str | None = None
-    include: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, output_config: dict[str, Any]) -> Topics:
-        config = output_config.get("NotificationConfig") or {}
-        include = tuple(config.get("IncludeInferenceResponseIn") or ())
-        return cls(config.get("SuccessTopic"), config.get("ErrorTopic"), include)
 
 
 @dataclass(frozen=True, slots=True)
