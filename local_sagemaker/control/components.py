@@ -19,7 +19,9 @@ from local_sagemaker.hosting.rollout import Rollout
 
 
 class Components(ResourceOperations):
-    kind, noun, listed = COMPONENT, "InferenceComponent", "InferenceComponents"
+    kind = COMPONENT
+    noun = "InferenceComponent"
+    listed = "InferenceComponents"
     status = "InferenceComponentStatus"
 
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
@@ -28,8 +30,11 @@ class Components(ResourceOperations):
         self._placement = LiveComponents(host.fleets, host.settings.timing, host.alarms)
 
     def changes(self) -> dict[str, OperationHandler]:
-        scale = {"UpdateInferenceComponentRuntimeConfig": self.scale}
-        return {"UpdateInferenceComponent": self.update, **scale, **super().changes()}
+        return {
+            "UpdateInferenceComponent": self.update,
+            "UpdateInferenceComponentRuntimeConfig": self.scale,
+            "DeleteInferenceComponent": self.delete,
+        }
 
     def restore(self) -> None:
         """Places the components again that were in service when the service ended."""

@@ -11,7 +11,9 @@ UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
 
 
 class EndpointConfigs(ResourceOperations):
-    kind, noun, listed = CONFIG, "EndpointConfig", "EndpointConfigs"
+    kind = CONFIG
+    noun = "EndpointConfig"
+    listed = "EndpointConfigs"
 
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates an endpoint configuration.

@@ -23,15 +23,21 @@ STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack
 
 
 class Endpoints(ResourceOperations):
-    kind, noun, listed, status = ENDPOINT, "Endpoint", "Endpoints", "EndpointStatus"
+    kind = ENDPOINT
+    noun = "Endpoint"
+    listed = "Endpoints"
+    status = "EndpointStatus"
 
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
         super().__init__(registry, quotas)
         self._host = host
 
     def changes(self) -> dict[str, OperationHandler]:
-        scale = {"UpdateEndpointWeightsAndCapacities": self.scale}
-        return {"UpdateEndpoint": self.update, **scale, **super().changes()}
+        return {
+            "UpdateEndpoint": self.update,
+            "UpdateEndpointWeightsAndCapacities": self.scale,
+            "DeleteEndpoint": self.delete,
+        }
 
     def restore(self) -> None:
         """Starts the endpoints again that were in service when the service ended."""

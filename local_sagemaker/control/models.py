@@ -20,7 +20,9 @@ class ModelData(Protocol):
 
 
 class ModelDocuments(ResourceOperations):
-    kind, noun, listed = MODEL, "Model", "Models"
+    kind = MODEL
+    noun = "Model"
+    listed = "Models"
 
     def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
         super().__init__(registry, quotas)

@@ -33,8 +33,12 @@ class ResourceOperations(ABC):
         self._name = f"{self.noun}Name"
 
     def operations(self) -> dict[str, OperationHandler]:
-        reads = {f"Describe{self.noun}": self.describe, f"List{self.noun}s": self.list}
-        return {f"Create{self.noun}": self.create, **reads, **self.changes()}
+        return {
+            f"Create{self.noun}": self.create,
+            f"Describe{self.noun}": self.describe,
+            f"List{self.noun}s": self.list,
+            **self.changes(),
+        }
 
     def changes(self) -> dict[str, OperationHandler]:
         """Returns the operations on an existing resource."""

@@ -19,7 +19,10 @@ RUNNING = ("InProgress", "Stopping")
 
 
 class TransformJobs(ResourceOperations):
-    kind, noun, listed, status = TRANSFORM, "TransformJob", "TransformJobSummaries", "TransformJobStatus"
+    kind = TRANSFORM
+    noun = "TransformJob"
+    listed = "TransformJobSummaries"
+    status = "TransformJobStatus"
 
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
         super().__init__(registry, quotas)
