@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from handler.config.assignment import SourcedAssignment
+from handler.config.assignment import SourcedAssignment, sourced
 from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import lmi
 from handler.config.loading import artifact_settings as artifacts
-from handler.config.loading import document_settings as tree
 from handler.config.loading import document_text as document
-from handler.config.loading import java_properties as properties
+from handler.config.loading import java_properties
+from handler.config.loading.document_settings import translate
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.problems import BadValue
 from handler.config.value_source import Origin
@@ -75,9 +76,11 @@ def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
 def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Found]:
     try:
         if name.endswith(".properties"):
-            yield from tree.of_properties(properties.parse(body.decode("utf-8-sig")), origin, name)
+            properties = java_properties.parse(body.decode("utf-8-sig"))
+            given = {key: value for key, value in properties.items() if value}
+            yield from sourced(given, lmi.translate_key, origin, name)
         else:
-            yield from tree.of_document(document.parse(body, name), origin, name)
+            yield from sourced(document.parse(body, name), translate, origin, name)
     except UnicodeDecodeError:
         yield SettingError(setting, "it is not UTF-8", "Write it in UTF-8.")
     except BadValue as bad:
