@@ -288,12 +288,12 @@ class EndpointConfig:
         {}, "environment variables of the Neuron software, passed on unchanged (NEURON_CC_FLAGS ...)", merged=True
     )
 
-    sources: Mapping[str, ValueSource] = setting({}, "the source of each value", setting=False)
+    sources: Mapping[str, ValueSource] = setting({}, "the source of each value", by_user=False)
     overridden: Mapping[str, tuple[Overridden, ...]] = setting(
-        {}, "values of weaker sources that were not used, by field", setting=False
+        {}, "values of weaker sources that were not used, by field", by_user=False
     )
     unused: Mapping[str, str] = setting(
-        {}, "settings without effect here, each with the reason", merged=True, setting=False
+        {}, "settings without effect here, each with the reason", merged=True, by_user=False
     )
 
     def source(self, name: str) -> ValueSource:

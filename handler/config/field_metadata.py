@@ -59,7 +59,7 @@ class FieldMetadata:
     :param undecided: the word that leaves the decision to the line or the instance.
     :param merged: a mapping that several sources fill together, key by key.
     :param server_argument: an argument of vLLM's HTTP server, handed to its serving classes.
-    :param setting: False: filled in by the loader, not by a user.
+    :param by_user: False: the loader fills it in, and it is not a setting.
     :param nxd: the NeuronConfig key that holds the value.
     :param nxd_derived: NeuronConfig keys whose values follow from this field.
     :param native: the key of the native plugin's `neuron_config` that holds the value.
@@ -73,7 +73,7 @@ class FieldMetadata:
     undecided: str | None = None
     merged: bool = False
     server_argument: bool = False
-    setting: bool = True
+    by_user: bool = True
     nxd: NxdKey | None = None
     nxd_derived: tuple[str, ...] = ()
     native: str | None = None
@@ -87,5 +87,5 @@ def setting(default: T, text: str, **limits: Any) -> T:
     metadata = FieldMetadata(text=text, **limits)
     documented = {METADATA: metadata}
     if isinstance(default, dict):
-        return field(default_factory=lambda: copy(default), repr=metadata.setting, metadata=documented)
-    return field(default=default, repr=metadata.setting, metadata=documented)
+        return field(default_factory=lambda: copy(default), repr=metadata.by_user, metadata=documented)
+    return field(default=default, repr=metadata.by_user, metadata=documented)
