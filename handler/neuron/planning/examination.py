@@ -5,7 +5,7 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from handler.config.config_findings import config_findings
@@ -43,9 +43,8 @@ class Examination:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     def document(self) -> dict[str, Json]:
-        vllm = {"version": self.vllm.version, "seen": self.vllm.seen} if self.vllm else None
         findings: list[Json] = [{**finding.document()} for finding in self.findings]
-        return {"findings": findings, "memory": self.memory, "vllm": {**vllm} if vllm else None}
+        return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
 
 
 def examine_config(config: EndpointConfig) -> Examination:
