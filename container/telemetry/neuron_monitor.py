@@ -88,7 +88,7 @@ class NeuronMonitor:
 
     def trouble(self) -> str | None:
         """Why the devices are not healthy; None while they are, or while there is no report."""
-        return self.health.trouble()
+        return self.health.failure()
 
     def _run(self) -> None:
         pause = self._first_pause
@@ -132,10 +132,10 @@ class NeuronMonitor:
             if line.strip():
                 logger.warning("%s printed a line that is not a report", NAME)
             return 0
-        before = self.health.trouble()
+        before = self.health.failure()
         self.health.add(report)
         self._state = MonitorState(report, time.monotonic())
-        trouble = self.health.trouble()
+        trouble = self.health.failure()
         if trouble and not before:
             logger.error("%s: /ping answers 500 from now on, so that the instance is replaced", trouble)
         return 1

@@ -9,7 +9,7 @@ from typing import Final
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
-HONOURED: Final = frozenset({"temperature", "top_p", "top_k"})
+SUPPORTED: Final = frozenset({"temperature", "top_p", "top_k"})
 # The device samples from this many tokens at most (vllm-project/vllm-neuron, neuronx_distributed_model_runner.py). It
 # is also transformers-neuronx's own limit.
 MOST: Final = 256
@@ -22,14 +22,14 @@ class SamplingLimits:
 
     :param on_device: the device samples. It does not enforce structured output (except with the native plugin).
     :param global_topk: the largest top_k with an effect; None if there is no limit.
-    :param honoured: the parameters with an effect; None for all, empty for none.
+    :param supported: the parameters with an effect; None for all, empty for none.
     :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
         (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     """
 
     on_device: bool
     global_topk: int | None
-    honoured: frozenset[str] | None
+    supported: frozenset[str] | None
     prompt_logprobs: bool = False
 
     @property
@@ -37,12 +37,12 @@ class SamplingLimits:
         """Whether the engine can return log probabilities of generated tokens. A device returns token ids only."""
         return not self.on_device
 
-    def honours(self, parameter: str) -> bool:
-        return self.honoured is None or parameter in self.honoured
+    def supports(self, parameter: str) -> bool:
+        return self.supported is None or parameter in self.supported
 
 
-ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=True)
-NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None)
+ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=True)
+NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
 
 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
@@ -57,7 +57,7 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         override = plan.engine_args.get("override_neuron_config")
         keys = override if isinstance(override, dict) else {}
         if plan.env.get("VLLM_NEURON_FRAMEWORK") == "transformers-neuronx":
-            return SamplingLimits(True, MOST, HONOURED)
+            return SamplingLimits(True, MOST, SUPPORTED)
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
         return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {})
@@ -80,7 +80,7 @@ def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimit
         return NXD_ON_CPU
     limit = sampling.get("global_topk", MOST)
     most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
-    return SamplingLimits(True, most, HONOURED if sampling.get("dynamic") is True else frozenset())
+    return SamplingLimits(True, most, SUPPORTED if sampling.get("dynamic") is True else frozenset())
 
 
 def _native(keys: Mapping[str, Json]) -> SamplingLimits:
@@ -88,4 +88,4 @@ def _native(keys: Mapping[str, Json]) -> SamplingLimits:
     if not isinstance(sampling, dict):
         return ON_CPU
     greedy = sampling.get("all_greedy") is True
-    return SamplingLimits(True, MOST, frozenset() if greedy else HONOURED)
+    return SamplingLimits(True, MOST, frozenset() if greedy else SUPPORTED)

@@ -59,7 +59,7 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
     if not limits.on_device:
         return
     for name, neutral in NEUTRAL.items():
-        if not limits.honours(name) and getattr(sampling, name) not in neutral:
+        if not limits.supports(name) and getattr(sampling, name) not in neutral:
             raise UnsupportedField(name, FIX)
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
@@ -91,10 +91,10 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     include = document.get("include")
     if isinstance(include, list) and "message.output_text.logprobs" in include:
         raise UnsupportedField("include", FIX)
-    if document.get("n") not in (None, 1) and not limits.honours("temperature"):
+    if document.get("n") not in (None, 1) and not limits.supports("temperature"):
         raise UnsupportedField("n", "without random sampling, all choices would be the same")
     for name in ("temperature", "top_p", "top_k"):
-        if not limits.honours(name) and document.get(name) not in NEUTRAL[name]:
+        if not limits.supports(name) and document.get(name) not in NEUTRAL[name]:
             raise UnsupportedField(name, FIX)
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
@@ -108,5 +108,5 @@ def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> d
     return {
         name: value
         for name, value in defaults.items()
-        if name in NEUTRAL and name != "temperature" and not limits.honours(name) and value not in NEUTRAL[name]
+        if name in NEUTRAL and name != "temperature" and not limits.supports(name) and value not in NEUTRAL[name]
     }

@@ -65,7 +65,7 @@ def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
             why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
             yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
             continue
-        rejected = argument.refused(value, version)
+        rejected = argument.rejected_value(value, version)
         if rejected is not None:
             fix = f"Give {', '.join(map(str, argument.by_version[version]))}."
             yield error(

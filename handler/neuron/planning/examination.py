@@ -5,7 +5,8 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from handler.config.config_findings import config_findings
 from handler.config.config_rows import secrets
@@ -19,6 +20,8 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.planning.vllm_versions import InstalledVllm
 
+# Fields that a plan chooses if they are not set, and that decide how much memory is needed.
+CHOSEN = ("dtype", "tensor_parallel_size", "max_model_len", "max_num_seqs")
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -40,9 +43,8 @@ class Examination:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     def document(self) -> dict[str, Json]:
-        vllm = {"version": self.vllm.version, "seen": self.vllm.seen} if self.vllm else None
         findings: list[Json] = [{**finding.document()} for finding in self.findings]
-        return {"findings": findings, "memory": self.memory, "vllm": {**vllm} if vllm else None}
+        return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
 
 
 def examine_config(config: EndpointConfig) -> Examination:
@@ -105,19 +107,8 @@ def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfi
     """The configuration with the values that the plan chose, so that the estimate is of what would run."""
     if plan is None:
         return config
-
-    def resolved(name: str, given: int | None) -> int | None:
-        value = plan.engine_args.get(name)
-        return value if given is None and isinstance(value, int) else given
-
-    dtype = plan.engine_args.get("dtype")
-    return replace(
-        config,
-        dtype=dtype if config.dtype is None and isinstance(dtype, str) else config.dtype,
-        tensor_parallel_size=resolved("tensor_parallel_size", config.tensor_parallel_size),
-        max_model_len=resolved("max_model_len", config.max_model_len),
-        max_num_seqs=resolved("max_num_seqs", config.max_num_seqs),
-    )
+    chosen: dict[str, Any] = {name: plan.engine_args[name] for name in CHOSEN if name in plan.engine_args}
+    return replace(config, **{name: value for name, value in chosen.items() if getattr(config, name) is None})
 
 
 def _memory(

@@ -8,12 +8,12 @@ plain path.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
 from handler.engine.generation import grammar_limits, sampling_check
-from handler.engine.generation.generation import Sink
+from handler.engine.generation.generation import Sink, StopReason
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
@@ -29,7 +29,7 @@ from handler.schemas.openai.sampling_fields import (
     convert,
     sampling,
 )
-from handler.schemas.reply import RunningCall, error_event, event_of
+from handler.schemas.reply import Reply, RunningCall, event_of
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
@@ -197,11 +197,9 @@ class ServedCall:
         return engine.serving_request(self._prepared, sink, self.reply.keep)
 
 
-class ServedReply:
+class ServedReply(Reply):
     """A reply of the vLLM path: vLLM's own bytes, unchanged."""
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
     __slots__ = ("_route", "_whole")
 
     def __init__(self, route: Route) -> None:
@@ -216,25 +214,15 @@ class ServedReply:
         """vLLM's model of the whole reply. None before it is complete."""
         return None if self._whole is None else self._whole.document
 
-    def opening(self) -> bytes:
-        return b""
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return text.encode()
-
-    def closing(self) -> bytes:
-        return b""
 
     def broken(self, error: EndpointError) -> bytes:
         if self._route is not Route.RESPONSES:
-            return error_event(error)
+            return super().broken(error)
         document = error.document()
         return b"event: error\n" + event_of({**document["error"], **document, "type": "error"})
 
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         assert self._whole is not None, "the request keeps the document before it ends"
         return self._whole.text().encode()

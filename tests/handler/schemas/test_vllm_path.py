@@ -12,15 +12,15 @@ from scripted_tokenizer import VOCAB_SIZE
 from handler.engine.api_routes import Route
 from handler.engine.generation.prompt_renderer import MOST_COUNTED
 from handler.errors import ClientError, InvalidField, MissingField, ModelNotFound, UnsupportedField
-from handler.neuron.sampling_limits import HONOURED, SamplingLimits
+from handler.neuron.sampling_limits import SUPPORTED, SamplingLimits
 from handler.schemas.openai import vllm_path as full
 
 LONG = "x" * (MOST_COUNTED + 1)
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT = {"messages": HELLO}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
-DEVICE = SamplingLimits(on_device=True, global_topk=64, honoured=HONOURED)
-STATIC = SamplingLimits(on_device=True, global_topk=64, honoured=frozenset())
+DEVICE = SamplingLimits(on_device=True, global_topk=64, supported=SUPPORTED)
+STATIC = SamplingLimits(on_device=True, global_topk=64, supported=frozenset())
 
 
 def parsed(document: dict[str, Any], route: Route = Route.CHAT, **engine: Any) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def test_the_same_holds_for_a_response(fields: dict[str, Any], param: str) -> No
 
 
 def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None:
-    none = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=False)
+    none = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=False)
     assert refused({**CHAT, "prompt_logprobs": 1}, limits=none).param == "prompt_logprobs"
     assert refused({"prompt": "a", "echo": True, "logprobs": 0}, Route.COMPLETIONS, limits=none).param == "logprobs"
     parsed({"prompt": "a", "echo": True}, Route.COMPLETIONS, limits=none)
