@@ -47,11 +47,8 @@ def measure(
             samples.append(sample)
             done(len(samples), requests)
 
-    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="load")
-    try:
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="load") as pool:
         list(pool.map(one, range(requests)))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     return samples, time.monotonic() - began
 
 

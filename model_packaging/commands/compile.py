@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import (
-    dry_run_option,
-    environ_of,
-    json_option,
-    plan_options,
-    region_option,
-    settings_options,
-)
+from model_packaging.console.options import dry_run_option, json_option, plan_options, region_option, settings_options
 from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
@@ -40,13 +33,12 @@ if TYPE_CHECKING:
 @region_option
 @dry_run_option
 @json_option
-def command(model: str, **given: Any) -> None:
+def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
     """Compiles MODEL with these settings, and keeps the artifacts in a store, where a start finds them by their key.
 
     MODEL is a folder, s3://bucket/prefix or a hub id. Here, the container is started until it is ready, and stopped.
     With --on a training job does it: Ctrl-C leaves it running, and the same command follows it again.
     """
-    environ = environ_of(given["env_file"], given["document"], given["own"])
     if given["on"]:
         _on_a_job(model, environ, given)
     else:
@@ -121,9 +113,10 @@ def _job(model: str, environ: Mapping[str, str], given: Mapping[str, Any], aws: 
         raise click.UsageError("--on needs --image.")
     on, target = machines(given["on"], given["instance"])
     variables = {name: value for name, value in environ.items() if name != "ENDPOINT_CONFIG"}
-    if given["own"]:
+    source = click.get_current_context().params
+    if source["own"]:
         raise click.UsageError("--env is this machine's environment; for a job give --env-file or --config.")
-    variables = environment(variables, given["document"], None)
+    variables = environment(variables, source["document"], None)
     if given["line"]:
         variables["ENDPOINT_LINE"] = given["line"]
     return CompileJob(

@@ -15,7 +15,7 @@ from model_packaging.console.options import (
     poll_option,
     region_option,
 )
-from model_packaging.console.output import print_json
+from model_packaging.console.output import print_json, refuse
 
 if TYPE_CHECKING:
     from model_packaging.deployment.definition.request import DeploymentRequest
@@ -207,15 +207,9 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     if not model:
         return None  # named in a document, which the container reads
     found = examine(variables, model, instance=instance, line=None)
-    if not found.failed:
-        return found.plan
-    if as_json:
-        print_json(found.document())
-    else:
-        from model_packaging.console.tables import findings_table, show
-
-        show(findings_table(found.findings), "Nothing was created. --no-check deploys it all the same.")
-    raise click.exceptions.Exit(1)
+    if found.failed:
+        refuse(found, as_json, "Nothing was created. --no-check deploys it all the same.")
+    return found.plan
 
 
 def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:

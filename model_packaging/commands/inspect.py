@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from model_packaging.console.options import json_option, local_only_option
@@ -19,7 +21,7 @@ def command(package: str, as_json: bool) -> None:
 
     found = inspect(open_package(package))
     if as_json:
-        print_json(found.document())
+        print_json(asdict(found))
         return
     from model_packaging.console.tables import plain_table, show
 

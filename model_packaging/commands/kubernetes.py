@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import environ_of
+from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
     from model_packaging.deployment.definition.limits import Sizes
@@ -144,10 +144,7 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
         raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
     found = examined(environ, config.model, instance, "cpu" if instance is None else None)
     if found.failed or found.plan is None:
-        from model_packaging.console.tables import findings_table, show
-
-        show(findings_table(found.findings), "No manifest: it would not start.")
-        sys.exit(1)
+        refuse(found, False, "No manifest: it would not start.")
     return config, found.plan, found.memory
 
 

@@ -47,7 +47,7 @@ def command(
         if as_json:
             click.echo(json.dumps(found and {"cause": found.cause, "fix": found.fix, "seen": found.evidence}))
         elif found:
-            click.echo(f"Cause: {found.cause}.\nFix: {found.fix}\nSeen: {found.evidence}")
+            click.echo("\n".join(found.lines()))
         else:
             click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
@@ -25,18 +24,15 @@ def command(rank: int, dry_run: bool) -> None:
     from handler.errors import SettingError
     from handler.model.model_source import fetch_model
     from handler.neuron.hardware.installed_packages import installed_versions
-    from handler.neuron.planning.examination import examine_config
+    from handler.neuron.planning.examination import examine_config, rejected_settings
 
     try:
         config = load(os.environ)
     except SettingError as error:
-        refuse(error, False)
+        refuse(rejected_settings(error), False)
     found = examine_config(config)
     if found.plan is None or found.failed:
-        from model_packaging.console.tables import findings_table, show
-
-        show(findings_table(found.findings))
-        sys.exit(1)
+        refuse(found, False)
     path = config.model if dry_run else fetch_model(config).path
     arguments = {**found.plan.engine_args, "model": path}
     version = installed_versions().get("vllm", "")

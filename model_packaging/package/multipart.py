@@ -70,13 +70,7 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
     each = part or part_size(size)
     count = max(1, -(-size // each))
     with translated(to.uri, "s3:PutObject"):
-        upload_id, present = _unfinished(to, each, size)
-    if upload_id is None:
-        with translated(to.uri, "s3:PutObject"):
-            begun = to.client.create_multipart_upload(
-                Bucket=to.bucket, Key=to.key, ChecksumAlgorithm="CRC32", **to.more
-            )
-        upload_id = begun["UploadId"]
+        upload_id, present = _begun(to, each, size)
     result, lock = Uploaded(), threading.Lock()
 
     def send(number: int) -> CompletedPartTypeDef:
@@ -96,11 +90,8 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
         add(len(body))
         return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
 
-    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload")
-    try:
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload") as pool:
         parts = list(pool.map(send, range(1, count + 1)))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     with translated(to.uri, "s3:PutObject"):
         to.client.complete_multipart_upload(
             Bucket=to.bucket, Key=to.key, UploadId=upload_id, MultipartUpload={"Parts": parts}
@@ -108,8 +99,8 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
     return result
 
 
-def _unfinished(to: Destination, each: int, size: int) -> tuple[str | None, dict[int, Any]]:
-    """Returns the latest unfinished upload of this key with parts of this size, and its parts by number."""
+def _begun(to: Destination, each: int, size: int) -> tuple[str, dict[int, Any]]:
+    """Returns an upload and its parts by number: the latest unfinished one with parts of this size, or a new one."""
     pages = to.client.get_paginator("list_multipart_uploads").paginate(Bucket=to.bucket, Prefix=to.key)
     found = [one for page in pages for one in page.get("Uploads", []) if one["Key"] == to.key]
     for one in sorted(found, key=lambda one: one["Initiated"], reverse=True):
@@ -118,7 +109,8 @@ def _unfinished(to: Destination, each: int, size: int) -> tuple[str | None, dict
         last = -(-size // each)
         if all(part["Size"] == each or number == last for number, part in parts.items()):
             return one["UploadId"], parts
-    return None, {}
+    begun = to.client.create_multipart_upload(Bucket=to.bucket, Key=to.key, ChecksumAlgorithm="CRC32", **to.more)
+    return begun["UploadId"], {}
 
 
 def _same(part: Mapping[str, Any], body: bytes, crc: str) -> bool:
@@ -130,9 +122,6 @@ def _same(part: Mapping[str, Any], body: bytes, crc: str) -> bool:
 
 
 def _read(path: Path, start: int, length: int) -> bytes:
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb") as file:
         file.seek(start)
-        taken = bytearray()
-        while len(taken) < length and (chunk := file.read(length - len(taken))):
-            taken += chunk
-        return bytes(taken)
+        return file.read(length)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from io import BufferedReader, RawIOBase
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from handler.storage.storage_errors import NotFound, UnsafeArchive
 from model_packaging.package import package_manifest as manifests
@@ -82,7 +81,7 @@ def _tar(stream: IO[bytes], place: str) -> tarfile.TarFile:
         raise InvalidPackage(place, f"it is not a tar.gz ({type(error).__name__})") from error
 
 
-def _stream(place: str) -> IO[bytes]:
+def _stream(place: str) -> AbstractContextManager[Any]:
     if not place.startswith("s3://"):
         try:
             return open(place, "rb")
@@ -93,23 +92,8 @@ def _stream(place: str) -> IO[bytes]:
 
     bucket, _, key = place.removeprefix("s3://").partition("/")
     with translated(place, "s3:GetObject"):
-        body: Any = make_client().get_object(Bucket=bucket, Key=key)["Body"]
-    return cast("IO[bytes]", BufferedReader(cast("RawIOBase", _Body(body)), CHUNK))
-
-
-class _Body(RawIOBase):
-    """An S3 body as a raw file. urllib3's own file closes itself at the end."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._body.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
+        # `with` of boto3's body itself would give urllib3's file, which closes itself at the end.
+        return closing(make_client().get_object(Bucket=bucket, Key=key)["Body"])
 
 
 def _next(tar: tarfile.TarFile, place: str) -> tarfile.TarInfo | None:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from handler.artifacts.store.artifact_store import Damage
 from handler.artifacts.store.file_digests import entry_of
-from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
+from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_reader import Package
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One wrong file: missing, changed, of another size, or not part of the package."""
-
-    path: str
-    problem: str
-
-
-def verify(package: Package, listener: DigestListener = ignore_progress) -> list[Fault]:
-    """Returns all faults, sorted by path. Reads every byte."""
+def verify(package: Package, listener: DigestListener) -> list[Damage]:
+    """Returns the files that are missing, changed or not part of the package, sorted by path. Reads every byte."""
     wanted = {file.path: file for file in package.manifest.files}
     counter = Counter(package.manifest.size, listener)
     faults, seen = [], set()
     for path, size, chunks in package.contents():
         entry = wanted.get(path)
         if path in seen:
-            faults.append(Fault(path, "is there twice"))
+            faults.append(Damage(path, "is there twice"))
         elif entry is None:
-            faults.append(Fault(path, "is not part of the package, but would be loaded with it"))
+            faults.append(Damage(path, "is not part of the package, but would be loaded with it"))
         elif size != entry.size:
-            faults.append(Fault(path, f"has {size:,} bytes, not {entry.size:,}"))
+            faults.append(Damage(path, f"has {size:,} bytes, not {entry.size:,}"))
         elif entry_of(chunks, path).digest != entry.digest:
-            faults.append(Fault(path, "has other content"))
+            faults.append(Damage(path, "has other content"))
         seen.add(path)
         counter.add(entry.size if entry else 0)
-    faults += [Fault(path, "is missing") for path in wanted if path not in seen]
+    faults += [Damage(path, "is missing") for path in wanted if path not in seen]
     return sorted(faults, key=lambda fault: fault.path)
