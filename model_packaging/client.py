@@ -13,7 +13,7 @@ UTF-8 character. Here a part is only bytes, and an event is what an empty line e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ class EndpointClient:
         :param headers: further members of boto3's `invoke_endpoint`: SessionId="...", CustomAttributes="...".
         :raises InvocationFailed: the container refused, or failed.
         """
-        from botocore.exceptions import ClientError
-
-        try:
-            reply = self._runtime.invoke_endpoint(**self._request(body), **headers)
-        except ClientError as error:
-            raise _of_model(error) from error
+        reply = self._call(self._runtime.invoke_endpoint, body, headers)
         answer: dict[str, Any] = json.loads(reply["Body"].read())
         return answer
 
@@ -92,14 +87,10 @@ class EndpointClient:
         :raises InvocationFailed: the container refused, or the stream ended in an error of its own.
         :raises StreamCut: the stream broke off.
         """
-        from botocore.exceptions import ClientError, EventStreamError, HTTPClientError
+        from botocore.exceptions import EventStreamError, HTTPClientError
 
-        request = self._request({**body, "stream": True})
-        try:
-            reply = self._runtime.invoke_endpoint_with_response_stream(**request, **headers)
-        except ClientError as error:
-            raise _of_model(error) from error
-        stream = reply["Body"]
+        operation = self._runtime.invoke_endpoint_with_response_stream
+        stream = self._call(operation, {**body, "stream": True}, headers)["Body"]
         complete = False
         try:
             for data in events(part["PayloadPart"]["Bytes"] for part in stream if "PayloadPart" in part):
@@ -141,8 +132,14 @@ class EndpointClient:
         found: Mapping[str, Any] = reply
         return {name: str(found.get(member, "")) for name, member in places.items()}
 
-    def _request(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._names, "ContentType": "application/json", "Body": json.dumps(body, ensure_ascii=False).encode()}
+    def _call(self, operation: Callable[..., Any], body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+        from botocore.exceptions import ClientError
+
+        data = json.dumps(body, ensure_ascii=False).encode()
+        try:
+            return operation(**self._names, ContentType="application/json", Body=data, **headers)
+        except ClientError as error:
+            raise _of_model(error) from error
 
 
 def events(parts: Iterable[bytes]) -> Iterator[bytes]:

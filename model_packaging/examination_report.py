@@ -16,8 +16,6 @@ from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
 
-__all__ = ["Examination", "examine", "rejected_settings"]
-
 
 def examine(
     environ: Mapping[str, str], model: str, *, instance: str | None, line: str | None, fetch: Fetch = fetch_small_file

@@ -26,12 +26,9 @@ def use(image: str | None, bucket: str, instance: str, eager_here: bool = False)
     for name in ("FORCE_COLOR", "CLICOLOR_FORCE"):
         os.environ.pop(name, None)
     if image is not None:
-        os.environ["WHERE"] = ""
-        os.environ["TO"] = f"--image {image} --instance {instance}"
-        os.environ["ON"] = f"--image {image} --on {instance}"
+        os.environ.update(WHERE="", TO=f"--image {image} --instance {instance}", ON=f"--image {image} --on {instance}")
         return work
-    os.environ["WHERE"], os.environ["ON"] = "--local", ""
-    os.environ["TO"] = "--local" + (" --set SM_VLLM_ENFORCE_EAGER=true" if eager_here else "")
+    os.environ.update(WHERE="--local", TO="--local" + " --set SM_VLLM_ENFORCE_EAGER=true" * eager_here, ON="")
     import boto3
 
     from model_packaging.local_endpoint import use_local

@@ -70,7 +70,7 @@ def command(
     """
     from model_packaging import load_plot
     from model_packaging.client import EndpointClient
-    from model_packaging.load_test import measure, summary
+    from model_packaging.load_measurement import measure, summary
 
     if plot is not None:
         load_plot.check(plot)

@@ -11,7 +11,7 @@ from model_packaging.console.examined import examination_options
 from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:
-    from model_packaging.examination_report import Examination
+    from handler.neuron.planning.examination import Examination
 
 
 @click.command("check")

@@ -60,22 +60,18 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
         return
     with lines() as tell, failure_file(os.environ):
         made = compile_here(child_environment(chosen, os.environ), given["store"], tell)
-    entries: list[Json] = [
-        {
-            "kind": entry.kind,
-            "key": entry.key,
-            "size": sum(file.size for file in entry.files),
-            "files": len(entry.files),
-        }
-        for entry in made.entries
-    ]
+    sizes = [sum(file.size for file in entry.files) for entry in made.entries]
     if given["as_json"]:
+        entries: list[Json] = [
+            {"kind": entry.kind, "key": entry.key, "size": size, "files": len(entry.files)}
+            for entry, size in zip(made.entries, sizes, strict=True)
+        ]
         print_json({"store": given["store"], "seconds": round(made.seconds, 1), "made": entries})
-    elif not entries:
+        return
+    if not made.entries:
         click.echo(f"Everything was in {given['store']} already ({made.seconds:.0f} s to find out and to start).")
-    for entry in [] if given["as_json"] else made.entries:
-        size = size_text(sum(file.size for file in entry.files))
-        click.echo(f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size}, in {given['store']}.")
+    for entry, size in zip(made.entries, sizes, strict=True):
+        click.echo(f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size_text(size)}, in {given['store']}.")
 
 
 def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:

@@ -105,8 +105,8 @@ def _queue(
     as_json: bool,
 ) -> None:
     """Asks asynchronously; what is said of where the answer will be goes to standard error when it is waited for."""
+    from model_packaging.async_reply import put_request, wait_for_answer
     from model_packaging.client import text_of
-    from model_packaging.reply_printer import put_request, wait_for_answer
 
     if request is not None:
         try:

@@ -10,7 +10,7 @@ from model_packaging.console.examined import examination_options
 from model_packaging.console.output import print_json, refuse
 
 if TYPE_CHECKING:
-    from model_packaging.examination_report import Examination
+    from handler.neuron.planning.examination import Examination
 
 
 @click.command("plan")

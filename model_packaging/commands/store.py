@@ -60,20 +60,18 @@ def verify(store: str, key: str | None, as_json: bool) -> None:
     """Reads every byte of an entry, or of all. Exit status 1 if something is damaged."""
     opened = _open(store)
     entries = _selected(opened, key) if key else list(opened.entries())
-    damage = [(entry, opened.verify(entry.key, entry.kind)) for entry in entries]
-    faults: list[Json] = [
+    faults: list[dict[str, str]] = [
         {"key": entry.key, "kind": entry.kind, "path": one.path, "problem": one.problem}
-        for entry, found in damage
-        for one in found
+        for entry in entries
+        for one in opened.verify(entry.key, entry.kind)
     ]
     unusable = [] if key else [error.message for error in opened.unusable()]
     if as_json:
-        print_json({"entries": len(entries), "faults": faults, "unusable": [*unusable]})
+        print_json({"entries": len(entries), "faults": [{**fault} for fault in faults], "unusable": [*unusable]})
     else:
-        for entry, found in damage:
-            for one in found:
-                click.echo(f"{entry.kind} {entry.key[:16]}: {one.path}: {one.problem}")
-        click.echo("\n".join([*unusable, f"{len(entries)} entries read, {len(faults)} files damaged."]))
+        damaged = [f"{fault['kind']} {fault['key'][:16]}: {fault['path']}: {fault['problem']}" for fault in faults]
+        total = f"{len(entries)} entries read, {len(faults)} files damaged."
+        click.echo("\n".join([*damaged, *unusable, total]))
     sys.exit(1 if faults or unusable else 0)
 
 

@@ -11,7 +11,7 @@ import click
 from model_packaging.console.options import json_option, plan_options, settings_options
 
 if TYPE_CHECKING:
-    from model_packaging.examination_report import Examination
+    from handler.neuron.planning.examination import Examination
 
 
 def examination_options(command: Callable[..., None]) -> Callable[..., None]:

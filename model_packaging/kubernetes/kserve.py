@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from handler.errors import SettingError
-from model_packaging.kubernetes.manifests import SCALE_IN_WINDOW, metadata, scrape, surroundings
+from model_packaging.kubernetes.manifests import ROLLING_UPDATE, SCALE_IN, manifest, scrape, surroundings
 from model_packaging.kubernetes.pod import pod_spec
 from model_packaging.kubernetes.workload import Workload
 
@@ -26,26 +26,16 @@ def kserve_manifests(work: Workload) -> list[Members]:
 
 
 def _service(work: Workload) -> Members:
-    about = metadata(work)
     annotations = {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "none"}
     predictor: Members = {"minReplicas": work.fewest, "maxReplicas": work.fewest, "annotations": scrape(work)}
     if work.scaling is not None:
         annotations["serving.kserve.io/autoscalerClass"] = "keda"
-        behavior = {"scaleDown": {"stabilizationWindowSeconds": SCALE_IN_WINDOW}}
-        predictor |= {
-            "maxReplicas": work.scaling.maximum,
-            "autoScaling": {"metrics": [_metric(work)], "behavior": behavior},
-        }
-    predictor |= {
-        "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        **pod_spec(work, CONTAINER),
-    }
-    return {
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {**about, "annotations": annotations},
-        "spec": {"predictor": predictor},
-    }
+        autoscaling = {"metrics": [_metric(work)], "behavior": SCALE_IN}
+        predictor |= {"maxReplicas": work.scaling.maximum, "autoScaling": autoscaling}
+    predictor |= {"deploymentStrategy": ROLLING_UPDATE, **pod_spec(work, CONTAINER)}
+    service = manifest("serving.kserve.io/v1beta1", "InferenceService", work, spec={"predictor": predictor})
+    service["metadata"]["annotations"] = annotations
+    return service
 
 
 def _metric(work: Workload) -> Members:

@@ -10,8 +10,10 @@ from model_packaging.kubernetes.workload import PORT, Workload
 Members = dict[str, Any]
 # The image is several GB, and a node may have to be made first.
 PULLING = 900
-# As SageMaker's scaling here: what is not needed for ten minutes goes, what is needed comes at once.
-SCALE_IN_WINDOW = 600
+# As with `deploy`: a pod that is not needed for ten minutes is removed; a pod that is needed is added at once.
+SCALE_IN: Members = {"scaleDown": {"stabilizationWindowSeconds": 600}}
+# A new pod starts beside the old ones, which answer until it is ready.
+ROLLING_UPDATE: Members = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
 
 def manifests(work: Workload) -> list[Members]:
@@ -21,13 +23,16 @@ def manifests(work: Workload) -> list[Members]:
 
 def surroundings(work: Workload) -> list[Members]:
     """The service account, and the settings where they are a document."""
-    account: Members = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(work)}
+    account = manifest("v1", "ServiceAccount", work)
     if work.role:
         account["metadata"]["annotations"] = {"eks.amazonaws.com/role-arn": work.role}
     if work.settings is None:
         return [account]
-    data = {SETTINGS_FILE: work.settings}
-    return [account, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(work), "data": data}]
+    return [account, manifest("v1", "ConfigMap", work, data={SETTINGS_FILE: work.settings})]
+
+
+def manifest(version: str, kind: str, work: Workload, **members: Any) -> Members:
+    return {"apiVersion": version, "kind": kind, "metadata": metadata(work), **members}
 
 
 def metadata(work: Workload) -> Members:
@@ -50,39 +55,27 @@ def scrape(work: Workload) -> dict[str, str]:
 
 def _service(work: Workload) -> Members:
     ports = [{"name": "http", "port": 80, "targetPort": "http"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(work),
-        "spec": {"selector": selector(work), "ports": ports},
-    }
+    return manifest("v1", "Service", work, spec={"selector": selector(work), "ports": ports})
 
 
 def _deployment(work: Workload) -> Members:
     spec: Members = {
         "selector": {"matchLabels": selector(work)},
-        # A new pod beside the old ones, which answer until it is ready.
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "strategy": ROLLING_UPDATE,
         "progressDeadlineSeconds": PULLING + work.size.startup,
         "template": {"metadata": {"labels": labels(work), "annotations": scrape(work)}, "spec": pod_spec(work)},
     }
     # With an autoscaler the number of replicas is no longer the manifest's to say.
     if work.scaling is None:
         spec = {"replicas": work.replicas, **spec}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(work), "spec": spec}
+    return manifest("apps/v1", "Deployment", work, spec=spec)
 
 
 def _disruption(work: Workload) -> list[Members]:
     if work.fewest < 2:
         return []  # with one replica it would keep a node from ever being drained
-    return [
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": metadata(work),
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector(work)}},
-        }
-    ]
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(work)}}
+    return [manifest("policy/v1", "PodDisruptionBudget", work, spec=spec)]
 
 
 def _autoscaler(work: Workload) -> list[Members]:
@@ -92,17 +85,11 @@ def _autoscaler(work: Workload) -> list[Members]:
         return []
     target = {"type": "AverageValue", "averageValue": f"{round(scaling.concurrency * 1000)}m"}
     metric = {"type": "Pods", "pods": {"metric": {"name": "endpoint_requests_in_flight"}, "target": target}}
-    return [
-        {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": metadata(work),
-            "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.name},
-                "minReplicas": scaling.minimum,
-                "maxReplicas": scaling.maximum,
-                "metrics": [metric],
-                "behavior": {"scaleDown": {"stabilizationWindowSeconds": SCALE_IN_WINDOW}},
-            },
-        }
-    ]
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": work.name},
+        "minReplicas": scaling.minimum,
+        "maxReplicas": scaling.maximum,
+        "metrics": [metric],
+        "behavior": SCALE_IN,
+    }
+    return [manifest("autoscaling/v2", "HorizontalPodAutoscaler", work, spec=spec)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from model_packaging.kubernetes.manifests import labels, metadata, scrape, selector, surroundings
+from model_packaging.kubernetes.manifests import labels, manifest, scrape, selector, surroundings
 from model_packaging.kubernetes.pod import pod_spec
 from model_packaging.kubernetes.workload import PORT, Workload
 
@@ -25,13 +25,10 @@ def group_manifests(work: Workload, nodes: int) -> list[Members]:
 
 
 def _service(work: Workload) -> Members:
-    spec = {
-        "selector": {**selector(work), **FIRST},
-        "ports": [{"name": "http", "port": 80, "targetPort": PORT}],
-    }
-    # LeaderWorkerSet makes a Service of the set's own name.
-    about = {**metadata(work), "name": f"{work.name}-http"}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec}
+    ports = [{"name": "http", "port": 80, "targetPort": PORT}]
+    service = manifest("v1", "Service", work, spec={"selector": {**selector(work), **FIRST}, "ports": ports})
+    service["metadata"]["name"] = f"{work.name}-http"  # LeaderWorkerSet makes a Service of the set's own name
+    return service
 
 
 def _group(work: Workload, nodes: int) -> Members:
@@ -44,17 +41,11 @@ def _group(work: Workload, nodes: int) -> Members:
     container["env"] = [*container["env"], *spread, {"name": ADDRESS, "value": "$(LWS_LEADER_ADDRESS)"}]
     worker["containers"] = [container]
     about = {"labels": labels(work)}
-    return {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": metadata(work),
-        "spec": {
-            "replicas": work.replicas,
-            "leaderWorkerTemplate": {
-                "size": nodes,
-                "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": {"metadata": {**about, "annotations": scrape(work)}, "spec": leader},
-                "workerTemplate": {"metadata": about, "spec": worker},
-            },
-        },
+    template = {
+        "size": nodes,
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": {"metadata": {**about, "annotations": scrape(work)}, "spec": leader},
+        "workerTemplate": {"metadata": about, "spec": worker},
     }
+    spec = {"replicas": work.replicas, "leaderWorkerTemplate": template}
+    return manifest("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", work, spec=spec)

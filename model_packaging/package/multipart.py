@@ -8,7 +8,6 @@ by CRC32 if a KMS key changes the ETag.
 from __future__ import annotations
 
 import hashlib
-import threading
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -46,7 +45,7 @@ class Destination:
         return f"s3://{self.bucket}/{self.key}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Uploaded:
     """The bytes of one upload. `kept` were in S3 from an earlier attempt."""
 
@@ -71,9 +70,8 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
     count = max(1, -(-size // each))
     with translated(to.uri, "s3:PutObject"):
         upload_id, present = _begun(to, each, size)
-    result, lock = Uploaded(), threading.Lock()
 
-    def send(number: int) -> CompletedPartTypeDef:
+    def send(number: int) -> tuple[CompletedPartTypeDef, int]:
         body = _read(path, (number - 1) * each, each)
         crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
         known = present.get(number)
@@ -84,19 +82,17 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
                     Bucket=to.bucket, Key=to.key, UploadId=upload_id, PartNumber=number, Body=body, ChecksumCRC32=crc
                 )
         assert known is not None
-        with lock:
-            result.kept += len(body) if there else 0
-            result.sent += 0 if there else len(body)
         add(len(body))
-        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
+        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}, len(body) if there else 0
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload") as pool:
-        parts = list(pool.map(send, range(1, count + 1)))
+        done = list(pool.map(send, range(1, count + 1)))
     with translated(to.uri, "s3:PutObject"):
         to.client.complete_multipart_upload(
-            Bucket=to.bucket, Key=to.key, UploadId=upload_id, MultipartUpload={"Parts": parts}
+            Bucket=to.bucket, Key=to.key, UploadId=upload_id, MultipartUpload={"Parts": [part for part, _ in done]}
         )
-    return result
+    kept = sum(there for _, there in done)
+    return Uploaded(sent=size - kept, kept=kept)
 
 
 def _begun(to: Destination, each: int, size: int) -> tuple[str, dict[int, Any]]:
