@@ -1,6 +1,6 @@
-"""A small load on an endpoint through boto3: how long until the first token, and how many tokens a second.
+"""Measures a small load on an endpoint through boto3: time to first token and tokens per second.
 
-For orders of magnitude from where the caller is; `benchmarks/` compares engines side by side.
+It gives orders of magnitude, as seen by the caller. `benchmarks/` compares engines side by side.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from model_packaging.client import EndpointClient, InvocationFailed, text_of
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """One request. Times in seconds; `first` is None where nothing came. `tokens` as the endpoint counts them."""
+    """One request. Times are in seconds. `first` is None if no text was received. The endpoint counts the tokens."""
 
     first: float | None
     total: float
@@ -34,9 +34,9 @@ def measure(
     concurrency: int,
     done: Callable[[int, int], None],
 ) -> tuple[list[LoadSample], float]:
-    """Sends `requests`, of which `concurrency` are under way at any time; samples and the seconds of it all.
+    """Sends `requests` requests, `concurrency` at a time. Returns the samples and the total time in seconds.
 
-    Each prompt begins with a number of its own, so that no prefix cache answers.
+    Each prompt begins with a different number, so that no prefix cache is used.
     """
     samples: list[LoadSample] = []
     lock = threading.Lock()
@@ -54,7 +54,7 @@ def measure(
 
 
 def summary(samples: Sequence[LoadSample], seconds: float) -> dict[str, Json]:
-    """Percentiles of the requests that were answered; times in seconds."""
+    """Returns rates, and percentiles of the successful requests. Times are in seconds."""
     good = [(sample, sample.first) for sample in samples if not sample.error and sample.first is not None]
     between = [(sample.total - first) / (sample.tokens - 1) for sample, first in good if sample.tokens > 1]
     return {

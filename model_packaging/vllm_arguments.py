@@ -72,7 +72,7 @@ def _described(action: argparse.Action) -> Argument:
 
 
 def _kind(convert: object) -> str:
-    """What an argparse converter accepts. vLLM wraps most of its own in closures, so look into them."""
+    """Returns what an argparse converter accepts. vLLM wraps most converters in closures, which are inspected."""
     if convert is None:
         return "str"
     name = getattr(convert, "__name__", "")

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md; `python -m model_packaging.capacity.page` writes them anew, a test compares them."""
+"""Writes the tables of docs/scale.md: `python -m model_packaging.capacity.page`. A test compares them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MARK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def tables() -> dict[str, str]:
-    """By the name that the page's marks have."""
+    """Returns the tables by their names in the page's marks."""
     fleets = {f"fleet-{name}": _fleets(server) for name, server in SERVERS.items()}
     return fleets | {f"strain-{name}": _strains(server) for name, server in SERVERS.items()}
 
 
 def filled(text: str) -> str:
-    """The page with its tables as they are computed now."""
+    """Returns the page with newly computed tables."""
     made = tables()
     return MARK.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
 
 
 def number(value: float) -> str:
-    """As people read it: three figures that count, thousands apart."""
+    """Formats a number for people: three significant digits, or whole with thousands separators."""
     if value == inf:
         return "-"
     if value >= 100 or value == int(value):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("check")
 @examination_options
 def command(found: Examination, as_json: bool) -> None:
-    """Whether an endpoint with these settings would start, and what it would trip over.
+    """Checks whether an endpoint with these settings would start, and lists what would fail.
 
     MODEL is a directory, s3://bucket/prefix or a hub id; only its JSON files and safetensors headers are read.
     """

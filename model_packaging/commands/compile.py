@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 @dry_run_option
 @json_option
 def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
-    """Compiles MODEL with these settings, and keeps the artifacts in a store, where a start finds them by their key.
+    """Compiles MODEL with these settings and puts the artifacts into a store. A start finds them there by their key.
 
-    MODEL is a folder, s3://bucket/prefix or a hub id. Here, the container is started until it is ready, and stopped.
-    With --on a training job does it: Ctrl-C leaves it running, and the same command follows it again.
+    MODEL is a folder, s3://bucket/prefix or a hub id. On this machine, the container is started, and stopped when it is
+    ready. With --on, a training job compiles. Ctrl-C leaves the job running; the same command follows it again.
     """
     if given["on"]:
         _on_a_job(model, environ, given)

@@ -22,7 +22,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Print the settings that are at their defaults, too.")
 @click.argument("model", required=False)
 def explain(environ: Mapping[str, str], as_json: bool, as_yaml: bool, everything: bool, model: str | None) -> None:
-    """Each setting, its value and where the value is from. Secrets are masked."""
+    """Shows each setting, its value and the source of the value. Secrets are masked."""
     from handler.config.config_rows import rows, secrets, to_document
     from handler.config.loading.config_loader import load
     from handler.config.problems import mask

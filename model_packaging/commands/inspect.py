@@ -15,7 +15,7 @@ from model_packaging.console.output import print_json, size_text
 @json_option
 @local_only_option
 def command(package: str, as_json: bool) -> None:
-    """What a package holds: a folder, s3://bucket/prefix, or a model.tar.gz here or in S3. No weights are read."""
+    """Shows what a package contains: a folder, s3://bucket/prefix, or a model.tar.gz. No weights are read."""
     from model_packaging.package.inspection import inspect
     from model_packaging.package.package_reader import open_package
 

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 @click.option("--compiled/--compiles", "compiled", default=None, help="The graphs; default: a look into the store.")
 @click.option("--startup-seconds", type=click.IntRange(min=60), help="Default: computed from sizes.")
 def command(name: str, model: str | None, **given: Any) -> None:
-    """Manifests for a cluster with the Neuron device plugin, on standard output: `... | kubectl apply -f -`.
+    """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
 
-    Devices, memory, disk and the times of the probes are computed from the same configuration and plan that `check`
-    reads; what would not start is refused.
+    Devices, memory, disk and the probes' times are computed from the same configuration and plan that `check` uses. If
+    the endpoint would not start, the findings are printed instead.
     """
     from model_packaging.kubernetes.kserve import kserve_manifests
     from model_packaging.kubernetes.manifests import manifests
@@ -102,7 +102,7 @@ def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workloa
 
 
 def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: bool | None) -> Sizes:
-    """What S3 says; nothing is asked of the store where the user says what is in it."""
+    """Returns the sizes from S3 listings. The store is not listed if the user says whether it has the graphs."""
     from model_packaging.deployment.definition.instance_size import ARTIFACTS, sizes_of
 
     asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
@@ -111,9 +111,9 @@ def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: b
 
 
 def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
-    """With the weights of a hub's model, where its files are on this machine.
+    """Adds the weights of a hub's model, if its files are on this machine.
 
-    :raises SettingError: nobody knows how long it takes to load.
+    :raises SettingError: the size is not known, so the time of a start cannot be computed.
     """
     from handler.errors import SettingError
     from handler.neuron.checkpoint.checkpoint_reader import read_facts
@@ -129,9 +129,9 @@ def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
 
 
 def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:
-    """Configuration, plan and memory. What would not start ends the command with its findings.
+    """Returns configuration, plan and memory. Ends the command with findings if the endpoint would not start.
 
-    :raises SettingError: a pod does not see the model.
+    :raises SettingError: the model is on this machine, where a pod cannot read it.
     """
     from handler.config.loading.config_loader import load
     from handler.errors import SettingError
@@ -149,7 +149,7 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
 
 
 def _graphs(package: str) -> dict[str, str]:
-    """A package's own graphs, by their place in S3: its settings name their place below /opt/ml/model."""
+    """Returns the setting that names the package's graphs in S3: its own settings name them below /opt/ml/model."""
     if not package.startswith("s3://"):
         return {}
     from model_packaging.package.assembly import COMPILED, STORE

@@ -30,7 +30,7 @@ def command(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """What the containers of an endpoint have written, by time."""
+    """Shows the logs of an endpoint's containers, sorted by time."""
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.container_log import ContainerLog, groups
     from model_packaging.deployment.diagnosis import diagnose

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @json_option
 @local_only_option
 def command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_json: bool) -> None:
-    """Puts a model, compiled graphs, settings and code together.
+    """Writes a package: a model with its compiled graphs, settings and code.
 
-    MODEL is a folder, s3://bucket/prefix or a hub id. The result is what an endpoint finds in /opt/ml/model. A folder
-    is the better form: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` needs neither: it
-    uploads the parts from where they are.
+    MODEL is a folder, s3://bucket/prefix or a hub id. The endpoint sees the package as /opt/ml/model. A folder is
+    better than an archive: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` does not need
+    `pack`: it uploads the parts from their own places.
     """
     from model_packaging.package import directory
     from model_packaging.package import package_archive as archive

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @click.command("plan")
 @examination_options
 def command(found: Examination, as_json: bool) -> None:
-    """The engine arguments and the environment that an endpoint with these settings starts its engine with.
+    """Shows the engine arguments and the environment variables of an endpoint with these settings.
 
-    Where it would not start, the findings are printed instead, as `check` does.
+    If the endpoint would not start, the findings are printed instead, as by `check`.
     """
     vllm = [f"{found.vllm}."] if found.vllm else []
     if found.failed or found.plan is None:

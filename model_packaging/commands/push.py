@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 def command(
     inputs: PackageInputs, destination: str, kms_key: str | None, replace: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Uploads a package to S3, file by file; files that are there already are skipped.
+    """Uploads a package to S3, file by file. Files that exist there already are skipped.
 
-    MODEL is what `pack` takes, or what it made. A model.tar.gz goes to s3://BUCKET/KEY.tar.gz as it is. An upload that
-    was cut off goes on where it was when the same command is run again.
+    MODEL is an input of `pack`, or its output. A model.tar.gz is uploaded unchanged to s3://BUCKET/KEY.tar.gz. After an
+    interruption, the same command resumes the upload.
     """
     from model_packaging.package.assembly import assemble
     from model_packaging.package.destination import target_of

@@ -1,8 +1,8 @@
-"""An InferenceService whose predictor is this container.
+"""Builds an InferenceService whose predictor is this container.
 
-The predictor is given whole, not through a ServingRuntime: what it asks of a node follows from the model, so a runtime
-that several models share would say the wrong thing for all but one. In KServe's Standard mode (once RawDeployment),
-since a start may take longer than Knative gives a revision. Source: kserve/kserve, pkg/constants/constants.go and
+The predictor has a complete pod specification and no ServingRuntime: its resources follow from the model, so one
+runtime would not fit several models. It uses KServe's Standard mode (formerly RawDeployment), because a start may take
+longer than Knative allows. Source: kserve/kserve, pkg/constants/constants.go and
 pkg/controller/v1beta1/inferenceservice/reconcilers/keda.
 """
 
@@ -20,8 +20,11 @@ CONTAINER = "kserve-container"
 
 
 def kserve_manifests(work: Workload) -> list[Members]:
-    """:raises SettingError: scaling without the address of a Prometheus: KServe scales by requests through KEDA, which
-    asks one."""
+    """Returns the manifests.
+
+    :raises SettingError: scaling without the address of Prometheus. KServe scales by requests through KEDA, which reads
+        the metric there.
+    """
     return [*surroundings(work), _service(work)]
 
 
@@ -49,7 +52,7 @@ def _metric(work: Workload) -> Members:
         "type": "External",
         "external": {
             "metric": {"backend": "prometheus", "serverAddress": work.prometheus, "query": query},
-            # Its reconciler reads `value` only; KEDA takes that for the average of a replica.
+            # KServe's reconciler reads only `value`. KEDA uses it as the average per replica.
             "target": {"type": "Value", "value": f"{work.scaling.concurrency:g}"},
         },
     }

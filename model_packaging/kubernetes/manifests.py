@@ -1,4 +1,4 @@
-"""A Deployment with its Service, and what belongs to them."""
+"""Builds a Deployment with its Service, service account, settings, disruption budget and autoscaler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from model_packaging.kubernetes.pod import SETTINGS_FILE, pod_spec
 from model_packaging.kubernetes.workload import PORT, Workload
 
 Members = dict[str, Any]
-# The image is several GB, and a node may have to be made first.
+# Seconds. The image has several GB, and a node may have to be created first.
 PULLING = 900
 # As with `deploy`: a pod that is not needed for ten minutes is removed; a pod that is needed is added at once.
 SCALE_IN: Members = {"scaleDown": {"stabilizationWindowSeconds": 600}}
@@ -17,12 +17,12 @@ ROLLING_UPDATE: Members = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge"
 
 
 def manifests(work: Workload) -> list[Members]:
-    """In the order in which they can be applied."""
+    """Returns the manifests in the order in which they can be applied."""
     return [*surroundings(work), _service(work), _deployment(work), *_disruption(work), *_autoscaler(work)]
 
 
 def surroundings(work: Workload) -> list[Members]:
-    """The service account, and the settings where they are a document."""
+    """Returns the service account, and a ConfigMap if the settings are a document."""
     account = manifest("v1", "ServiceAccount", work)
     if work.role:
         account["metadata"]["annotations"] = {"eks.amazonaws.com/role-arn": work.role}
@@ -49,7 +49,7 @@ def selector(work: Workload) -> Members:
 
 
 def scrape(work: Workload) -> dict[str, str]:
-    """Read by Prometheus where it is set up to look for these."""
+    """Returns the annotations that a Prometheus with the usual configuration reads."""
     return {"prometheus.io/scrape": "true", "prometheus.io/path": "/metrics", "prometheus.io/port": str(PORT)}
 
 
@@ -65,7 +65,7 @@ def _deployment(work: Workload) -> Members:
         "progressDeadlineSeconds": PULLING + work.size.startup,
         "template": {"metadata": {"labels": labels(work), "annotations": scrape(work)}, "spec": pod_spec(work)},
     }
-    # With an autoscaler the number of replicas is no longer the manifest's to say.
+    # An autoscaler sets the number of replicas itself.
     if work.scaling is None:
         spec = {"replicas": work.replicas, **spec}
     return manifest("apps/v1", "Deployment", work, spec=spec)
@@ -73,13 +73,13 @@ def _deployment(work: Workload) -> Members:
 
 def _disruption(work: Workload) -> list[Members]:
     if work.fewest < 2:
-        return []  # with one replica it would keep a node from ever being drained
+        return []  # a budget for one replica would prevent every drain of its node
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(work)}}
     return [manifest("policy/v1", "PodDisruptionBudget", work, spec=spec)]
 
 
 def _autoscaler(work: Workload) -> list[Members]:
-    """By requests in flight for each pod, which the cluster's metrics adapter must serve as a pod metric."""
+    """Scales by requests in flight per pod. The cluster's metrics adapter has to serve this metric."""
     scaling = work.scaling
     if scaling is None:
         return []

@@ -1,7 +1,7 @@
-"""One model over several pods: a LeaderWorkerSet whose leader serves and whose workers hold the rest of the engine.
+"""Builds a LeaderWorkerSet: one model on several pods. The leader serves, the workers run the rest of the engine.
 
-Source: kubernetes-sigs/lws, api/leaderworkerset/v1 (LWS_LEADER_ADDRESS, LWS_WORKER_INDEX, labels). A group is started
-anew as a whole: vLLM's executor does not go on without one of its nodes.
+Source: kubernetes-sigs/lws, api/leaderworkerset/v1 (LWS_LEADER_ADDRESS, LWS_WORKER_INDEX, labels). A group is
+restarted as a whole: vLLM's executor cannot continue without one of its nodes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from model_packaging.kubernetes.workload import PORT, Workload
 Members = dict[str, Any]
 FIRST = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 ADDRESS = "SM_VLLM_MASTER_ADDR"
-# Of a worker there is nothing to be asked, drained or called.
+# Members of a container that a worker does not have: it serves no HTTP.
 FRONT = ("ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle")
 
 
 def group_manifests(work: Workload, nodes: int) -> list[Members]:
-    """:param nodes: pods under one model; the workload's replicas are groups of them."""
+    """Returns the manifests.
+
+    :param nodes: pods that share one model. The workload's replicas are groups of pods.
+    """
     return [*surroundings(work), _service(work), _group(work, nodes)]
 
 
