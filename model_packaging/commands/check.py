@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.examined import examination_options
+from model_packaging.console.examination_options import examination_options
 from model_packaging.console.output import print_json
 
 if TYPE_CHECKING:

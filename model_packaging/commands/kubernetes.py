@@ -46,7 +46,7 @@ def command(name: str, model: str | None, **given: Any) -> None:
     from model_packaging.kubernetes.kserve import kserve_manifests
     from model_packaging.kubernetes.manifests import manifests
     from model_packaging.kubernetes.node_group import group_manifests
-    from model_packaging.kubernetes.text import as_text
+    from model_packaging.kubernetes.yaml_text import as_text
 
     several = given["nodes"] > 1
     if several and (given["kserve"] or given["maximum"]):
@@ -135,7 +135,7 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
     """
     from handler.config.loading.config_loader import load
     from handler.errors import SettingError
-    from model_packaging.console.examined import examined
+    from model_packaging.console.examination_options import examined
 
     environ = {**variables, **environ_of(None, document, False)}
     config = load(environ)

@@ -29,20 +29,19 @@ def command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_json: 
     better than an archive: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` does not need
     `pack`: it uploads the parts from their own places.
     """
-    from model_packaging.package import directory
-    from model_packaging.package import package_archive as archive
+    from model_packaging.package import package_archive, package_directory
     from model_packaging.package.assembly import assemble
 
     target = Path(to)
-    directory.require_absent(target)
+    package_directory.require_absent(target)
     assembly = assemble(inputs)
     manifest = read_all(assembly)
     if not dry_run:
         with shown("pack") as listener:
             if to.endswith((".tar.gz", ".tgz")):
-                archive.write(assembly.items, manifest, target, listener, level)
+                package_archive.write(assembly.items, manifest, target, listener, level)
             else:
-                directory.write(assembly.items, manifest, target, listener)
+                package_directory.write(assembly.items, manifest, target, listener)
     if as_json:
         print_json(document(assembly, to=to, written=not dry_run))
         return

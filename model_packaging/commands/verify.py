@@ -17,8 +17,7 @@ from model_packaging.console.package_options import shown
 @local_only_option
 def command(package: str, as_json: bool) -> None:
     """Checks every file of a package, on this machine or in S3, against its digest. Exit status 1 if one is wrong."""
-    from model_packaging.package.package_reader import open_package
-    from model_packaging.package.verification import verify
+    from model_packaging.package.package_reader import open_package, verify
 
     opened = open_package(package)
     with shown("verify") as listener:

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from model_packaging.deployment.aws import Aws
-from model_packaging.deployment.calls import create, unless_missing
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG, Resources
 from model_packaging.deployment.deployment_errors import NotOurs
+from model_packaging.deployment.idempotent_calls import create, unless_missing
 from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
 
 Members = dict[str, Any]
@@ -43,15 +43,8 @@ class Application:
         :raises DeploymentFailed: the deployment failed.
         :raises StillGoing: it takes longer than the poll interval's time limit.
         """
-        sagemaker = self._aws.sagemaker
-        self._once("model", sagemaker.describe_model, sagemaker.create_model, self._wanted.model, "ModelName")
-        self._once(
-            "endpoint configuration",
-            sagemaker.describe_endpoint_config,
-            sagemaker.create_endpoint_config,
-            self._wanted.config,
-            "EndpointConfigName",
-        )
+        self._once("model", "model", "ModelName", self._wanted.model)
+        self._once("endpoint configuration", "endpoint_config", "EndpointConfigName", self._wanted.config)
         for alarm in self._wanted.alarms:
             self._alarm(alarm)
         self._endpoint(wait)
@@ -62,11 +55,12 @@ class Application:
         if self._wanted.scaling is not None:
             self._scaling()
 
-    def _once(self, kind: str, describe: Any, creates: Any, members: Members, name: str) -> None:
-        missing = unless_missing(describe, **{name: members[name]}) is None
+    def _once(self, kind: str, call: str, name: str, members: Members) -> None:
+        sagemaker = self._aws.sagemaker
+        missing = unless_missing(getattr(sagemaker, f"describe_{call}"), **{name: members[name]}) is None
         self._tell(f"{kind} {members[name]}: {'creating' if missing else 'there'}")
         if missing:
-            create(creates, members)
+            create(getattr(sagemaker, f"create_{call}"), members)
 
     def _endpoint(self, wait: bool) -> None:
         wanted = self._wanted

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from model_packaging.package.digesting import Counter, DigestListener
-from model_packaging.package.directory import require_absent
+from model_packaging.package.package_directory import require_absent
 from model_packaging.package.package_item import CHUNK, GeneratedItem, Item
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 

@@ -1,4 +1,4 @@
-"""Reads an existing package: a folder, an S3 prefix, or a `model.tar.gz` on disk or in S3."""
+"""Reads and verifies an existing package: a folder, an S3 prefix, or a `model.tar.gz` on disk or in S3."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
+from handler.artifacts.store.artifact_store import Damage
+from handler.artifacts.store.file_digests import entry_of
 from handler.storage.storage_errors import NotFound, UnsafeArchive
 from model_packaging.package import package_manifest as manifests
+from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import CHUNK, Item
 from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
 from model_packaging.package.sources import items
@@ -49,6 +52,27 @@ def open_package(place: str) -> Package:
             yield path, item.size, item.origin.chunks()
 
     return Package(place, manifest, contents)
+
+
+def verify(package: Package, listener: DigestListener) -> list[Damage]:
+    """Returns the files that are missing, changed or not part of the package, sorted by path. Reads every byte."""
+    wanted = {file.path: file for file in package.manifest.files}
+    counter = Counter(package.manifest.size, listener)
+    faults, seen = [], set()
+    for path, size, chunks in package.contents():
+        entry = wanted.get(path)
+        if path in seen:
+            faults.append(Damage(path, "is there twice"))
+        elif entry is None:
+            faults.append(Damage(path, "is not part of the package, but would be loaded with it"))
+        elif size != entry.size:
+            faults.append(Damage(path, f"has {size:,} bytes, not {entry.size:,}"))
+        elif entry_of(chunks, path).digest != entry.digest:
+            faults.append(Damage(path, "has other content"))
+        seen.add(path)
+        counter.add(entry.size if entry else 0)
+    faults += [Damage(path, "is missing") for path in wanted if path not in seen]
+    return sorted(faults, key=lambda fault: fault.path)
 
 
 def _whole(item: Item) -> bytes:
