@@ -1,4 +1,4 @@
-"""From settings to what `check` and `plan` print."""
+"""Examines settings for `check`, `plan` and `deploy`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
 
-__all__ = ["Examination", "examine", "rejected_settings"]
-
 
 def examine(
     environ: Mapping[str, str], model: str, *, instance: str | None, line: str | None, fetch: Fetch = fetch_small_file
 ) -> Examination:
-    """Reads, plans and estimates; every problem is a finding. The plan is fit to be printed: its secrets are masked.
+    """Makes a plan and a memory estimate. Every problem is a finding. Secrets in the plan are masked.
 
-    :param environ: the settings; the process's own environment is not looked at.
-    :param model: a directory, s3://bucket/prefix or hub id; beats the settings.
-    :param instance, line: as named on the command line.
+    :param environ: the settings. The process's own environment is not read.
+    :param model: a directory, s3://bucket/prefix or hub id. It overrides the settings.
+    :param instance, line: the values of the command line. They override the settings.
     """
     try:
         config = _named(load(environ, fetch=fetch, model=model), instance, line)
@@ -37,7 +35,7 @@ def examine(
 
 
 def _named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
-    """What the command line names beats the settings."""
+    """Returns the configuration with the values of the command line."""
     sources = dict(config.sources)
     for field, value in (("instance", instance), ("line", line)):
         if value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from handler.errors import SettingError
 from model_packaging.deployment.definition.limits import InstanceLimits
@@ -36,6 +37,12 @@ class Network:
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     isolation: bool = False
+
+    def members(self) -> dict[str, Any]:
+        """Returns the parameters of CreateModel, CreateEndpointConfig and CreateTrainingJob."""
+        subnets, groups = list(self.subnets), list(self.security_groups)
+        vpc: dict[str, Any] = {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}} if subnets else {}
+        return {**vpc, "EnableNetworkIsolation": True} if self.isolation else vpc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
