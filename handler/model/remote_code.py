@@ -1,7 +1,7 @@
 """Finds what would make a model's configuration run code, although the endpoint does not trust the model.
 
-- transformers reads `trust_remote_code` from configurations nested in a model's own, and then runs Python of the model or
-  of a hub (CVE-2026-5241, LightGlue's detector).
+- transformers reads `trust_remote_code` from configurations nested in a model's own, and then runs Python of the
+  model or of a hub (CVE-2026-5241, LightGlue's detector).
 - An attention implementation with a slash in its name is a kernel that is fetched from a hub (CVE-2026-4372,
   `_attn_implementation_internal`).
 - vLLM loads a few architectures with `trust_remote_code=True`, whatever it was told (CVE-2026-27893).
