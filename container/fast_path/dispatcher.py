@@ -66,7 +66,7 @@ class Dispatcher:
         self.loop.call_soon_threadsafe(self._take, conn, received)
 
     def _take(self, conn: TConn, received: bytes) -> None:
-        client = FastConnection(self, conn, received)
+        client = FastConnection(self, conn, bytearray(received))
         self._clients.add(client)
         client.open()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from container.process_group.process_context import Handover, ProcessContext
 from container.process_group.shared_state import Leader, Member
 from handler.engine.adapters.shared_adapters import AdapterNotes
@@ -73,16 +75,12 @@ class Peers:
         planned, clients = self._handover, engine.core_addresses
         assert planned is not None, "called after `planned`"
         assert clients is not None, "called with the owner's engine"
-        Handover(
-            planned.line,
-            planned.engine_args,
-            planned.env,
-            planned.model,
-            planned.local,
-            clients.inputs,
-            clients.outputs,
-            engine.pids,
-            engine.adapters is not None,
+        msgspec.structs.replace(
+            planned,
+            inputs=clients.inputs,
+            outputs=clients.outputs,
+            pids=engine.pids,
+            adapters=engine.adapters is not None,
         ).write(self.context)
         self.shared_state.leader = Leader.JOIN
         while len(self.shared_state.members(Member.SERVING)) < self.wanted:
