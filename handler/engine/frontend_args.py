@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
@@ -49,18 +49,10 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSett
                 source, "it runs Python code, which is not allowed", "Set ENDPOINT_TRUST_REMOTE_CODE=true to allow it."
             )
     plugin = config.tool_parser_plugin
-    return FrontendSettings(
+    settings = FrontendSettings(**{each.name: getattr(config, each.name) for each in fields(FrontendSettings)})
+    return replace(
+        settings,
         chat_template=_template(config, model),
-        chat_template_content_format=config.chat_template_content_format,
-        default_chat_template_kwargs=config.default_chat_template_kwargs,
-        trust_request_chat_template=config.trust_request_chat_template,
-        response_role=config.response_role,
-        enable_auto_tool_choice=config.enable_auto_tool_choice,
-        exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
-        tool_call_parser=config.tool_call_parser,
-        enable_prompt_tokens_details=config.enable_prompt_tokens_details,
-        enable_force_include_usage=config.enable_force_include_usage,
-        return_tokens_as_token_ids=config.return_tokens_as_token_ids,
         tool_parser_plugin=None if plugin is None else str(_file(plugin, model) or plugin),
     )
 
