@@ -11,10 +11,11 @@ from queue import SimpleQueue
 from typing import ClassVar
 
 from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
+from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 
-Output = tuple[str, Sequence[int], str | None, int | str | None]
+Output = tuple[str, Sequence[int], str | None, StopReason]
 
 
 class BufferedSink:
@@ -44,9 +45,7 @@ class BufferedSink:
     def tokens(self) -> int | None:
         return None if self.output is None else len(self.output[1])
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self.output = (text, token_ids, finish_reason, stop_reason)
         self.release()
 
@@ -82,9 +81,7 @@ class _Stream:
         self.last_token: float | None = None
         self.finish: str | None = None
 
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         self.tokens += len(token_ids)
         event = self.reply.event(text, token_ids, finish_reason, stop_reason)
         if self.first_token is None or finish_reason is not None:
@@ -115,9 +112,7 @@ class StreamingSink(_Stream):
         self.whole = False
         self.left_reason: str | None = None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self._opened and finish_reason is None:
             self.tokens += len(token_ids)
             self.writer.write(self.reply.event(text, token_ids, None, None))
@@ -171,9 +166,7 @@ class CollectingSink(BufferedSink):
     def tokens(self) -> int | None:
         return self.stream.tokens if self.error is None else None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self._events.append(self.stream.event(text, token_ids, finish_reason, stop_reason))
         if finish_reason is not None:
             self._events.append(self.reply.closing())
@@ -197,9 +190,7 @@ class QueueSink(_Stream):
         self.error: EndpointError | None = None
         self.left_reason: str | None = None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         event = self.event(text, token_ids, finish_reason, stop_reason)
         if event:
             self.events.put(event)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
 from handler.engine.event_loop import LoopThread
-from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 
@@ -65,9 +65,7 @@ class EngineRequest:
             self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
         self._engine.loop.task(self._engine.add(self._generation, self._params, self))
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self.ended:
             return
         if finish_reason is not None:

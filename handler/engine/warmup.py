@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation, Sampling
+from handler.engine.generation.generation import Generation, Sampling, StopReason
 from handler.errors import EndpointError
 
 GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)
@@ -35,9 +35,7 @@ class _Outcome:
     tokens: int = 0
     error: EndpointError | None = None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self.tokens += len(token_ids)
         if finish_reason is not None:
             self.done.set()
