@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 from werkzeug.wsgi import ClosingIterator
 
 from container.connection.gunicorn_connection import GunicornConnection
-from container.requests.request_record import KEY, RequestRecord, record_of
+from container.requests.request_record import KEY, POLLED, RequestRecord, record_of
 from container.telemetry.embedded_metrics import EmbeddedMetrics
 from container.telemetry.event_log import event, logs_requests
 from container.telemetry.request_metrics import RequestMetrics, end_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
-# Polled every few seconds by SageMaker, scrapers and the page.
-QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
 class RequestObserver:
@@ -79,7 +77,7 @@ class RequestObserver:
         self._metrics.observe(record, seconds)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
-        if not self.logs or record.route in QUIET:
+        if not self.logs or record.route in POLLED:
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {

@@ -44,6 +44,14 @@ class _Outcome:
         self.error = error
         self.done.set()
 
+    def wait(self, timeout: float, what: str) -> int:
+        """Waits for the end of the request, and returns the number of its tokens."""
+        if not self.done.wait(timeout):
+            raise TimeoutError(f"no {what} within {timeout:g} s")
+        if self.error is not None:
+            raise self.error
+        return self.tokens
+
 
 def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     """Generates tokens with every kind of sampling, and returns how many.
@@ -61,12 +69,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
         for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
             generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False)
             engine.loop.call(engine.request(generation, outcome).begin)
-        for outcome in outcomes:
-            if not outcome.done.wait(timeout):
-                raise TimeoutError(f"no warm-up token within {timeout:g} s")
-            if outcome.error is not None:
-                raise outcome.error
-            tokens += outcome.tokens
+        tokens += sum(outcome.wait(timeout, "warm-up token") for outcome in outcomes)
     return tokens
 
 
@@ -77,8 +80,5 @@ def _embed(engine: Engine, timeout: float) -> int:
         prepared = engine.require_serving().request(Route.EMBEDDINGS, body, {})
         outcome = _Outcome()
         engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
-        if not outcome.done.wait(timeout):
-            raise TimeoutError(f"no embedding within {timeout:g} s")
-        if outcome.error is not None:
-            raise outcome.error
+        outcome.wait(timeout, "embedding")
     return 0

@@ -15,9 +15,12 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
-from handler.engine.vllm_api.core.request_errors import REFUSALS, as_invalid_field, reason
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
+try:
+    from vllm.exceptions import VLLMClientError  # 0.32.0
+except ImportError:
+    VLLMClientError = ValueError
 try:
     # 0.21.0, 0.24.0 and 0.32.0: the form of a prompt that vLLM's renderer makes. Other forms are deprecated, and 0.32.0
     # passes them to a thread first.
@@ -32,6 +35,11 @@ logger = logging.getLogger(__name__)
 DIRECT = vllm.__version__.startswith("0.16.")
 if DIRECT:
     from handler.engine.vllm_api.tokens import sink_collector
+
+# vLLM's exceptions for a wrong request. On 0.13.0 they are a ValueError. On 0.16.0 and 0.24.0 some are a
+# `VLLMValidationError`, a ValueError that names the parameter and repeats it at the end of its text. On 0.32.0 that is
+# a `VLLMClientError`, which is not a ValueError.
+REFUSALS: tuple[type[Exception], ...] = (ValueError, VLLMClientError)
 
 # The fields of `Sampling` that vLLM has under the same name and in the same form.
 SAMPLING_FIELDS = tuple(
@@ -136,3 +144,18 @@ def as_endpoint_error(error: object) -> EndpointError:
         return as_invalid_field(error, "prompt")
     logger.error("a request failed in the engine: %s", type(error).__name__)
     return GenerationFailed(type(error).__name__)
+
+
+def as_invalid_field(error: Exception, otherwise: str) -> InvalidField:
+    """The error for the client.
+
+    :param otherwise: the field to name if vLLM names none of the request's fields.
+    """
+    message = reason(error)
+    named = getattr(error, "parameter", None) or message.split(" ", 1)[0].strip("`'\"")
+    return InvalidField(named if named in Sampling.__slots__ else otherwise, message)
+
+
+def reason(error: Exception) -> str:
+    """The text of vLLM's error, without the parameter and the value that later versions append."""
+    return (str(error.args[0]) if error.args else str(error)).rstrip(".")

@@ -38,14 +38,13 @@ from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.core.grammar_guard import GrammarUntried
 from handler.engine.vllm_api.serving import (
-    beam_search,
     fail_fast_validation,
+    generate_wrapper,
     response_events,
     response_items,
     serving_errors,
     serving_log,
     serving_schemas,
-    token_counting,
 )
 from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
 
@@ -141,8 +140,7 @@ class Serving:
             room for.
         """
         serving_log.shorten_errors()
-        token_counting.count(llm)
-        beam_search.limit_logprobs(llm)
+        generate_wrapper.wrap(llm)
         if not llm.model_config.allowed_media_domains:
             llm.model_config.allowed_media_domains = [NO_DOMAIN]
         tasks = await llm.get_supported_tasks()
@@ -247,8 +245,9 @@ class Serving:
         """
         api = APIS[prepared.route]
         serving = self._serving(api)
-        token_counting.COUNTED.set(prepared.tokens)
-        beam_search.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
+        generate_wrapper.COUNTED.set(prepared.tokens)
+        searching = prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False))
+        generate_wrapper.SEARCHING.set(searching)
         try:
             result = await self._result(prepared, getattr(serving, api.method))
         except Exception as error:
