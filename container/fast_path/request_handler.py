@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from flask import Request, Response
@@ -42,31 +42,27 @@ class FastPathContext:
     deferred_observer: DeferredObserver
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestHandler:
     """Answers one request that has been read completely.
 
-    :param ended: called once, at the end: the reply was sent, or the client has left. True: the connection stays open.
+    :param _ended: called once, at the end: the reply was sent, or the client has left. True: the connection stays open.
     """
 
-    __slots__ = ("_call", "_context", "_ended", "_head", "_returned", "_sink", "_socket", "_writer", "record")
+    _context: FastPathContext
+    _socket: socket.socket
+    _head: RequestHead
+    _ended: Callable[[RequestHandler, bool], None]
+    _writer: SocketWriter | None = None
+    _call: AnyCall = field(init=False)
+    _sink: BufferedSink | StreamingSink = field(init=False)
+    _returned: tuple[Header, ...] = field(init=False)
+    record: RequestRecord = field(init=False)
 
-    def __init__(
-        self,
-        context: FastPathContext,
-        connection: socket.socket,
-        head: RequestHead,
-        ended: Callable[[RequestHandler, bool], None],
-    ) -> None:
-        self._context = context
-        self._socket = connection
-        self._head = head
-        self._ended = ended
-        self._writer: SocketWriter | None = None
-        self._call: AnyCall
-        self._sink: BufferedSink | StreamingSink
-        self.record = RequestRecord(head.environ)
-        returned = attributes.returned(head.environ.get(attributes.ENVIRON))
-        self._returned: tuple[Header, ...] = () if returned is None else ((attributes.HEADER, returned),)
+    def __post_init__(self) -> None:
+        self.record = RequestRecord(self._head.environ)
+        returned = attributes.returned(self._head.environ.get(attributes.ENVIRON))
+        self._returned = () if returned is None else ((attributes.HEADER, returned),)
 
     def begin(self, body: bytes) -> None:
         """Begins the call to the engine.

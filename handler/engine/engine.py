@@ -118,7 +118,7 @@ class Engine:
 
         :param notes: publishes the adapters to the other processes that use this engine.
         """
-        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes=notes)
+        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes)
         return adapters
 
     def follow_adapters(self, notes: AdapterNotes) -> None:

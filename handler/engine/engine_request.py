@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
@@ -28,25 +29,23 @@ class RequestQueue(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EngineRequest:
     """One request to the engine. It stands between vLLM and the request's sink, and has a sink's methods itself.
 
     The sink gets nothing after the request has ended. The slot of a cancelled request is freed, whether it is cancelled
-    before, while or after vLLM queues it. Every method except `__init__` runs on the engine's loop.
+    before, while or after vLLM queues it. Every method runs on the engine's loop.
     """
 
-    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
-
-    def __init__(self, engine: RequestQueue, generation: Generation, params: object, sink: Sink) -> None:
-        self._engine = engine
-        self._generation = generation
-        self._params = params
-        self._sink = sink
-        self._timer: asyncio.TimerHandle | None = None
-        self.adapter: Adapter | None = None
-        self.internal_id: str | None = None
-        self.cancelled = False
-        self.ended = False
+    _engine: RequestQueue
+    _generation: Generation
+    _params: object
+    _sink: Sink
+    _timer: asyncio.TimerHandle | None = None
+    adapter: Adapter | None = None
+    internal_id: str | None = None
+    cancelled: bool = False
+    ended: bool = False
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         """Queues the request.

@@ -42,8 +42,8 @@ class Adapters(AdapterTable):
     :param directory: keeps the files of loaded adapters.
     :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
         recently used one from memory, and reads its files again when a request uses it.
-    :param fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
     :param notes: publishes the adapters to the other processes that use the engine.
+    :ivar fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
     """
 
     def __init__(
@@ -53,8 +53,7 @@ class Adapters(AdapterTable):
         base_names: tuple[str, ...],
         directory: Path,
         limit: int,
-        bring: Bring = Path,
-        fixed: str = "",
+        bring: Bring,
         notes: AdapterNotes | None = None,
     ) -> None:
         from handler.engine.vllm_api.core import lora_adapters as lora
@@ -72,7 +71,7 @@ class Adapters(AdapterTable):
         self._change = threading.Lock()
         self._notes = notes
         self.limit = limit
-        self.fixed = fixed
+        self.fixed = ""
         shutil.rmtree(directory, ignore_errors=True)  # files of an earlier process
 
     def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
