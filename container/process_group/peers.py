@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import msgspec
 
@@ -33,17 +34,15 @@ class Peers:
         self.context = context
         self.shared_state = context.shared_state
         self.wanted = wanted
+        shared = self.shared_state
         self.adapter_notes = AdapterNotes(
-            context.directory, lambda: context.shared_state.adapters, self._adapters_changed
+            context.directory, lambda: shared.adapters, partial(setattr, shared, "adapters")
         )
         self._handover: Handover | None = None
 
     @property
     def leads(self) -> bool:
         return self.context.slot == 0
-
-    def _adapters_changed(self, change: int) -> None:
-        self.shared_state.adapters = change
 
     def unfinished(self, own: int) -> int:
         """Requests of all processes in the engine.

@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from hashlib import sha256
 
 logger = logging.getLogger(__name__)
@@ -25,6 +24,7 @@ COMPILE_SECONDS = 10.0
 # vLLM parses on the event loop, where every other request waits meanwhile.
 PARSE_SECONDS = 1.0
 START_SECONDS = 240.0
+PROGRAM = "handler.engine.grammar.trial_process"
 # Verdicts that are kept, each under the grammar's digest.
 KEPT = 4096
 
@@ -51,14 +51,7 @@ class GrammarTrial:
         parse_seconds: float = PARSE_SECONDS,
     ) -> None:
         whitespace = "any" if any_whitespace else "none"
-        self._command: Sequence[str] = (
-            sys.executable,
-            "-m",
-            "handler.engine.grammar.trial_process",
-            tokenizer,
-            str(vocabulary),
-            whitespace,
-        )
+        self._command = (sys.executable, "-m", PROGRAM, tokenizer, str(vocabulary), whitespace)
         self._compile_seconds = compile_seconds
         self._parse_seconds = parse_seconds
         self._lock = threading.Lock()
