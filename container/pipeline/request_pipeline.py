@@ -144,11 +144,5 @@ def trace_headers(request: Request) -> dict[str, str]:
 
 
 def with_model(parse: Parse, model: str | None) -> Parse:
-    """The same parser, with `model` put into the body."""
-    if not model:
-        return parse
-
-    def parse_with_model(document: Mapping[str, Any], engine: Engine) -> AnyCall:
-        return parse({**document, "model": model}, engine)
-
-    return parse_with_model
+    """The same parser, with `model`, if there is one, put into the body."""
+    return (lambda document, engine: parse({**document, "model": model}, engine)) if model else parse

@@ -66,9 +66,6 @@ def register(app: Flask, max_body: int) -> None:
             return endpoint_error(errors.BodyTooLarge(max_body))
         return endpoint_error(errors.InvalidBody(error.description or error.name))
 
-    def unexpected_error(error: Exception) -> Response:
-        return endpoint_error(unexpected(error))
-
     app.register_error_handler(errors.EndpointError, endpoint_error)
     app.register_error_handler(HTTPException, http_error)
-    app.register_error_handler(Exception, unexpected_error)
+    app.register_error_handler(Exception, lambda error: endpoint_error(unexpected(error)))

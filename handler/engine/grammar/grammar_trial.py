@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from hashlib import sha256
 
 logger = logging.getLogger(__name__)
@@ -147,10 +148,8 @@ class GrammarTrial:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                try:
+                with suppress(OSError):
                     pipe.close()
-                except OSError:
-                    continue
 
     def close(self) -> None:
         """Ends the process. A trial under way ends with it."""

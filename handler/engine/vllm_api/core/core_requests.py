@@ -14,7 +14,7 @@ from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
+from handler.engine.generation.generation import Generation, Position, Sampling, Score, Scores, StageListener
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 try:
@@ -57,25 +57,19 @@ def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, 
 
     :raises InvalidField: vLLM rejects a parameter.
     """
-    given = {name: getattr(sampling, name) for name in SAMPLING_FIELDS}
+    given, grammar = {name: getattr(sampling, name) for name in SAMPLING_FIELDS}, sampling.grammar
     try:
         return SamplingParams(
             **{name: defaults.get(name) if value is None else value for name, value in given.items()},
             max_tokens=max_tokens,
             stop=list(sampling.stop),
             stop_token_ids=list(sampling.stop_token_ids),
-            structured_outputs=None if sampling.grammar is None else _structured_outputs(sampling.grammar),
+            structured_outputs=None if grammar is None else StructuredOutputsParams(**{grammar.kind: grammar.text}),
             output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
             **OWNED,
         )
     except REFUSALS as error:
         raise as_invalid_field(error, "sampling parameters") from None
-
-
-def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
-    if grammar.kind == "regex":
-        return StructuredOutputsParams(regex=grammar.text)
-    return StructuredOutputsParams(json=grammar.text)
 
 
 async def add_request(

@@ -50,8 +50,7 @@ def _path(location: Sequence[int | str]) -> tuple[int | str, ...]:
 
 
 def _dotted(path: Sequence[int | str]) -> str:
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def from_response(info: Any, *, dead: bool) -> errors.EndpointError:
