@@ -100,7 +100,7 @@ def _engine(
         limits = _limits(llm, plan, config)
         serving = None
         if serving_api is not None:
-            starting = serving_api.Serving.start(llm, engine_args, front, config.max_output_tokens)
+            starting = serving_api.start(llm, engine_args, front, config.max_output_tokens)
             serving = loop.run(starting)
     except BaseException:
         if llm is not None:
@@ -137,10 +137,10 @@ def _serving_api() -> ModuleType | None:
 
     try:
         with root_logger_kept():
-            from handler.engine.vllm_api.serving import serving_classes as serving
+            from handler.engine.vllm_api.serving import serving_start
     except ImportError as error:
         logger.warning(
             "only plain text is served: this vLLM's serving classes are not in the modules of vLLM 0.16 (%s)", error
         )
         return None
-    return serving
+    return serving_start
