@@ -16,7 +16,7 @@ from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
 from container.fast_path.request_head import NotEligible, RequestHead
 from container.pipeline.request_pipeline import body_parser, parse_call, requested_model, route_parser, with_model
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import TIMEOUT_HEADER, max_body
 from container.requests.request_record import KEY, RequestRecord
@@ -61,8 +61,8 @@ class RequestHandler:
 
     def __post_init__(self) -> None:
         self.record = RequestRecord(self._head.environ)
-        returned = attributes.returned(self._head.environ.get(attributes.ENVIRON))
-        self._returned = () if returned is None else ((attributes.HEADER, returned),)
+        returned = custom_attributes.returned(self._head.environ.get(custom_attributes.ENVIRON))
+        self._returned = () if returned is None else ((custom_attributes.HEADER, returned),)
 
     def begin(self, body: bytes) -> None:
         """Begins the call to the engine.

@@ -9,7 +9,7 @@ from typing import Any, Final
 from container.openapi import failures
 from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER
 from container.routes.websocket_route import PATH as BIDIRECTIONAL
 from handler.engine.api_routes import Route
@@ -26,7 +26,7 @@ def _header(name: str, description: str) -> Schema:
 
 
 HEADERS: Final[tuple[Schema, ...]] = (
-    _header(attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
+    _header(custom_attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
     _header(ADAPTER_HEADER, "The adapter or model that answers. It takes precedence over the body's 'model'."),
     _header(TARGET_HEADER, "The same on a multi-model endpoint. It takes precedence over the adapter header."),
     _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),

@@ -75,12 +75,9 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
+        registries = [service.observer.registry, vllm_registry(service)]
         if service.peers is not None:
-            all_processes = shared_metrics.summed(service.peers.context)
-            return Response(
-                generate_latest(registry) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST
-            )
-        own_metrics = generate_latest(registry) + generate_latest(service.observer.registry)
-        return Response(own_metrics + generate_latest(vllm_registry(service)), content_type=CONTENT_TYPE_LATEST)
+            registries = [shared_metrics.summed(service.peers.context)]  # it has both, of all processes
+        return Response(b"".join(map(generate_latest, [registry, *registries])), content_type=CONTENT_TYPE_LATEST)
 
     return routes
