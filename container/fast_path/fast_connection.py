@@ -153,20 +153,14 @@ class FastConnection:
         self._handler, self._head, self._received = handler, None, bytearray(received[end:])
         try:
             handler.begin(received[head.size : end])
-        except (NotEligible, EndpointError):  # the thread path reports the same error to the client
-            self._back_to_thread(received)
-            return
-        except Exception:
-            logger.exception("the fast path failed; a thread answers the request")
-            self._back_to_thread(received)
+        except Exception as error:  # it had no side effects, and a thread reports an EndpointError to the client
+            if not isinstance(error, NotEligible | EndpointError):
+                logger.exception("the fast path failed; a thread answers the request")
+            self._handler, self._received = None, bytearray(received)
+            self._hand_over()
             return
         if self._ended and self._handler is handler:
             handler.client_left(CLIENT_CLOSED)
-
-    def _back_to_thread(self, received: bytes) -> None:
-        """Hands over a request whose begin has failed and had no side effects."""
-        self._handler, self._received = None, bytearray(received)
-        self._hand_over()
 
     def _request_ended(self, handler: RequestHandler, keep_alive: bool) -> None:
         self._handler = None

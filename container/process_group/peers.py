@@ -32,12 +32,10 @@ class Peers:
 
     def __init__(self, context: ProcessContext, wanted: int) -> None:
         self.context = context
-        self.shared_state = context.shared_state
+        state = self.shared_state = context.shared_state
         self.wanted = wanted
-        shared = self.shared_state
-        self.adapter_notes = AdapterNotes(
-            context.directory, lambda: shared.adapters, partial(setattr, shared, "adapters")
-        )
+        set_changes = partial(setattr, state, "adapters")
+        self.adapter_notes = AdapterNotes(context.directory, lambda: state.adapters, set_changes)
         self._handover: Handover | None = None
 
     @property

@@ -100,8 +100,7 @@ def _engine(
         limits = _limits(llm, plan, config)
         serving = None
         if serving_api is not None:
-            starting = serving_api.start(llm, engine_args, front, config.max_output_tokens)
-            serving = loop.run(starting)
+            serving = loop.run(serving_api.start(llm, engine_args, front, config.max_output_tokens))
     except BaseException:
         if llm is not None:
             vllm_api.shutdown(llm)
