@@ -88,7 +88,7 @@ class RequestHandler:
         parse = body_parser(service, request) if route is None else route_parser(route, request)
         parse = with_model(parse, requested_model(service, request))
         timeout = request.headers.get(TIMEOUT_HEADER)
-        call, until = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
+        call, deadline = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):
             raise NotEligible
         self._call = call
@@ -96,7 +96,7 @@ class RequestHandler:
         service.admission.enter()
         # From here on this handler sends the reply, also if it is an error.
         service.observer.fast_path.inc()
-        begin_call(running, until, partial(self._context.deferred_observer.started, self.record, body))
+        begin_call(running, deadline, partial(self._context.deferred_observer.started, self.record, body))
 
     def _with_sink(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
