@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from container.openapi.bodies import ref
+from container.openapi.bodies import TEXT, Schema, ref
 
-Schema = dict[str, Any]
-TEXT: Final[Schema] = {"type": "string"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 NUMBER: Final[Schema] = {"type": "number"}
 
