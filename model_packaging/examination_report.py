@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,8 +14,10 @@ from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.problems import mask
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
+from handler.neuron.checks.several_nodes import HOSTED
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
+from model_packaging.deployment.definition.request import environment_problems
 
 __all__ = ["Examination", "examine", "rejected_settings"]
 
@@ -24,7 +27,8 @@ def examine(
 ) -> Examination:
     """Reads, plans and estimates; every problem is a finding. The plan is fit to be printed: its secrets are masked.
 
-    :param environ: the settings; the process's own environment is not looked at.
+    :param environ: the settings; the process's own environment is not looked at. It must fit into a SageMaker model if
+        the instance is SageMaker's, unless it is this process's own (`--env`).
     :param model: a directory, s3://bucket/prefix or hub id; beats the settings.
     :param instance, line: as named on the command line.
     """
@@ -33,6 +37,9 @@ def examine(
     except SettingError as error:
         return rejected_settings(error)
     found = examine_config(config)
+    hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
+    for problem in environment_problems(environ) if hosted else ():
+        found = replace(found, findings=(*rejected_settings(problem).findings, *found.findings))
     return replace(found, plan=_masked_plan(found.plan, secrets(config)))
 
 

@@ -17,6 +17,7 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.neuron_config.real_class import NeuronConfigBuilder, construct
 from handler.neuron.planning.vllm_versions import InstalledVllm
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -45,11 +46,14 @@ class Examination:
         return {"findings": findings, "memory": self.memory, "vllm": {**vllm} if vllm else None}
 
 
-def examine_config(config: EndpointConfig) -> Examination:
-    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked."""
+def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
+
+    :param build: as in `make_plan`.
+    """
     known = secrets(config)
     try:
-        found = _examined(config)
+        found = _examined(config, build)
     except SettingError as error:
         found = rejected_settings(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
@@ -61,7 +65,7 @@ def rejected_settings(error: SettingError) -> Examination:
     return Examination(tuple(_invalid(one) for one in each(error)))
 
 
-def _examined(config: EndpointConfig) -> Examination:
+def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
     """Reads the facts, finds the instance, makes the plan and the estimate.
 
     :raises SettingError: the instance, the line or the model is invalid.
@@ -70,17 +74,20 @@ def _examined(config: EndpointConfig) -> Examination:
     from handler.neuron.hardware.host_cpu import host_cpu
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
+    from handler.neuron.planning.adapter_findings import adapter_findings
     from handler.neuron.planning.planner import make_plan
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
-    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu)
+    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu, build=build)
     memory, memory_found = _memory(_completed(config, outcome.plan), facts, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
-    return Examination((*findings, *unseen, *outcome.findings, *memory_found), outcome.plan, memory, vllm)
+    nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
+    listed = adapter_findings(config) if nxd else ()
+    return Examination((*findings, *unseen, *outcome.findings, *listed, *memory_found), outcome.plan, memory, vllm)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
