@@ -197,6 +197,7 @@ def test_llama_4_does_not_take(key: str, tmp_path: Path) -> None:
 
 
 TAKEN: dict[str, dict[str, str]] = {
+    "keys of single models": raw(sliding_window_attention_dp_degree=1, router_act_fn="sigmoid"),
     "overrides of the draft": raw(draft_overrides={"mlp_kernel_enabled": True}),
     "a page size as text": raw(scratchpad_page_size="1024"),
     "adapters beside a draft": {
@@ -290,6 +291,17 @@ def test_check_knows_the_limits_of_a_sagemaker_models_environment(tmp_path: Path
     assert ("invalid-setting", "--env-file") in errors(checked(tmp_path / "model", many))
     elsewhere = {**many, **long, "ENDPOINT_INSTANCE": "trn2.48xlarge"}
     assert {code for code, _ in errors(checked(tmp_path / "model", elsewhere))} <= {"unknown-neuron-key"}
+
+
+def test_a_draft_is_there_and_has_the_models_vocabulary(tmp_path: Path) -> None:
+    draft = tmp_path / "draft"
+    environ = {**DRAFT, "ENDPOINT_SPECULATIVE_MODEL": str(draft), "ENDPOINT_INSTANCE": ""}
+    assert ("invalid-setting", "ENDPOINT_SPECULATIVE_MODEL") in errors(checked(tmp_path / "model", environ))
+    draft.mkdir()
+    (draft / "config.json").write_text(json.dumps({**LLAMA, "vocab_size": 32000}))
+    assert ("draft-vocabulary", "ENDPOINT_SPECULATIVE_MODEL") in errors(checked(tmp_path / "model", environ))
+    (draft / "config.json").write_text(json.dumps(LLAMA))
+    assert errors(checked(tmp_path / "model", environ)) == set()
 
 
 @pytest.fixture

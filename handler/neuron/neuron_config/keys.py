@@ -115,7 +115,13 @@ EXPERTS: Final = {
     **_unset("float", "capacity_factor gate_clamp_upper_limit gate_clamp_lower_limit"),
     **_unset("float", "up_clamp_upper_limit up_clamp_lower_limit"),
     **_keys("int", moe_tp_degree=1, moe_ep_degree=1),
+    **_unset("str", "router_act_fn router_dtype"),
     **_unset("dict", "hybrid_sharding_config blockwise_matmul_config router_config"),
+}
+# models/gpt_oss/modeling_gpt_oss.py:456, models/qwen2_vl/modeling_qwen2_vl.py:72.
+OF_MODELS: Final = {
+    **_keys("int", sliding_window_attention_dp_degree=1),
+    **_unset("int", "default_image_width default_image_height"),
 }
 # Keys that the plugin takes out of the override before NeuronConfig reads it (plugin 0.5.0,
 # worker/neuronx_distributed_model_loader.py:184 for `draft_overrides`).
@@ -135,6 +141,7 @@ KEYS: Final[dict[str, ConfigKey]] = {
     **KERNELS,
     **COMPILER,
     **EXPERTS,
+    **OF_MODELS,
 }
 # Deprecated key -> its replacement: it is still read (NxDI 0.10, models/config.py:733). Without one, the class computes
 # the value itself (:766).

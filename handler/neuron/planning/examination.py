@@ -79,15 +79,17 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
+    draft, draft_found = _draft(config, facts)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu, build=build)
-    memory, memory_found = _memory(_completed(config, outcome.plan), facts, instance)
+    memory, memory_found = _memory(_completed(config, outcome.plan), facts, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
-    return Examination((*findings, *unseen, *outcome.findings, *listed, *memory_found), outcome.plan, memory, vllm)
+    found = (*findings, *draft_found, *unseen, *outcome.findings, *listed, *memory_found)
+    return Examination(found, outcome.plan, memory, vllm)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
@@ -106,6 +108,24 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     return None, (
         Finding("model-not-read", Severity.INFO, "MODEL", why, "Give the model's directory or s3:// prefix."),
     )
+
+
+def _draft(config: EndpointConfig, facts: ModelFacts | None) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+    """The draft model, which vLLM reads before the plugin does (vLLM 0.16, config/speculative.py:721 for the size).
+
+    A draft that is missing is an error only if the plan is for this machine.
+    """
+    if not config.speculative_model:
+        return None, ()
+    setting = config.source("speculative_model").name or "speculative_model"
+    severity = Severity.ERROR if config.instance is None else Severity.WARNING
+    draft, problems = _facts(config.speculative_model)
+    found = [replace(one, setting=setting, severity=severity) for one in problems if one.code == "invalid-setting"]
+    sizes = (facts.vocab_size, draft.vocab_size) if facts is not None and draft is not None else (0, 0)
+    if all(sizes) and sizes[0] != sizes[1] and config.speculation in (None, "draft_model"):
+        why = f"the draft has a vocabulary of {sizes[1]} tokens, the model one of {sizes[0]}, and vLLM refuses that"
+        found.append(Finding("draft-vocabulary", Severity.ERROR, setting, why, "Use a draft of the same model family."))
+    return draft, tuple(found)
 
 
 def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
@@ -128,14 +148,13 @@ def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfi
 
 
 def _memory(
-    config: EndpointConfig, facts: ModelFacts | None, instance: InstanceType | None
+    config: EndpointConfig, facts: ModelFacts | None, draft: ModelFacts | None, instance: InstanceType | None
 ) -> tuple[dict[str, Json] | None, tuple[Finding, ...]]:
     from handler.neuron.memory.memory_estimate import estimate
     from handler.neuron.memory.memory_findings import memory_findings
 
     if facts is None or instance is None:
         return None, ()
-    draft = _facts(config.speculative_model)[0] if config.speculative_model else None
     found = estimate(facts, config, instance, draft=draft)
     if found is None:
         return None, ()
