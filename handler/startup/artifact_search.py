@@ -59,7 +59,7 @@ def engine_by_artifacts(
     keys = backend.keys(backend.key_inputs(plan))
     store = open_store(state)
     target = config.scratch / "artifacts" / keys[0].digest[:32]
-    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config), companions.adapters)
+    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config))
     with ExitStack() as after:
         deadline = time.monotonic() + config.artifact_deadline
         callbacks = _AcquisitionCallbacks(state, backend, plan, store, paths, start, after, deadline)

@@ -13,6 +13,7 @@ _TEXT = "converts between text and tokens, outside of the graph"
 _LOGS = "only controls logs or metrics"
 _SAMPLING = "a default for requests, which is an input of the graph"
 _GRAMMARS = "controls how grammars are parsed; they mask the logits outside of the graph"
+_SCHEDULING = "controls when steps are scheduled, not what a step computes"
 _LOADING = "controls how the checkpoint is read, not its content"
 
 # vLLM's engine arguments, by their Python names.
@@ -38,6 +39,7 @@ ENGINE_ARGS: dict[str, str] = {
     "reasoning_parser": _TEXT,
     "tool_call_parser": _TEXT,
     "enable_auto_tool_choice": _TEXT,
+    "async_scheduling": _SCHEDULING,
     "response_role": _TEXT,
     "disable_log_stats": _LOGS,
     "disable_log_requests": _LOGS,
