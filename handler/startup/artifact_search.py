@@ -17,16 +17,13 @@ from pathlib import Path
 from handler.artifacts.lease.acquisition import Acquisition
 from handler.artifacts.lease.acquisition_options import AcquisitionOptions, Compilation, OnMiss
 from handler.artifacts.lease.clock import RealClock
-from handler.artifacts.lease.compile_failure import compile_failure
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
-from handler.artifacts.store.manifest_signature import Signer, signer
+from handler.artifacts.store.manifest_signature import signer
 from handler.engine.engine import Engine
-from handler.engine.vllm_api.core.core_exits import core_exits
-from handler.errors import EndpointError
 from handler.json_value import Json
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan
@@ -34,10 +31,9 @@ from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
 from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
 from handler.startup.neff_cache_tier import neff_tier
-from handler.startup.output_tail import output_tail
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
-from handler.startup.start_errors import StartEngine, explained_start_failure
+from handler.startup.start_errors import StartEngine, diagnosed_start, explained_start_failure
 
 logger = logging.getLogger(__name__)
 # Seconds between two polls while another instance compiles, and the least number of polls within a lease.
@@ -113,7 +109,7 @@ def open_store(state: ServingState) -> ArtifactStore:
     """
     config = state.config
     assert config.artifact_store is not None, "called without a store"
-    return ArtifactStore.open(config.artifact_store, _signer(state))
+    return ArtifactStore.open(config.artifact_store, signer(config.artifact_signing_key or ""))
 
 
 class _AcquisitionCallbacks:
@@ -170,22 +166,13 @@ class _AcquisitionCallbacks:
         began = time.monotonic()
         lifecycle.label("compile")
         try:
-            with output_tail() as output:
+            with diagnosed_start():
                 self.engine = self._start(backend.to_compile(self._plan, wanted.directory))
-        except EndpointError:
-            raise
-        except Exception as error:
-            raise compile_failure(error, core_exits(error), output.text()) from error
         finally:
             lifecycle.label("")
             self._state.artifacts.compiled(time.monotonic() - began)
         backend.collect(wanted.directory)
         lifecycle.stage("publish artifacts")
-
-
-def _signer(state: ServingState) -> Signer | None:
-    value = state.config.artifact_signing_key
-    return signer(value, os.environ, "ENDPOINT_ARTIFACT_SIGNING_KEY") if value else None
 
 
 def _machine(state: ServingState) -> dict[str, str]:

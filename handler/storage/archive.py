@@ -113,7 +113,7 @@ def _path(member: tarfile.TarInfo, where: str) -> str | None:
     try:
         confined_all([name])
     except UnsafePath as error:
-        raise UnsafeArchive(where, f"its member {error.path!r} {error.problem}") from error
+        raise UnsafeArchive(where, f"its member {error.where!r} {error.problem}") from error
     return name
 
 
@@ -139,6 +139,6 @@ def _check(names: list[str], fresh: Path, where: str) -> None:
     try:
         confined_all(name for name in names if (fresh / name).is_file())
     except UnsafePath as error:
-        raise UnsafeArchive(where, f"its member {error.path!r} {error.problem}") from error
+        raise UnsafeArchive(where, f"its member {error.where!r} {error.problem}") from error
     if not names:
         raise UnsafeArchive(where, "it is empty")

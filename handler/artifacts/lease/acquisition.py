@@ -92,7 +92,7 @@ class Acquisition:
                 if self._compiling:
                     raise
                 doing = error.message  # a short outage of the service, within a wait of up to an hour
-                self._once("artifact_store_unavailable", where=error.where, reason=error.reason)
+                self._once("artifact_store_unavailable", where=error.where, reason=error.problem)
             self._pause(doing)
 
     def _attempt(self) -> Acquired | None:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from handler.artifacts.lease.compile_errors import CompileKilled
-from handler.artifacts.lease.compile_failure import compile_failure
+from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.custom_code.code_source import find_code
 from handler.engine.engine import Engine
 from handler.engine.launch import launch
-from handler.engine.vllm_api.core.core_exits import core_exits
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
@@ -32,7 +30,7 @@ from handler.startup.multi_model.model_errors import (
     ModelsFull,
     ModelsUnsupported,
 )
-from handler.startup.output_tail import output_tail
+from handler.startup.start_errors import diagnosed_start
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 # Settings that apply only to the model of the start, with their neutral values.
@@ -117,18 +115,17 @@ def start(prepared: PreparedModel) -> Engine:
     """
     name = prepared.name
     use_environment(prepared.plan)
-    with output_tail() as output:
-        try:
+    try:
+        with diagnosed_start():
             return _launch(prepared)
-        except EndpointError as error:
-            raise ModelLoadFailed(name, error.message) from error
-        except Exception as error:
-            failure = compile_failure(error, core_exits(error), output.text())
-            if isinstance(failure, CompileKilled):
-                raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from error
-            known = fix_for(failure.reason)
-            fix = "Fix its files or the settings." if known == OTHERWISE else known
-            raise ModelLoadFailed(name, f"{failure.reason}. {fix}") from error
+    except CompileKilled as failure:
+        raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from failure
+    except CompileFailed as failure:
+        known = fix_for(failure.reason)
+        fix = "Fix its files or the settings." if known == OTHERWISE else known
+        raise ModelLoadFailed(name, f"{failure.reason}. {fix}") from failure
+    except EndpointError as error:
+        raise ModelLoadFailed(name, error.message) from error
 
 
 def _launch(prepared: PreparedModel) -> Engine:
