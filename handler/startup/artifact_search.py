@@ -12,6 +12,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from handler.artifacts.lease.acquisition import Acquisition
@@ -112,6 +113,7 @@ def open_store(state: ServingState) -> ArtifactStore:
     return ArtifactStore.open(config.artifact_store, signer(config.artifact_signing_key or ""))
 
 
+@dataclass(slots=True)
 class _AcquisitionCallbacks:
     """The callbacks of `Acquisition`: restore, compile, and record events.
 
@@ -119,58 +121,53 @@ class _AcquisitionCallbacks:
     :param deadline: monotonic seconds at which a restore gives up.
     """
 
-    def __init__(
-        self,
-        state: ServingState,
-        backend: ArtifactBackend,
-        plan: EnginePlan,
-        store: ArtifactStore,
-        paths: ModelPaths,
-        start: StartEngine,
-        after: ExitStack,
-        deadline: float,
-    ) -> None:
-        self._state, self._backend, self._plan, self._store = state, backend, plan, store
-        self._paths, self._start, self._after, self._deadline = paths, start, after, deadline
-        self._wait_began: float | None = None
-        self.engine: Engine | None = None
+    state: ServingState
+    backend: ArtifactBackend
+    plan: EnginePlan
+    store: ArtifactStore
+    paths: ModelPaths
+    start: StartEngine
+    after: ExitStack
+    deadline: float
+    wait_began: float | None = None
+    engine: Engine | None = None
 
     def record_event(self, event: Mapping[str, Json]) -> None:
-        self._state.artifacts.record(event)
+        self.state.artifacts.record(event)
         if event.get("event") == "artifact_wait":
-            if self._wait_began is None:
-                self._wait_began = time.monotonic()
-                self._state.lifecycle.stage("wait for another instance's artifacts")
+            if self.wait_began is None:
+                self.wait_began = time.monotonic()
+                self.state.lifecycle.stage("wait for another instance's artifacts")
             machine = event.get("machine")
             holder = f"{machine} compiles them" if machine else "another instance publishes them"
-            self._state.lifecycle.progress(0, 0, waiting=holder)
+            self.state.lifecycle.progress(0, 0, waiting=holder)
 
     def wait_ended(self) -> None:
-        if self._wait_began is not None:
-            self._state.artifacts.waited(time.monotonic() - self._wait_began)
-            self._wait_began = None
+        if self.wait_began is not None:
+            self.state.artifacts.waited(time.monotonic() - self.wait_began)
+            self.wait_began = None
 
     def restore(self, manifests: Sequence[Manifest], directory: Path) -> None:
         self.wait_ended()
-        self._state.lifecycle.stage("restore artifacts")
-        with shown(self._state.lifecycle, "restore artifacts") as progress:
-            source, paths = source_of(self._store), self._paths
-            done = restore(manifests, source, directory, paths=paths, progress=progress, deadline=self._deadline)
-        self._state.artifacts.restored(done)
+        self.state.lifecycle.stage("restore artifacts")
+        with shown(self.state.lifecycle, "restore artifacts") as progress:
+            source, paths = source_of(self.store), self.paths
+            done = restore(manifests, source, directory, paths=paths, progress=progress, deadline=self.deadline)
+        self.state.artifacts.restored(done)
 
     def compile(self, wanted: Compilation) -> None:
         self.wait_ended()
-        lifecycle, backend = self._state.lifecycle, self._backend
+        lifecycle, backend = self.state.lifecycle, self.backend
         backend.prepare()
-        self._after.enter_context(neff_tier(backend.tier(self._plan, self._store, wanted.missing[0]), lifecycle))
+        self.after.enter_context(neff_tier(backend.tier(self.plan, self.store, wanted.missing[0]), lifecycle))
         began = time.monotonic()
         lifecycle.label("compile")
         try:
             with diagnosed_start():
-                self.engine = self._start(backend.to_compile(self._plan, wanted.directory))
+                self.engine = self.start(backend.to_compile(self.plan, wanted.directory))
         finally:
             lifecycle.label("")
-            self._state.artifacts.compiled(time.monotonic() - began)
+            self.state.artifacts.compiled(time.monotonic() - began)
         backend.collect(wanted.directory)
         lifecycle.stage("publish artifacts")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from handler.storage.storage_errors import Conflict
+from handler.storage.storage_errors import Conflict, NotFound
 
 # Size limit for objects that are read into memory: manifests, leases, marks. The manifest of a terabyte has about 5 MB.
 SMALL = 32 * 1024 * 1024
@@ -87,6 +87,14 @@ class ObjectStore(Protocol):
 
     def location(self, key: str) -> Location:
         """Returns where the bytes of an object are, for code that reads them itself. The object need not exist."""
+
+
+def size_of(objects: ObjectStore, key: str) -> int | None:
+    """Returns the size of an object in bytes. None if it does not exist."""
+    try:
+        return objects.head(key).size
+    except NotFound:
+        return None
 
 
 def supports_conditions(objects: ObjectStore) -> bool:

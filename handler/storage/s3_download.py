@@ -6,8 +6,6 @@ import glob
 import os
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
 from handler.processes import alive
+from handler.storage.byte_progress import ByteCounter, ByteProgress
 from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class RemoteFile:
     size: int
 
 
-def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[int, int], None]) -> None:
+def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
     """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
 
     The files are written to a directory beside the target, which is renamed at the end: readers never see a partial
@@ -132,27 +131,16 @@ def _check_room(target: Path, needed: int) -> None:
         )
 
 
-def _fetch(
-    client: S3Client, bucket: str, files: list[RemoteFile], directory: Path, progress: Callable[[int, int], None]
-) -> None:
-    total = sum(file.size for file in files)
-    done = 0
-    lock = threading.Lock()
-
-    def count(size: int) -> None:
-        nonlocal done
-        with lock:
-            done += size
-            progress(done, total)
+def _fetch(client: S3Client, bucket: str, files: list[RemoteFile], directory: Path, progress: ByteProgress) -> None:
+    counter = ByteCounter(sum(file.size for file in files), progress)
 
     def fetch(file: RemoteFile) -> None:
         path = directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        client.download_file(bucket, file.key, str(path), Callback=count)
+        client.download_file(bucket, file.key, str(path), Callback=counter.add)
         if path.stat().st_size != file.size:
             raise StartFailed(STAGE, f"s3://{bucket}/{file.key} ended after {path.stat().st_size} of {file.size} bytes")
 
-    progress(0, total)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="fetch") as pool:
         futures = [pool.submit(fetch, file) for file in files]
         try:

@@ -22,14 +22,8 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
+from handler.startup.multi_model import model_errors
 from handler.startup.multi_model.memory_budget import MemoryNeed, need_of
-from handler.startup.multi_model.model_errors import (
-    InvalidModel,
-    ModelFailed,
-    ModelLoadFailed,
-    ModelsFull,
-    ModelsUnsupported,
-)
 from handler.startup.start_errors import diagnosed_start
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
@@ -88,22 +82,24 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
     :raises EndpointError: the model cannot be served, or not in a multi-model endpoint.
     """
     if config.front_ends > 1:
-        raise ModelsUnsupported(SEVERAL)
+        raise model_errors.ModelsUnsupported(SEVERAL)
     try:
         if find_code(config, str(path)) is not None:
-            raise InvalidModel(name, "it has code of its own, which is supported only for the model of the start", CODE)
+            raise model_errors.InvalidModel(
+                name, "it has code of its own, which is supported only for the model of the start", CODE
+            )
         if not config.trust_remote_code:
             check_remote_code(path, "url")
         own = load(os.environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
         plan = checked_plan(own)
         need = need_of(path, plan)
-    except InvalidModel:
+    except model_errors.InvalidModel:
         raise
     except EndpointError as error:
-        raise InvalidModel(name, error.message.rstrip("."), "Fix the model or the setting.") from None
+        raise model_errors.InvalidModel(name, error.message.rstrip("."), "Fix the model or the setting.") from None
     if plan.line != "cpu":
-        raise ModelsUnsupported(NEURON.format(line=plan.line))
+        raise model_errors.ModelsUnsupported(NEURON.format(line=plan.line))
     return PreparedModel(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
 
 
@@ -119,19 +115,19 @@ def start(prepared: PreparedModel) -> Engine:
         with diagnosed_start():
             return _launch(prepared)
     except CompileKilled as failure:
-        raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from failure
+        raise model_errors.ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from failure
     except CompileFailed as failure:
         known = fix_for(failure.reason)
         fix = "Fix its files or the settings." if known == OTHERWISE else known
-        raise ModelLoadFailed(name, f"{failure.reason}. {fix}") from failure
+        raise model_errors.ModelLoadFailed(name, f"{failure.reason}. {fix}") from failure
     except EndpointError as error:
-        raise ModelLoadFailed(name, error.message) from error
+        raise model_errors.ModelLoadFailed(name, error.message) from error
 
 
 def _launch(prepared: PreparedModel) -> Engine:
     engine = launch(prepared.plan, prepared.config, further=True)
     try:
-        engine.failure = ModelFailed(prepared.name, "its process ended")
+        engine.failure = model_errors.ModelFailed(prepared.name, "its process ended")
         warm_up(engine)
     except BaseException:
         engine.stop()
