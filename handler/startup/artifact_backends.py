@@ -13,8 +13,7 @@ from handler.artifacts.compile_caches.neff_layout import NATIVE
 from handler.artifacts.compile_caches.neff_store import NeffStore
 from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
-from handler.artifacts.identity.checkpoint_identity import identify
-from handler.artifacts.identity.companion_identity import identify_companions
+from handler.artifacts.identity.checkpoint_identity import identify, identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.config.endpoint_config import EndpointConfig

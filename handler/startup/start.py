@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from handler.artifacts.restore.scratch_directory import SETTING, require_scratch
+from handler.artifacts.restore.restore_target import SETTING, require_scratch
 from handler.config.dialects.sagemaker import BASE
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine

@@ -134,7 +134,7 @@ class Acquisition:
                 self._explain(missing[0])
                 self._compiling = True
                 work = LeasedCompile(self._store, lease, self._failures, self._options, self._emit, self._clock)
-                return work.run(self._compile, self._target, missing, tuple(found.values()), self._deadline)
+                return work.run(self._compile, self._target, missing, tuple(found.values()))
         finally:
             lease.release()
         return self._restored([found[key.digest] for key in self._keys])

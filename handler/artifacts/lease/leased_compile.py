@@ -40,12 +40,7 @@ class LeasedCompile:
     clock: Clock
 
     def run(
-        self,
-        compile: Compile,
-        target: Path,
-        missing: tuple[ArtifactKey, ...],
-        found: Sequence[Manifest],
-        deadline: float,
+        self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...], found: Sequence[Manifest]
     ) -> Acquired:
         """Compiles to a directory beside `target`, and publishes the result.
 
@@ -56,7 +51,7 @@ class LeasedCompile:
         began = self.clock.now()
         self.emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
         try:
-            compile(Compilation(directory, missing, deadline, lambda: self.lease.held))
+            compile(Compilation(directory, missing, lambda: self.lease.held))
         except CompileFailed as error:
             self._remember(missing[0], error)
             raise

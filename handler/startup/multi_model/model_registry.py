@@ -167,9 +167,8 @@ class ModelRegistry:
         """Ends all requests with an error, because the engine of the start has failed and the process ends."""
         for model in self.all():
             if model.engine is not None:
-                model.engine.fail_requests(
-                    ModelFailed(model.name, "the engine of the first model failed, which ends the process")
-                )
+                reason = "the engine of the first model failed, which ends the process"
+                model.engine.fail_requests(ModelFailed(model.name, reason))
 
     def stop(self) -> None:
         """Ends the engines, because the process ends. The models are not marked as failed."""
