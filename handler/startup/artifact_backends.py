@@ -57,7 +57,7 @@ class ArtifactBackend:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
         return (graph_key(inputs),)
 
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """The cache of single graphs that a compile uses. None if this software manages none."""
         return None
 
@@ -98,7 +98,7 @@ class NxdiBackend(ArtifactBackend):
         graph = graph_key(inputs)
         return (graph, weights_key(inputs)) if _sharded(inputs.plan) else (graph,)
 
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         root = self.cached(plan).env[CACHE_URL]
         if "://" in root:
             return None  # the compiler itself keeps its cache in S3
@@ -125,7 +125,7 @@ class NativeBackend(ArtifactBackend):
     def cache(self) -> Path:
         return NATIVE.directory(self.root, "")
 
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
         if key is None:
             return None

@@ -31,9 +31,9 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
 from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
-from handler.startup.neff_cache_tier import neff_tier
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
+from handler.startup.shared_neff_cache import shared_neff_cache
 from handler.startup.start_errors import StartEngine, diagnosed_start, explained_start_failure
 
 logger = logging.getLogger(__name__)
@@ -93,13 +93,13 @@ def engine_by_artifacts(
         return start(backend.to_load(plan, acquired.path))
 
 
-def engine_over_tier(
+def engine_with_neff_cache(
     state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
     """Starts an engine for a hub id, whose artifacts have no key. Single graphs are still restored and saved."""
     backend = artifact_backend(state.config, plan, model, companions)
-    cache = backend.tier(plan, open_store(state), None)
-    with neff_tier(cache, state.lifecycle), explained_start_failure():
+    cache = backend.neff_cache(plan, open_store(state), None)
+    with shared_neff_cache(cache, state.lifecycle), explained_start_failure():
         return start(backend.cached(plan))
 
 
@@ -159,7 +159,8 @@ class _AcquisitionCallbacks:
         self.wait_ended()
         lifecycle, backend = self.state.lifecycle, self.backend
         backend.prepare()
-        self.after.enter_context(neff_tier(backend.tier(self.plan, self.store, wanted.missing[0]), lifecycle))
+        cache = backend.neff_cache(self.plan, self.store, wanted.missing[0])
+        self.after.enter_context(shared_neff_cache(cache, lifecycle))
         began = time.monotonic()
         lifecycle.label("compile")
         try:

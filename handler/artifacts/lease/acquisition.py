@@ -32,7 +32,7 @@ from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.lease_record import LeaseState
 from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.lease.negative_entries import NegativeEntries
-from handler.artifacts.store import object_names as layout
+from handler.artifacts.store import object_names
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
@@ -169,7 +169,7 @@ class Acquisition:
         return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
 
     def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:
-        names = [layout.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
+        names = [object_names.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
         return EntryDamaged([self._store.objects.location(name).uri for name in names], error)
 
     def _explain(self, key: ArtifactKey) -> str:
