@@ -28,6 +28,14 @@ LLAMA = {
     "vocab_size": 128256,
 }
 SCOUT = {"architectures": ["Llama4ForConditionalGeneration"], "model_type": "llama4", "text_config": LLAMA}
+EXPERTS = {
+    **LLAMA,
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "sliding_window": None,
+}
 ADDITIONAL = "SM_VLLM_ADDITIONAL_CONFIG"
 OVERRIDE = f"{ADDITIONAL}.override_neuron_config"
 PREFIX = {"SM_VLLM_ENABLE_PREFIX_CACHING": "true", "SM_VLLM_MAX_NUM_SEQS": "4"}
@@ -79,6 +87,11 @@ REFUSED: dict[str, Case] = {
         "qkv-kernel-weights",
         "ENDPOINT_QKV_KERNEL_ENABLED",
     ),
+    "flash decoding, KV heads": (
+        {"SM_VLLM_TENSOR_PARALLEL_SIZE": "4", **raw(flash_decoding_enabled=True)},
+        "flash-decoding-heads",
+        f"{OVERRIDE}.flash_decoding_enabled",
+    ),
     "attention data parallel, KV heads": (
         {"SM_VLLM_MAX_NUM_SEQS": "8", **raw(attention_dp_degree=8)},
         "attention-dp-heads",
@@ -104,21 +117,6 @@ REFUSED: dict[str, Case] = {
         "kv-quant-config",
         f"{OVERRIDE}.kv_quant_config",
     ),
-    "an unknown key of the router": (
-        raw(router_config={"act": "sigmoid"}),
-        "router-config",
-        f"{OVERRIDE}.router_config",
-    ),
-    "a data type of the router": (
-        raw(router_config={"dtype": "fp32"}),
-        "router-config",
-        f"{OVERRIDE}.router_config",
-    ),
-    "an activation of the router": (
-        raw(router_config={"act_fn": "relu"}),
-        "router-config",
-        f"{OVERRIDE}.router_config",
-    ),
     "an option that is not one": (
         raw(ep_dispatch_cc_option="AR"),
         "named-options",
@@ -128,11 +126,6 @@ REFUSED: dict[str, Case] = {
         raw(sequence_parallel_enabled=True, mlp_kernel_enabled=True, mlp_kernel_fuse_residual_add=True),
         "fused-residual",
         f"{OVERRIDE}.mlp_kernel_fuse_residual_add",
-    ),
-    "a strategy of blocks": (
-        raw(blockwise_matmul_config={"block_sharding_strategy": "BLOCKS"}),
-        "block-sharding-strategy",
-        f"{OVERRIDE}.blockwise_matmul_config",
     ),
     "tensor capture on the CPU": (
         raw(tensor_capture_config={"modules_to_capture": ["lm_head"]}, on_device_sampling_config=None),
@@ -184,10 +177,42 @@ REFUSED: dict[str, Case] = {
 }
 
 
+# Of a model with experts only.
+REFUSED_OF_EXPERTS: dict[str, Case] = {
+    "an unknown key of the router": (
+        raw(router_config={"act": "sigmoid"}),
+        "router-config",
+        f"{OVERRIDE}.router_config",
+    ),
+    "a data type of the router": (
+        raw(router_config={"dtype": "fp32"}),
+        "router-config",
+        f"{OVERRIDE}.router_config",
+    ),
+    "an activation of the router": (
+        raw(router_config={"act_fn": "relu"}),
+        "router-config",
+        f"{OVERRIDE}.router_config",
+    ),
+    "a strategy of blocks": (
+        raw(blockwise_matmul_config={"block_sharding_strategy": "BLOCKS"}),
+        "block-sharding-strategy",
+        f"{OVERRIDE}.blockwise_matmul_config",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_software_refuses_is_an_error_with_the_setting(name: str, tmp_path: Path) -> None:
     environ, code, setting = REFUSED[name]
     assert (code, setting) in errors(checked(tmp_path / "model", environ))
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_EXPERTS)
+def test_what_is_refused_of_a_model_with_experts_only(name: str, tmp_path: Path) -> None:
+    environ, code, setting = REFUSED_OF_EXPERTS[name]
+    assert (code, setting) in errors(checked(tmp_path / "model", environ, EXPERTS))
+    assert errors(checked(tmp_path / "dense", environ)) == set()
 
 
 @pytest.mark.parametrize("key", ["is_prefix_caching", "is_block_kv_layout", "is_medusa"])

@@ -83,6 +83,16 @@ def _kv_heads(values: ConfigValues) -> int:
     return number(text, "num_key_value_heads", "num_kv_heads", "num_attention_heads")
 
 
+def flash_decoding_heads(values: ConfigValues) -> BrokenRule | None:
+    """modules/flashdecode/utils.py:22: the ranks of each KV head are a whole number."""
+    heads, kv_heads = number(text_part(values.model), "num_attention_heads"), _kv_heads(values)
+    ranks = min(values.degree("tp_degree"), heads)
+    if not values.flag("flash_decoding_enabled") or not heads or ranks % kv_heads == 0:
+        return None
+    why = f"flash decoding shares each of the model's {kv_heads} KV heads among ranks, and there are {ranks} ranks"
+    return BrokenRule("flash_decoding_enabled", why, f"Remove it, or use a multiple of {kv_heads} ranks.")
+
+
 def attention_dp_heads(values: ConfigValues) -> BrokenRule | None:
     """modules/attention/utils.py:621: decode and prefill must have as many KV heads on each rank."""
     tp, dp, heads = values.degree("tp_degree"), values.degree("attention_dp_degree"), _kv_heads(values)
@@ -157,6 +167,7 @@ MODEL_RULES: Final = (
     ConfigRule("blocks-alone", blocks_alone),
     ConfigRule("sequence-parallel-lengths", sequence_parallel_lengths),
     ConfigRule("qkv-kernel-weights", qkv_kernel_weights),
+    ConfigRule("flash-decoding-heads", flash_decoding_heads),
     ConfigRule("attention-dp-heads", attention_dp_heads),
     ConfigRule("context-parallel-heads", context_parallel_heads),
     ConfigRule("model-with-images", model_with_images),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.checkpoint.model_config import number, text_part
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule
 
@@ -49,10 +50,16 @@ def kv_quant_config(values: ConfigValues) -> BrokenRule | None:
     return BrokenRule("kv_quant_config", why, 'Use {"direct_cast": true}, which stores the cache in FP8.')
 
 
+def _has_experts(values: ConfigValues) -> bool:
+    """Only MoENeuronConfig reads the two objects below. A model that was not read may have experts."""
+    text = text_part(values.model)
+    return not values.model or number(text, "num_local_experts", "num_experts") > 0 or "ffn_config" in text
+
+
 def router_config(values: ConfigValues) -> BrokenRule | None:
     """models/config.py:843, modules/moe/moe_configs.py:19, modules/moe/routing.py:49."""
     given = values.get("router_config")
-    if not isinstance(given, dict):
+    if not isinstance(given, dict) or not _has_experts(values):
         return None
     unknown = [key for key in given if key not in ("act_fn", "dtype")]
     dtype = given.get("dtype")
@@ -81,7 +88,7 @@ def block_sharding_strategy(values: ConfigValues) -> BrokenRule | None:
     """modules/moe/moe_configs.py:111."""
     given = values.get("blockwise_matmul_config")
     strategy = given.get("block_sharding_strategy") if isinstance(given, dict) else None
-    if not isinstance(strategy, str) or strategy in SHARDING:
+    if not isinstance(strategy, str) or strategy in SHARDING or not _has_experts(values):
         return None
     why = f"'{strategy[:40]}' is not a block_sharding_strategy"
     return BrokenRule("blockwise_matmul_config", why, f"Use {' or '.join(SHARDING)}.")
