@@ -306,6 +306,16 @@ class EndpointConfig:
             native="on_device_sampling_config",
         ),
     )
+    structured_outputs: bool | None = field(
+        default=None,
+        metadata=doc(
+            "true: set up the engine for structured output (grammars, JSON schemas, required tool calls)",
+            native="enable_structured_outputs",
+        ),
+    )
+    logprobs: bool | None = field(
+        default=None, metadata=doc("true: set up the engine for log probabilities of generated tokens")
+    )
     global_topk: int | None = field(default=None, metadata=doc("largest top_k that on-device sampling allows"))
 
     # Speculation.

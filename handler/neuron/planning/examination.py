@@ -71,6 +71,7 @@ def _examined(config: EndpointConfig) -> Examination:
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.planner import make_plan
+    from handler.neuron.planning.support_end import support_end
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
@@ -80,7 +81,8 @@ def _examined(config: EndpointConfig) -> Examination:
     memory, memory_found = _memory(_completed(config, outcome.plan), facts, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
-    return Examination((*findings, *unseen, *outcome.findings, *memory_found), outcome.plan, memory, vllm)
+    ending = support_end(config, outcome.plan, instance)
+    return Examination((*findings, *unseen, *ending, *outcome.findings, *memory_found), outcome.plan, memory, vllm)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
