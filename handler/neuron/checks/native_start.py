@@ -82,6 +82,9 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     if given.pop("ep_degree", 1) > 1 and args.get("enable_expert_parallel") is not True:
         why = "expert parallelism is off"
         yield error("degree", context.key("ep_degree"), why, "Set enable_expert_parallel to true, or remove it.")
+    if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
+        why = "the model has no experts, and vLLM does not start with expert parallelism"
+        yield error("degree", context.setting("enable_expert_parallel"), why, "Remove it.")
     role, engines = _transfer(context).get("kv_role"), context.draft.number("data_parallel_size") or 1
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):

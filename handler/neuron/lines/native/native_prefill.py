@@ -61,7 +61,8 @@ def spell_prefill(draft: PlanDraft) -> None:
 
 def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
     """The tokens of a step, and the reason. vLLM wants at least one for each sequence."""
-    config, whole = draft.config, max(length, draft.number("max_num_seqs") or 1)
+    config, sequences = draft.config, draft.number("max_num_seqs") or 1
+    whole = max(length, sequences)
     segments = numbers(draft.raw.get(SEGMENTS))
     buckets = numbers(config.context_encoding_buckets or draft.raw.get(PREFILL_BUCKETS))
     if segments:
@@ -70,8 +71,8 @@ def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
         last = buckets[-1]
         return (whole if last == length else last), "the scheduler must not exceed the largest prefill bucket"
     wanted = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
-    below = [size for size in SEGMENT_SIZES if size < length and (wanted or size == DEFAULT_SEGMENT)]
-    fits = [size for size in below if size <= DEFAULT_SEGMENT]
-    if config.enable_chunked_prefill is False or not fits:
+    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (wanted or size >= DEFAULT_SEGMENT)]
+    if config.enable_chunked_prefill is False or not fitting:
         return whole, "the whole length is prefilled in one step"
-    return fits[-1], "longer prompts are prefilled in segments"
+    nearest = min(fitting, key=lambda size: abs(size - DEFAULT_SEGMENT))
+    return nearest, "longer prompts are prefilled in segments"

@@ -387,6 +387,7 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"enable_lora": True}, "unsupported-by-line", "enable_lora"),
     ({"neuron_config": {"attention_dp_size": 2}}, "degree", "attention_dp_size"),
     ({"neuron_config": {"mlp_dp_size": 0}}, "degree", "mlp_dp_size"),
+    ({"engine_args": {"enable_expert_parallel": True}}, "degree", "enable_expert_parallel"),
     ({"neuron_config": {"kv_segment_size_buckets": [512, 1024]}}, "segment-sizes", "kv_segment_size_buckets"),
     ({"engine_args": {"max_num_batched_tokens": 3000}}, "segment-sizes", "max_num_batched_tokens"),
     ({"max_model_len": 200_000}, "length-beyond-model", "max_model_len"),
