@@ -49,7 +49,6 @@ def _given(value: Json) -> bool:
 
 # Argument -> whether the value is rejected, and why.
 REJECTED: Final[Mapping[str, tuple[Callable[[Json], bool], str]]] = {
-    "enforce_eager": (_given, "the device runs compiled graphs only"),
     "scheduling_policy": (lambda value: value not in (None, "fcfs"), "the plugin's scheduler has fcfs only"),
     "scheduler_cls": (_given, "the plugin's own scheduler is needed: it never mixes prefill and decode"),
     "pipeline_parallel_size": (_above(1), "the plugin does not have pipeline parallelism"),

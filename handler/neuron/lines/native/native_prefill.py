@@ -53,10 +53,10 @@ def spell_prefill(draft: PlanDraft) -> None:
         draft.complete("enable_prefix_caching", segmented, why)
     if config.kv_cache_quant:
         draft.args["kv_cache_dtype"] = "fp8"
-        if segmented and PACKED not in draft.raw:
-            draft.override[PACKED] = True
-            why = "segments read an FP8 cache in its packed layout only"
-            draft.inform("completed", PACKED, f"{why}; the plan sets {PACKED} to true", "Set it to choose yourself.")
+    if segmented and PACKED not in draft.raw and str(draft.args.get("kv_cache_dtype", "")).startswith("fp8"):
+        draft.override[PACKED] = True
+        why = "segments read an FP8 cache in its packed layout only"
+        draft.inform("completed", PACKED, f"{why}; the plan sets {PACKED} to true", "Set it to choose yourself.")
 
 
 def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:

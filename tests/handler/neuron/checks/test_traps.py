@@ -321,6 +321,7 @@ TRAPS: dict[str, Trap] = {
         "model",
     ),
     "indivisible-heads": ("native-0.24", {"tensor_parallel_size": 24}, ERROR, "tensor_parallel_size"),
+    "eager-left-out": ("native-0.24", {"engine_args": {"enforce_eager": True}}, WARNING, "enforce_eager"),
     "executor-replaced": (
         "native-0.24",
         {"engine_args": {"distributed_executor_backend": "ray"}},
@@ -372,7 +373,6 @@ def test_a_trap_is_found_with_a_fix_that_works(code: str) -> None:
 
 
 NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"engine_args": {"enforce_eager": True}}, "not-on-native", "enforce_eager"),
     ({"engine_args": {"scheduling_policy": "priority"}}, "not-on-native", "scheduling_policy"),
     ({"engine_args": {"pipeline_parallel_size": 2}}, "not-on-native", "pipeline_parallel_size"),
     ({"engine_args": {"kv_offloading_size": 4.0}}, "not-on-native", "kv_offloading_size"),
