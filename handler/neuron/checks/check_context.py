@@ -8,7 +8,7 @@ from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
-from handler.config.neuron_keys import field_of_key
+from handler.config.neuron_keys import field_of_key, field_of_native_key
 from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.hardware.instance_type import InstanceType
@@ -64,7 +64,8 @@ class CheckContext:
         """The name by which the user set a NeuronConfig key, as a field or raw."""
         if name in self.draft.raw:
             return self.draft.request.key(name)
-        field = field_of_key().get(name, name)
+        named = field_of_native_key() if self.line.keys is ConfigKeys.NATIVE else field_of_key()
+        field = named.get(name, name)
         return self.draft.request.setting(field) or "neuron_config"
 
 

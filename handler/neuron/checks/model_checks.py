@@ -51,15 +51,13 @@ def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
 
 
 def other_method(context: CheckContext) -> Iterator[Finding]:
-    """A method that only vLLM itself has: the CPU line, and the native plugin for DFlash."""
+    """A method that only vLLM itself has, for the CPU line."""
     given = context.draft.request.extra.get("speculative_config")
     if not isinstance(given, dict) or not context.line.platforms:
         return
     method = given.get("method")
-    if context.line.keys is ConfigKeys.NATIVE and method == "dflash":
-        return
     why = f"{context.line.title} does not have the speculation method '{str(method)[:40]}'"
-    fix = "Use eagle or draft_model (NxD Inference), or eagle3 or dflash (native plugin)."
+    fix = "Use eagle or draft_model (NxD Inference), or eagle3 (native plugin)."
     yield error("unknown-speculation", context.setting("speculative_config"), why, fix)
 
 

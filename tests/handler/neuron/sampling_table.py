@@ -19,8 +19,11 @@ COLUMNS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "top_k": ({"top_k": 256},),
     "top_k > 256": ({"top_k": 257},),
     "penalties": tuple({name: 0.5} for name in ("repetition_penalty", "frequency_penalty", "presence_penalty")),
-    "min_p, seed, logit_bias": ({"min_p": 0.1}, {"seed": 1}, {"logit_bias": {"5": 1}}),
     "min_tokens": ({"min_tokens": 2},),
+    "seed": ({"seed": 1},),
+    "min_p": ({"min_p": 0.1},),
+    "bad_words, allowed_token_ids": ({"document": {"bad_words": ["a"]}}, {"document": {"allowed_token_ids": [1]}}),
+    "logit_bias": ({"document": {"logit_bias": {"1": 1}}},),
     "structured output": ({"grammar": Grammar("json", "{}", "response_format")},),
     "logprobs": ({"logprobs": 1},),
     "prompt_logprobs": ({"prompt_logprobs": 1},),
@@ -29,6 +32,8 @@ MODES: Mapping[str, dict[str, Any]] = {
     "": {},
     "`ENDPOINT_ON_DEVICE_SAMPLING=true`": {"on_device_sampling": True},
     "`ENDPOINT_ON_DEVICE_SAMPLING=false`": {"on_device_sampling": False},
+    "`ENDPOINT_STRUCTURED_OUTPUTS=true`": {"structured_outputs": True},
+    "`ENDPOINT_LOGPROBS=true`": {"logprobs": True},
 }
 
 
@@ -57,10 +62,9 @@ def cell(limits: SamplingLimits, asked: tuple[dict[str, Any], ...]) -> str:
 
 
 def served(limits: SamplingLimits, asked: dict[str, Any]) -> bool:
-    """A bias is a field that only vLLM's classes serve."""
     try:
-        if "logit_bias" in asked:
-            check_document(asked, limits)
+        if "document" in asked:
+            check_document(asked["document"], limits)
         else:
             check(Sampling(**asked), limits)
     except ClientError:
