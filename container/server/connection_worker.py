@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 
+from gunicorn.http.message import Request
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from container.connection.lingering_close import LingeringClose
@@ -22,7 +23,7 @@ from container.fast_path.dispatcher import Dispatcher, ThreadPath, fast_path_ava
 from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import FastPathContext
 from container.requests import request_body
-from container.requests.unparsed_requests import error_reply
+from container.requests.unparsed_requests import MissingHost, error_reply
 from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
 from container.service import Service
 from handler.startup.lifecycle import ServingStatus
@@ -53,8 +54,10 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         finally:
             self.service.read_timeouts.end(conn.reading)
 
-    def handle_request(self, req: object, conn: TConn) -> object:
+    def handle_request(self, req: Request, conn: TConn) -> object:
         self.service.read_timeouts.end(conn.reading)  # the headers have arrived; the body has its own time limit
+        if req.version == (1, 1) and all(name != "HOST" for name, _ in req.headers):
+            raise MissingHost
         try:
             return super().handle_request(req, conn)
         except BlockingIOError:
