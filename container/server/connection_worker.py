@@ -120,6 +120,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         error = self.accept_pause.take_error()
         if error is not None:  # only now: this iteration's events may belong to connections that are closed here
             self.accept_pause.log(error, self.nr_conns)
+        if error is not None or self.nr_conns >= self.worker_connections:
             self._close_idle()
         self.accept_pause.end()
 
@@ -134,6 +135,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         self.murder_pending()
         if self._dispatcher is not None:
             self._dispatcher.close_idle(CLOSE_BATCH, IDLE_SECONDS)
+        self.service.held_connections.close_idle(CLOSE_BATCH, IDLE_SECONDS)
 
     def _closed(self, conn: TConn, graceful: bool) -> None:
         """Closes a connection that the engine's loop had. Called on the loop."""
@@ -154,6 +156,8 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         """
         if fs.cancelled() or fs.exception() is not None:
             super().finish_request(conn, fs)
+        elif self.service.held_connections.when_released(conn.sock, partial(self._close, conn)):
+            return
         elif fs.result() is True and self.dispatcher is not None:
             self.dispatcher.take(conn, conn.parser.unreader.take_buffered())
         elif fs.result():

@@ -89,6 +89,7 @@ class EngineWorker(ConnectionWorker):
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
         self._finish(self.service.config.drain)
+        self.service.held_connections.close_idle()
         if self._dispatcher is not None:
             self._dispatcher.stop()
         self.lingering.hurry()

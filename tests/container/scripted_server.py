@@ -13,11 +13,11 @@ from typing import Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from scripted_process import THREADS
 
 from container.application import create_app
 from container.connection import lingering_close as lingering
 from container.connection import socket_writer as writer
-from container.pipeline import websocket_session
 from container.requests import request_body as body
 from container.server import connection_worker, worker
 from container.service import Service
@@ -42,7 +42,7 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         settings: dict[str, Any] = {
             "bind": "127.0.0.1:0",
             "worker_class": "container.server.worker.EngineWorker",
-            "threads": 12,
+            "threads": THREADS,
             "keepalive": 30,
             "graceful_timeout": 1,
             "loglevel": "warning",
@@ -98,6 +98,5 @@ if __name__ == "__main__":
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     connection_worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
-    websocket_session.CHECK_SECONDS = 0.05
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()
