@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import islice
 
+from gunicorn.http.errors import LimitRequestHeaders
 from gunicorn.http.message import Request
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
@@ -26,6 +27,7 @@ from container.requests import request_body
 from container.requests.unparsed_requests import MissingHost, error_reply
 from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
 from container.service import Service
+from handler.engine.event_loop import LoopThread
 from handler.startup.lifecycle import ServingStatus
 
 # A client that accepts no data of a whole reply for this long is disconnected. Streams have a limit of their own.
@@ -45,6 +47,9 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
 
     def handle(self, conn: TConn) -> object:
         """Reads and answers requests in a pool thread. Slow headers have the same time limit as a body."""
+        if getattr(conn, "head_too_long", False):
+            self.handle_error(None, conn.sock, conn.client, LimitRequestHeaders("its end does not come"))
+            return False
         whole, part = divmod(SEND_SECONDS, 1)
         timeout = struct.pack("ll", int(whole), int(part * 1e6))
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
@@ -74,21 +79,16 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
 
     @property
     def dispatcher(self) -> Dispatcher | None:
-        """The fast path's dispatcher, once the engine is ready. Used by the main thread."""
-        if (
-            self._dispatcher is None
-            and self.service.lifecycle.status.state is ServingStatus.READY
-            and fast_path_available(self.service)
-        ):
-            engine = self.service.engine
-            assert engine is not None, "fast_path_available checks it"
+        """Reads the requests of all connections, once the engine is ready. Used by the main thread."""
+        service = self.service
+        if self._dispatcher is None and service.lifecycle.status.state is ServingStatus.READY:
+            fast = fast_path_available(service)
+            loop = service.engine.loop if fast and service.engine is not None else LoopThread.start("connections")
             context = FastPathContext(
-                self.service,
-                engine.loop.loop,
-                ReplyHeads(self.reply_headers()),
-                DeferredObserver(self.service.observer),
+                service, loop.loop, ReplyHeads(self.reply_headers()), DeferredObserver(service.observer)
             )
-            self._dispatcher = Dispatcher(context, ThreadPath(self.enqueue_req, self._closed), self.cfg.keepalive)
+            thread_path = ThreadPath(self.enqueue_req, self._closed)
+            self._dispatcher = Dispatcher(context, thread_path, self.cfg.keepalive, fast=fast)
         return self._dispatcher if self.alive else None
 
     def reply_headers(self) -> tuple[tuple[str, str], ...]:

@@ -94,7 +94,8 @@ def start(service: Service) -> None:
 if __name__ == "__main__":
     for limit in (int(given.removeprefix("--nofile=")) for given in sys.argv if given.startswith("--nofile=")):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    body.BODY_SECONDS = BODY_SECONDS
+    if "--patient" not in sys.argv:
+        body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     connection_worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
