@@ -56,7 +56,7 @@ class WebSocketSession(Response):
             connection.socket,
             loop.loop,
             max_body(self._service.config),
-            partial(self._threads.submit, self._answer_message),
+            lambda message: self._threads.submit(self._answer_message, message),
             partial(held.release, connection.socket),
         )
         held.hold(connection.socket, self._socket)

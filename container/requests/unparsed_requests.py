@@ -15,7 +15,7 @@ from handler.errors import EndpointError, InvalidRequest
 from handler.schemas.reply import encode
 
 
-class MissingHost(http.ParseException):
+class MissingHost(http.ParseException):  # type: ignore[misc]  # gunicorn is untyped
     """A request of HTTP/1.1 without a Host header. A server must answer it with 400 (RFC 9112, section 3.2)."""
 
 

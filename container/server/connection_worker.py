@@ -25,7 +25,7 @@ from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import FastPathContext
 from container.requests import request_body
 from container.requests.unparsed_requests import MissingHost, error_reply
-from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
+from container.server.file_descriptors import FIXES, Acceptable, AcceptPause, reserve_is_reached
 from container.service import Service
 from handler.engine.event_loop import LoopThread
 from handler.startup.lifecycle import ServingStatus
@@ -43,6 +43,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
     service: Service
     lingering: LingeringClose
     accept_pause: AcceptPause
+    sockets: list[Acceptable]
     _dispatcher: Dispatcher | None = None
 
     def handle(self, conn: TConn) -> object:
@@ -95,9 +96,18 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         """Headers that every reply has."""
         return ()
 
-    def accept(self, listener: socket.socket) -> None:
+    def set_accept_enabled(self, enabled: bool) -> None:
+        self.accept_pause.resume()
+        super().set_accept_enabled(enabled)
+
+    def accept(self, listener: Acceptable) -> None:
         try:
             client, address = listener.accept()
+        except EOFError as error:
+            self.poller.unregister(listener)
+            self.sockets = []
+            self.service.lifecycle.fail(str(error))
+            return
         except OSError as error:
             if error.errno in FIXES:
                 self.accept_pause.begin(listener, error.errno)
@@ -107,7 +117,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         if reserve_is_reached(client.fileno()):
             self.accept_pause.begin(listener, errno.EMFILE)
         self.nr_conns += 1
-        conn = TConn(self.cfg, client, address, listener.getsockname())
+        conn = TConn(self.cfg, client, address, client.getsockname())
         dispatcher = self.dispatcher
         if dispatcher is None:
             self.enqueue_req(conn)

@@ -7,6 +7,7 @@ limit of N file descriptors. `GET /scripted` tells what the engine has seen; `PO
 from __future__ import annotations
 
 import resource
+import socket
 import sys
 from typing import Any
 
@@ -19,7 +20,8 @@ from container.application import create_app
 from container.connection import lingering_close as lingering
 from container.connection import socket_writer as writer
 from container.requests import request_body as body
-from container.server import connection_worker, worker
+from container.server import connection_worker, engine_watchdog, worker
+from container.server.acceptor_process import AcceptorProcess
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
@@ -38,9 +40,16 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     service: Service
 
+    def __init__(self) -> None:
+        self.acceptor = AcceptorProcess(socket.create_server(("127.0.0.1", 0), backlog=2048), 6.0)
+        self.acceptor.start()
+        super().__init__()
+
     def load_config(self) -> None:
         settings: dict[str, Any] = {
-            "bind": "127.0.0.1:0",
+            "bind": f"fd://{self.acceptor.listener.dup().detach()}",
+            "pre_fork": lambda arbiter, worker: self.acceptor.start(),
+            "on_exit": lambda arbiter: self.acceptor.stop(),
             "worker_class": "container.server.worker.EngineWorker",
             "threads": THREADS,
             "keepalive": 30,
@@ -99,5 +108,6 @@ if __name__ == "__main__":
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     connection_worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
+    engine_watchdog.LINGER = 0.1
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()
