@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
+from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -24,19 +24,21 @@ SPARE_THREADS = 32
 # A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
 HEARTBEAT = 120
 BUDGET_SECONDS = 3600.0
+# What /ping answers until another serving process has taken the place of one that has ended.
+RESTARTING = (503, b'{"status":"starting","stage":"start serving process","stage_seconds":0.0,"seconds":0.0}')
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """One endpoint under gunicorn.
 
     :param make_service: makes the service that the routes share. Called in the serving process.
-    :param listener: listens on the endpoint's port. gunicorn owns it from now on.
+    :param acceptor: listens on the endpoint's port.
     """
 
-    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], listener: socket.socket) -> None:
+    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], acceptor: AcceptorProcess) -> None:
         self.config = config
         self._make_service = make_service
-        self._listener = listener
+        self.acceptor = acceptor
         self._starts: list[float] = []
         self.service: Service
         super().__init__()
@@ -44,7 +46,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
     def load_config(self) -> None:
         threads = self.config.max_concurrent + SPARE_THREADS
         settings: dict[str, Any] = {
-            "bind": f"fd://{self._listener.detach()}",
+            "bind": f"fd://{self.acceptor.listener.dup().detach()}",
             "worker_class": "container.server.worker.EngineWorker",
             "workers": 1,
             "threads": threads,
@@ -57,6 +59,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "proc_name": "serve",
             "pre_fork": self._pre_fork,
             "child_exit": self._child_exit,
+            "on_exit": self._on_exit,
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108  gunicorn's heartbeat
             "control_socket_disable": True,
         }
@@ -81,6 +84,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
         if len(self._starts) > self.config.engine_restarts + 1:
             raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
+        self.acceptor.start()
+        if len(self._starts) > 1:
+            self.acceptor.state.write(*RESTARTING)
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
         """Ends the core of the engine after its serving process. Called in the master.
@@ -91,3 +97,6 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             os.killpg(worker.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
+
+    def _on_exit(self, arbiter: Any) -> None:
+        self.acceptor.stop()

@@ -46,11 +46,23 @@ class Lifecycle:
     :param stage_ended: called with each finished stage and its seconds.
     :param became_ready: called once.
     :param failed: called once, with the reason.
+    :ivar changed: called after each change of the state or the stage, before the other functions.
     :ivar served: whether the endpoint has been ready.
     :ivar stages: the finished stages of the start, in order, each with its seconds.
     """
 
-    __slots__ = ("_became_ready", "_failed", "_lock", "_prefix", "_stage_ended", "_status", "began", "served", "stages")
+    __slots__ = (
+        "_became_ready",
+        "_failed",
+        "_lock",
+        "_prefix",
+        "_stage_ended",
+        "_status",
+        "began",
+        "changed",
+        "served",
+        "stages",
+    )
 
     def __init__(
         self,
@@ -62,6 +74,7 @@ class Lifecycle:
         self._became_ready = became_ready
         self._failed = failed
         self._lock = threading.Lock()
+        self.changed: Callable[[], None] = lambda: None
         self.began = time.monotonic()
         self.served = False
         self.stages: tuple[tuple[str, float], ...] = ()
@@ -93,12 +106,14 @@ class Lifecycle:
         with self._lock:
             if self._status.state is not ServingStatus.FAILED:
                 self._status = Status(ServingStatus.DRAINING, "draining", time.monotonic())
+        self.changed()
 
     def fail(self, reason: str) -> None:
         with self._lock:
             if self._status.state is ServingStatus.FAILED:
                 return
             self._status = Status(ServingStatus.FAILED, self._status.stage, time.monotonic(), reason=reason)
+        self.changed()
         self._failed(reason)
 
     def require_ready(self) -> None:
@@ -121,5 +136,6 @@ class Lifecycle:
             self._status = Status(state, name, now)
             self.stages += ((before.stage, now - before.since),)
             self.served = state is ServingStatus.READY
+        self.changed()
         self._stage_ended(before.stage, now - before.since)
         return True

@@ -37,7 +37,6 @@ class SharedServer(GunicornServer):
         super().load_config()
         self.cfg.set("workers", self.config.front_ends + 1)
         self.cfg.set("worker_class", "container.server.multiprocess.multiprocess_worker.SharedWorker")
-        self.cfg.set("on_exit", self._on_exit)
 
     def new_service(self) -> Service:
         shared_metrics.use(self.context)
@@ -82,6 +81,7 @@ class SharedServer(GunicornServer):
         shared_metrics.ended(context, worker.pid)
 
     def _on_exit(self, arbiter: Any) -> None:
+        super()._on_exit(arbiter)
         for context in (self._previous_context, getattr(self, "_leader_context", None)):
             if context is not None:
                 context.remove()
