@@ -17,7 +17,13 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 131072,
     "torch_dtype": "bfloat16",
 }
-COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}
+WEIGHTS = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "ignore": [],
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": WEIGHTS}},
+}
 # The config.json of a model, by what is particular about it. Half of the settings are for the plain one.
 MODELS: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
