@@ -105,6 +105,20 @@ VARIABLES: dict[str, tuple[str, ...]] = {
 LINES = ("native-0.24", "native-0.29")
 
 
+def single_settings() -> Iterator[tuple[str, dict[str, str]]]:
+    """Each value of each setting alone."""
+    common = {"ENDPOINT_LINE": LINES[0], "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+    for name, values in VARIABLES.items():
+        for value in values:
+            yield "llama", {name: value, **common}
+    for key, choices in NEURON.items():
+        for choice in choices:
+            section = json.dumps({"neuron_config": {key: choice}})
+            yield "llama", {"SM_VLLM_ADDITIONAL_CONFIG": section, **common}
+    for model in MODELS:
+        yield model, common
+
+
 def typed_settings(count: int, seed: int) -> Iterator[tuple[str, dict[str, str]]]:
     """The name of a model and the environment of an endpoint, `count` times. The same for the same seed."""
     chosen = random.Random(seed)
