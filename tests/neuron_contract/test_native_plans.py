@@ -11,7 +11,7 @@ from engine_run import run_engine
 from neuron_stand_in.native.configuration import NativeConfiguration
 from neuron_stand_in.native.native_rules import Refusal, refusal
 from neuron_stand_in.native.read_keys import ignored
-from typed_settings import MODELS, typed_settings
+from typed_settings import MODELS, single_settings, typed_settings
 
 from handler.config.loading.config_loader import load
 from handler.errors import SettingError
@@ -22,7 +22,7 @@ from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.planner import make_plan
 
 COUNT, SEED = 300, 22
-TYPED = list(typed_settings(COUNT, SEED))
+TYPED = [*typed_settings(COUNT, SEED), *single_settings()]
 RECIPES = Path(__file__).parents[2] / "recipes"
 NATIVE_RECIPES = [path for path in sorted(RECIPES.glob("*.yaml")) if "\nline: native" in path.read_text()]
 PUBLISHED: dict[str, dict[str, Any]] = json.loads((RECIPES.parent / "tests/recipes/published_models.json").read_text())
@@ -43,7 +43,7 @@ def refused(plan: EnginePlan, model: dict[str, Any]) -> Refusal | None:
     return refusal(NativeConfiguration.of_arguments(plan.engine_args, model, plan.env))
 
 
-@pytest.mark.parametrize("number", range(COUNT))
+@pytest.mark.parametrize("number", range(len(TYPED)))
 def test_settings_start_or_are_rejected_by_name(number: int) -> None:
     name, environment = TYPED[number]
     plan, rejected = checked(environment, MODELS[name])
@@ -65,7 +65,7 @@ def test_settings_start_or_are_rejected_by_name(number: int) -> None:
 def test_many_of_them_start_and_many_are_rejected() -> None:
     plans = [checked(environment, MODELS[name])[0] for name, environment in TYPED]
     started = sum(plan is not None for plan in plans)
-    assert COUNT / 5 < started < COUNT * 4 / 5
+    assert len(TYPED) / 5 < started < len(TYPED) * 4 / 5
 
 
 @pytest.mark.parametrize("path", NATIVE_RECIPES, ids=lambda path: path.stem)

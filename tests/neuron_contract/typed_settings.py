@@ -17,7 +17,13 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 131072,
     "torch_dtype": "bfloat16",
 }
-COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}
+WEIGHTS = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False}
+COMPRESSED = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "ignore": [],
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": WEIGHTS}},
+}
 # The config.json of a model, by what is particular about it. Half of the settings are for the plain one.
 MODELS: dict[str, dict[str, Any]] = {
     "llama": LLAMA,
@@ -97,6 +103,20 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN": ("1",),
 }
 LINES = ("native-0.24", "native-0.29")
+
+
+def single_settings() -> Iterator[tuple[str, dict[str, str]]]:
+    """Each value of each setting alone."""
+    common = {"ENDPOINT_LINE": LINES[0], "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}
+    for name, values in VARIABLES.items():
+        for value in values:
+            yield "llama", {name: value, **common}
+    for key, choices in NEURON.items():
+        for choice in choices:
+            section = json.dumps({"neuron_config": {key: choice}})
+            yield "llama", {"SM_VLLM_ADDITIONAL_CONFIG": section, **common}
+    for model in MODELS:
+        yield model, common
 
 
 def typed_settings(count: int, seed: int) -> Iterator[tuple[str, dict[str, str]]]:

@@ -106,7 +106,7 @@ class NativeConfiguration:
             tensor_parallel_size=parallel.tensor_parallel_size,
             block_size=cache.block_size or 32,
             additional=additional,
-            args=args,
+            args={name: value for name, value in args.items() if value is not None},
             model=model.hf_config.to_dict(),
             environment=environment,
             target=environment.get("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2"),

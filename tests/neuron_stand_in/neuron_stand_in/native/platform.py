@@ -10,6 +10,7 @@ from neuron_stand_in.native.configuration import ASYNC, NativeConfiguration
 from neuron_stand_in.native.native_rules import QUANTIZATIONS, Place, enforce
 
 WORKER = "neuron_stand_in.native.worker.NativeStandInWorker"
+CONNECTOR = "neuron_stand_in.native.nixl_connector"
 PLACES = (Place.PLATFORM, Place.WORKER, Place.RUNNER, Place.SCHEDULER)
 
 
@@ -29,6 +30,9 @@ class NativeStandInPlatform(DevicePlatform):
             return
         asked = NativeConfiguration.of(vllm_config, os.environ)
         enforce(asked, *PLACES)
+        transfer = vllm_config.kv_transfer_config
+        if transfer is not None and transfer.kv_connector == "NeuronNixlConnector":
+            transfer.kv_connector_module_path = CONNECTOR
         vllm_config.additional_config = {**asked.additional, ASYNC: asked.async_scheduling}
         if hasattr(vllm_config.cache_config, "user_specified_block_size"):  # vLLM 0.24.0
             vllm_config.cache_config.user_specified_block_size = False
