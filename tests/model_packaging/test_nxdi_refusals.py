@@ -372,3 +372,9 @@ def test_the_list_that_a_start_writes_has_the_hosts_adapters(tmp_path: Path) -> 
     document = adapter_document(config)
     assert document["lora-ckpt-paths"] == {"a": "/a"}
     assert document["lora-ckpt-paths-cpu"] == {"a": "/a", "b": "/b"}
+
+
+def test_more_ways_than_ranks_are_an_error_too(tmp_path: Path) -> None:
+    ways = {"SM_VLLM_TENSOR_PARALLEL_SIZE": "2", "SM_VLLM_MAX_NUM_SEQS": "8"}
+    found = errors(checked(tmp_path / "model", {**ways, **raw(attention_dp_degree=4, cp_degree=2)}))
+    assert "tp-by-dp" in {code for code, _ in found}

@@ -15,6 +15,7 @@ from handler.neuron.neuron_config.rule import BrokenRule, ConfigRule
 
 # The shortest bucket that is generated, without and with prefix caching (modules/autobucketing.py:198 and :190).
 SHORTEST: Final = (128, 512)
+FLASH_DECODING_MODELS: Final = ("llama", "llama4", "llava", "pixtral", "gpt_oss", "qwen3_vl")
 IMAGE_MODELS: Final = ("llama4", "llava", "pixtral", "qwen2_vl", "qwen3_vl")
 
 
@@ -84,9 +85,11 @@ def _kv_heads(values: ConfigValues) -> int:
 
 
 def flash_decoding_heads(values: ConfigValues) -> BrokenRule | None:
-    """modules/flashdecode/utils.py:22: the ranks of each KV head are a whole number."""
+    """modules/flashdecode/utils.py:22: the ranks of each KV head are a whole number, in models that count them."""
     heads, kv_heads = number(text_part(values.model), "num_attention_heads"), _kv_heads(values)
     ranks = min(values.degree("tp_degree"), heads)
+    if values.model.get("model_type") not in FLASH_DECODING_MODELS:
+        return None
     if not values.flag("flash_decoding_enabled") or not heads or ranks % kv_heads == 0:
         return None
     why = f"flash decoding shares each of the model's {kv_heads} KV heads among ranks, and there are {ranks} ranks"
@@ -107,7 +110,7 @@ def attention_dp_heads(values: ConfigValues) -> BrokenRule | None:
 def context_parallel_heads(values: ConfigValues) -> BrokenRule | None:
     """modules/attention/utils.py:464."""
     tp, cp, dp = (values.degree(key) for key in ("tp_degree", "cp_degree", "attention_dp_degree"))
-    ranks, heads = (tp // dp if cp > 1 else tp), _kv_heads(values)
+    ranks, heads = max(tp // dp if cp > 1 else tp, 1), _kv_heads(values)
     if (cp == 1 and dp == 1) or cp == dp or ranks >= heads:
         return None
     key = "cp_degree" if cp > 1 else "attention_dp_degree"
