@@ -26,6 +26,6 @@ def support_end(config: EndpointConfig, plan: EnginePlan | None, instance: Insta
         f"{line.name} stands on NxD Inference, whose support on {instance.platform} ends with Neuron SDK 2.34 "
         "(announced on 16 October 2026)"
     )
-    fix = f"Plan the move to {NATIVE_029.name}: remove the settings of NxD Inference, and set ENDPOINT_LINE."
+    fix = f"Plan the move to {NATIVE_029.name}: `neuron-endpoint migrate` translates the settings."
     setting = config.source("line").name or config.source("instance").name or "line"
     return (Finding("line-support-ends", Severity.WARNING, setting, why, fix),)
