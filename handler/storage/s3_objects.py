@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from handler.storage.missing_objects import tell_missing_objects
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.s3_errors import translated
 from handler.storage.s3_listing import list_objects
@@ -152,7 +153,7 @@ def make_client() -> S3Client:
     from botocore.config import Config
 
     # boto3's default session must not create clients in two threads at once.
-    return boto3.session.Session().client(
+    client = boto3.session.Session().client(
         "s3",
         config=Config(
             max_pool_connections=CONNECTIONS,
@@ -163,3 +164,4 @@ def make_client() -> S3Client:
             response_checksum_validation="when_required",
         ),
     )
+    return tell_missing_objects(client)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from handler.errors import SettingError, StartFailed
 from handler.json_value import Json
+from handler.storage.missing_objects import tell_missing_objects
 from handler.storage.s3_download import split_uri
 from handler.storage.s3_listing import list_objects
 
@@ -122,8 +123,7 @@ class S3Files:
             from botocore.config import Config
 
             config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard"}, max_pool_connections=16)
-            client: S3Client = boto3.client("s3", config=config)
-            self._client = client
+            self._client = tell_missing_objects(boto3.client("s3", config=config))
         return self._client
 
     def _s3_error(self, error: Exception, name: str) -> SettingError | StartFailed:
