@@ -10,6 +10,10 @@ from model_packaging.kubernetes.workload import PORT, Workload
 Members = dict[str, Any]
 # Seconds. The image has several GB, and a node may have to be created first.
 PULLING = 900
+# OTLP over gRPC and HTTP.
+COLLECTORS = (4317, 4318)
+# The instance's metadata, and EKS Pod Identity.
+ROLE_ADDRESSES = ("169.254.169.254", "169.254.170.23")
 # As with `deploy`: a pod that is not needed for ten minutes is removed; a pod that is needed is added at once.
 SCALE_IN: Members = {"scaleDown": {"stabilizationWindowSeconds": 600}}
 # A new pod starts beside the old ones, which answer until it is ready.
@@ -18,7 +22,8 @@ ROLLING_UPDATE: Members = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge"
 
 def manifests(work: Workload) -> list[Members]:
     """Returns the manifests in the order in which they can be applied."""
-    return [*surroundings(work), _service(work), _deployment(work), *_disruption(work), *_autoscaler(work)]
+    parts = (_service(work), _network_policy(work), _deployment(work))
+    return [*surroundings(work), *parts, *_disruption(work), *_autoscaler(work)]
 
 
 def surroundings(work: Workload) -> list[Members]:
@@ -56,6 +61,26 @@ def scrape(work: Workload) -> dict[str, str]:
 def _service(work: Workload) -> Members:
     ports = [{"name": "http", "port": 80, "targetPort": "http"}]
     return manifest("v1", "Service", work, spec={"selector": selector(work), "ports": ports})
+
+
+def _network_policy(work: Workload) -> Members:
+    """In: the port, from the cluster. Out: DNS, HTTPS (S3, AWS, a hub), traces, the credentials of the role."""
+    cluster: Members = {"namespaceSelector": {}}
+    spec = {
+        "podSelector": {"matchLabels": selector(work)},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [cluster], "ports": _tcp(PORT)}],
+        "egress": [
+            {"ports": [*_tcp(53), {"protocol": "UDP", "port": 53}, *_tcp(443)]},
+            {"to": [cluster], "ports": _tcp(*COLLECTORS)},
+            {"to": [{"ipBlock": {"cidr": f"{address}/32"}} for address in ROLE_ADDRESSES], "ports": _tcp(80)},
+        ],
+    }
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", work, spec=spec)
+
+
+def _tcp(*ports: int) -> list[Members]:
+    return [{"protocol": "TCP", "port": port} for port in ports]
 
 
 def _deployment(work: Workload) -> Members:

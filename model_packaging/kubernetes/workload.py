@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from handler.config.secret_variables import is_secret
 from handler.errors import SettingError
 from handler.neuron.hardware.instance_type import InstanceType
-from model_packaging.deployment.definition.environment import SECRET
 from model_packaging.deployment.definition.request import ScalingRequest
 from model_packaging.kubernetes.pod_size import PodSize
 
@@ -64,4 +64,4 @@ class Workload:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return tuple(name for name, value in sorted(self.environment.items()) if value and SECRET.search(name.upper()))
+        return tuple(name for name, value in sorted(self.environment.items()) if value and is_secret(name, value))

@@ -176,6 +176,16 @@ def test_no_secret_is_printed_and_nothing_runs_as_root() -> None:
     assert [one["mountPath"] for one in pod["containers"][0]["volumeMounts"]] == ["/tmp", "/dev/shm"]
 
 
+def test_the_network_is_closed_but_for_the_port_and_what_a_start_needs() -> None:
+    policy = documents(workload())["NetworkPolicy"]
+    assert problems(policy) == []
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    (entry,) = policy["spec"]["ingress"]
+    assert [port["port"] for port in entry["ports"]] == [8080]
+    anywhere = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
+    assert [port["port"] for rule in anywhere for port in rule["ports"]] == [53, 53, 443]
+
+
 def test_several_replicas() -> None:
     assert "PodDisruptionBudget" not in documents(workload())
     assert documents(workload(replicas=3))["Deployment"]["spec"]["replicas"] == 3

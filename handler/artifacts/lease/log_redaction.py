@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from handler.artifacts.identity.key_exclusions import SECRET
+from handler.config.secret_variables import is_secret
 
 MOST_BYTES = 8192
 MOST_LINES = 80
@@ -40,7 +40,7 @@ def tail(log: str, environ: Mapping[str, str], most: int = MOST_BYTES) -> str:
 
 def redacted(text: str, environ: Mapping[str, str]) -> str:
     """Returns the text without values that look like secrets."""
-    known = [value for name, value in environ.items() if SECRET.search(name.upper()) and len(value) >= SHORTEST]
+    known = [value for name, value in environ.items() if is_secret(name, value) and len(value) >= SHORTEST]
     for value in sorted(known, key=len, reverse=True):
         text = text.replace(value, MASK)
     text = TOKENS.sub(MASK, text)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from handler.config.problems import MASK
+from handler.config.secret_variables import is_secret
 from handler.errors import SettingError
 from model_packaging.deployment.definition.request import LONGEST_VALUE
 
 CONFIG = "ENDPOINT_CONFIG"
-# Names of secret variables. MAX_NUM_BATCHED_TOKENS and TOKEN_GENERATION_BUCKETS are not secrets.
-SECRET = re.compile(r"(?:^|_)TOKEN$|SECRET|PASSWORD|CREDENTIAL|API_KEY|ACCESS_KEY")
 
 
 def environment(given: Mapping[str, str], document: str | None, instance: str | None) -> dict[str, str]:
@@ -54,7 +52,7 @@ def shown(value: Any) -> Any:
     """Returns the parameters of a call without the values of secret variables."""
     if isinstance(value, dict):
         return {
-            key: MASK if isinstance(item, str) and SECRET.search(str(key).upper()) else shown(item)
+            key: MASK if isinstance(item, str) and is_secret(str(key), item) else shown(item)
             for key, item in value.items()
         }
     return [shown(item) for item in value] if isinstance(value, (list, tuple)) else value

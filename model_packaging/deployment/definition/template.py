@@ -12,7 +12,7 @@ import re
 from copy import deepcopy
 from typing import Any
 
-from model_packaging.deployment.definition.environment import SECRET
+from handler.config.secret_variables import is_secret
 from model_packaging.deployment.definition.resources import Resources
 
 Members = dict[str, Any]
@@ -59,8 +59,8 @@ def _part(kind: str, members: Members, *excluded: str) -> Members:
 
 def _hide_secrets(model: Members, parameters: Members) -> None:
     environment = model["PrimaryContainer"].get("Environment", {})
-    for name in environment:
-        if SECRET.search(name.upper()) and environment[name]:
+    for name, value in environment.items():
+        if value and is_secret(name, value):
             parameter = re.sub(r"[^A-Za-z0-9]", "", name.title())
             parameters[parameter] = {"Type": "String", "NoEcho": True}
             environment[name] = {"Ref": parameter}
