@@ -7,6 +7,7 @@ import click
 from benchmarks.restore.restore_command import restore_command
 from benchmarks.serving.front_ends import front_ends
 from benchmarks.serving.gateway_ceiling import gateway
+from benchmarks.serving.ping_times import ping_times
 from benchmarks.serving.serving_command import serving_command
 from benchmarks.serving.steps import steps
 from benchmarks.soak.soak_command import soak_command
@@ -17,7 +18,7 @@ def main() -> None:
     """Benchmarks of this project beside the usual alternatives."""
 
 
-for command in (serving_command, restore_command, front_ends, gateway, soak_command, steps):
+for command in (serving_command, restore_command, front_ends, gateway, ping_times, soak_command, steps):
     main.add_command(command)
 
 if __name__ == "__main__":

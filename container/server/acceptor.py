@@ -125,11 +125,11 @@ class Acceptor:
                 return
             except OSError:
                 data = b""
-            if not data:
+            end = data.find(HEAD_END)
+            if not data or (end < 0 and ended):
                 self._close(client)
                 return
-            end = data.find(HEAD_END)
-            if end < 0 and len(data) < MAX_HEAD and not ended:
+            if end < 0 and len(data) < MAX_HEAD:
                 return
             keep = ping_keeps_alive(data[:end]) if end >= 0 else None
             if keep is None:

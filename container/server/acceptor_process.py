@@ -33,6 +33,7 @@ class AcceptorProcess:
 
     def __init__(self, listener: socket.socket, stall: float) -> None:
         self.listener = listener
+        listener.setblocking(False)  # for every process: they share the flag, and the acceptor must not block
         self.state = PingState(stall)
         self.channel = ConnectionChannel()
         self._pid = 0
@@ -64,7 +65,6 @@ class AcceptorProcess:
             return
         Path("/proc/self/comm").write_text(NAME)
         gc.freeze()  # a collection would write to every page that it shares with the master
-        self.listener.setblocking(False)
         Acceptor(self.listener, self.channel, self.state).run()
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
     def load_config(self) -> None:
         threads = self.config.max_concurrent + SPARE_THREADS
         settings: dict[str, Any] = {
-            "bind": f"fd://{self.acceptor.listener.dup().detach()}",
+            "bind": f"fd://{os.dup(self.acceptor.listener.fileno())}",
             "worker_class": "container.server.worker.EngineWorker",
             "workers": 1,
             "threads": threads,

@@ -96,8 +96,9 @@ class EngineWorker(ConnectionWorker):
             threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
-        self._finish(self.service.config.drain)
         self.service.held_connections.close_idle()
+        self._finish(self.service.config.drain)
+        self.service.held_connections.close_idle()  # those that opened when the drain began
         if self._dispatcher is not None:
             self._dispatcher.stop()
         self.lingering.hurry()

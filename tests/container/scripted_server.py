@@ -6,6 +6,7 @@ limit of N file descriptors. `GET /scripted` tells what the engine has seen; `PO
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
 import sys
@@ -47,7 +48,7 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     def load_config(self) -> None:
         settings: dict[str, Any] = {
-            "bind": f"fd://{self.acceptor.listener.dup().detach()}",
+            "bind": f"fd://{os.dup(self.acceptor.listener.fileno())}",
             "pre_fork": lambda arbiter, worker: self.acceptor.start(),
             "on_exit": lambda arbiter: self.acceptor.stop(),
             "worker_class": "container.server.worker.EngineWorker",

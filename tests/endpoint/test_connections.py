@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import resource
 import socket
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ HANDSHAKE = (
     b"Sec-WebSocket-Key: " + base64.b64encode(b"0123456789abcdef") + b"\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 POST = b"POST /invocations HTTP/1.1\r\nContent-Type: application/json\r\n"
-BODY = {"prompt": "a", "max_tokens": 2}
+BODY = b'{"prompt": "a", "max_tokens": 2}'
 SECONDS = 20.0
 
 
@@ -78,16 +77,15 @@ def status(served: ServeProcess, data: bytes) -> int:
 
 
 def answers(served: ServeProcess) -> None:
-    body = json.dumps(BODY).encode()
     assert status(served, PING) == 200
-    assert status(served, POST + b"Host: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body) == 200
+    assert status(served, POST + b"Host: x\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY) == 200
     assert status(served, b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n") == 200
 
 
 def test_connections_with_one_byte_each(served: ServeProcess) -> None:
     with ExitStack() as held:
         for _ in range(45):
-            held.enter_context(connect(served)).sendall(b"P")
+            held.enter_context(connect(served)).sendall(b"G")
         answers(served)
 
 
@@ -130,7 +128,7 @@ def test_a_serving_process_that_stands_still(served: ServeProcess) -> None:
     "data",
     [
         POST + b"Host: x\r\nContent-Length: " + b"0" * 4400 + b"2\r\n\r\n{}",
-        POST + b"Content-Length: 2\r\n\r\n{}",
+        POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY,
         b"GET /ping HTTP/1.1\r\n\r\n",
     ],
     ids=["zeros", "no host", "no host at ping"],

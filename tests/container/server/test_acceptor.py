@@ -18,7 +18,9 @@ from waiting import eventually
 
 from container.server.acceptor import ping_keeps_alive
 from container.server.acceptor_process import NAME, AcceptorProcess
+from container.server.gunicorn_server import GunicornServer
 from container.server.ping_state import MAX_BODY, PingState
+from handler.config.endpoint_config import EndpointConfig
 
 LIMIT = 256
 COMPLETION = request("/v1/completions", {"prompt": "a"})
@@ -137,6 +139,13 @@ def test_before_there_is_a_serving_process() -> None:
                 assert connection.exchange(PING)[0].status == 200
         finally:
             acceptor.stop()
+
+
+def test_its_listener_never_blocks_although_gunicorn_has_it_too() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        acceptor = AcceptorProcess(listener, 6.0)
+        GunicornServer(EndpointConfig(model="none"), lambda: None, acceptor)  # type: ignore[arg-type, return-value]
+        assert not os.get_blocking(listener.fileno())
 
 
 @pytest.mark.parametrize(
