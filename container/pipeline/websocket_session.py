@@ -98,6 +98,8 @@ class WebSocketSession(Response):
     def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
         self._service.ready_engine()
+        self._service.recovery.require_allowed(message)
+        record.body = message
         call, deadline = parse_call(
             self._service, self._engine, self._parse, decode(message), record, began, stream=True
         )
@@ -116,6 +118,7 @@ class WebSocketSession(Response):
         sink.done.wait()
         self._socket.answer = None
         record_outcome(record, call, sink)
+        self._service.recovery.failed(sink.error, record, self._environ)
         if sink.error is not None:
             record.status = sink.error.status
 

@@ -37,7 +37,6 @@ class SharedServer(GunicornServer):
         super().load_config()
         self.cfg.set("workers", self.config.front_ends + 1)
         self.cfg.set("worker_class", "container.server.multiprocess.multiprocess_worker.SharedWorker")
-        self.cfg.set("on_exit", self._on_exit)
 
     def new_service(self) -> Service:
         shared_metrics.use(self.context)
@@ -45,6 +44,7 @@ class SharedServer(GunicornServer):
         leads = self.context.slot == 0
         admission.limit = self.config.max_concurrent
         self.service = self._make_service(admission) if leads else Service.of(self.config, None, admission)
+        self.service.recovery = self._recovery()
         self.service.peers = Peers(self.context, self.config.front_ends)
         if self.config.enable_sessions:
             limit, lifetime = self.config.max_sessions, self.config.session_expiration
@@ -82,6 +82,7 @@ class SharedServer(GunicornServer):
         shared_metrics.ended(context, worker.pid)
 
     def _on_exit(self, arbiter: Any) -> None:
+        super()._on_exit(arbiter)
         for context in (self._previous_context, getattr(self, "_leader_context", None)):
             if context is not None:
                 context.remove()
