@@ -34,6 +34,7 @@ def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
+    from container.server.acceptor_process import AcceptorProcess
     from container.server.listener import listen
     from container.telemetry import event_log
     from container.telemetry.tracing import tracing_settings as tracing
@@ -51,6 +52,8 @@ def main() -> None:
         sys.exit(EXIT_SETTING)
     prepare(os.environ, config)
     event_log.use(config)
+    acceptor = AcceptorProcess(listener, config.stall)
+    acceptor.start()
     timeline = Timeline(process_start(), as_json=event_log.json_wanted(config))
     timeline.bound(listener.getsockname()[1])
 
@@ -64,9 +67,9 @@ def main() -> None:
     if config.front_ends > 1:
         from container.server.multiprocess.multiprocess_server import SharedServer
 
-        SharedServer(config, make_service, listener).run()
+        SharedServer(config, make_service, acceptor).run()
         return
-    GunicornServer(config, make_service, listener).run()
+    GunicornServer(config, make_service, acceptor).run()
 
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from container.connection.held_connections import HeldConnections
 from container.connection.read_timeouts import ReadTimeouts
 from container.process_group.peers import Peers
 from container.recovery.recovery import Recovery
@@ -38,6 +39,7 @@ class Service(ServingState):
     """The objects that the routes of one serving process share.
 
     :ivar read_timeouts: time limits for reading from clients.
+    :ivar held_connections: the WebSockets.
     :ivar sessions: None where sessions are off.
     :ivar monitor: None where neuron-monitor is not installed.
     :ivar peers: the other serving processes; None where there are none.
@@ -45,6 +47,7 @@ class Service(ServingState):
     """
 
     read_timeouts: ReadTimeouts
+    held_connections: HeldConnections
     observer: RequestObserver
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
@@ -64,6 +67,7 @@ class Service(ServingState):
             lifecycle=lifecycle or Lifecycle(),
             admission=admission,
             read_timeouts=ReadTimeouts(),
+            held_connections=HeldConnections(),
             observer=observer,
         )
         if config.enable_sessions:

@@ -28,6 +28,7 @@ COMMANDS = {
     "check": "Tell whether an endpoint with these settings would start.",
     "plan": "Show the engine arguments and the environment that result from the settings.",
     "config": "Show the settings of an endpoint.",
+    "migrate": "Translate settings of NxD Inference for the native plugin.",
     "compile": "Compile a model ahead of time: on this machine, or in a training job.",
     "pack": "Write model, compiled graphs, settings and code to a folder or archive.",
     "push": "Upload a package to S3. Files that are there already are skipped.",

@@ -26,6 +26,7 @@ from benchmarks.lib.cpu_share import GROUPS, can_hold, held
 from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import RequestMix
+from container.server import acceptor_process
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
 ALL = 256
@@ -71,7 +72,7 @@ class Roles:
         family = processes.family(server.pid)
         core = next(one for one in family if processes.title(one).startswith(processes.ENGINE_TITLE))
         owner = core.parent()
-        workers = family[0].children()
+        workers = [child for child in family[0].children() if child.name() != acceptor_process.NAME]
         others = [one for one in workers if one != owner]
         return cls(others, owner, core) if others else cls(workers, None, core)
 

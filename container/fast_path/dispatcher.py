@@ -38,14 +38,16 @@ class ThreadPath:
 
 
 class Dispatcher:
-    """Dispatches requests on the engine's loop. It is made when the engine is ready.
+    """Dispatches requests on an event loop: the engine's, if `fast`. It is made when the engine is ready.
 
     :param keep_alive: seconds that an idle connection is kept open.
+    :param fast: small plain requests are answered here. Otherwise threads answer every request.
     :ivar stopping: the fast path answers no new requests.
     """
 
-    def __init__(self, context: FastPathContext, thread_path: ThreadPath, keep_alive: float) -> None:
+    def __init__(self, context: FastPathContext, thread_path: ThreadPath, keep_alive: float, *, fast: bool) -> None:
         self.context = context
+        self.fast = fast
         self.loop: asyncio.AbstractEventLoop = context.loop
         self.stopping = False
         self._keep_alive = keep_alive
@@ -110,7 +112,8 @@ class Dispatcher:
     def hand_over(self, client: FastConnection, received: bytes) -> None:
         """Gives a client's connection, with a request that is not for the fast path, to a thread."""
         self._clients.discard(client)
-        self.context.service.observer.handed_over.inc()
+        if self.fast:
+            self.context.service.observer.handed_over.inc()
         conn = client.conn
         conn.init()
         conn.sock.setblocking(True)

@@ -1,4 +1,7 @@
-"""One client's connection while the engine's loop owns it: reads requests and hands others over to threads."""
+"""One client's connection while an event loop owns it: reads requests and hands others over to threads.
+
+A request is handed over once its head is complete. So a client that sends its head slowly holds no thread.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,15 @@ from gunicorn.workers.gthread import TConn
 from container.connection.socket_io import receive
 from container.connection.socket_writer import CLIENT_CLOSED
 from container.fast_path.request_handler import FastPathContext, RequestHandler
-from container.fast_path.request_head import LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
+from container.fast_path.request_head import HEAD_END, LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
+from container.requests import request_body
 from handler.errors import EndpointError
 
 logger = logging.getLogger(__name__)
-# Seconds for a request to arrive completely. A slower one goes to a thread, which waits longer for slow senders.
+# Seconds for a body to arrive completely. A slower one goes to a thread, which waits longer for slow senders.
 ARRIVAL_SECONDS = 0.5
+# Bytes of the longest head. A thread rejects a longer one.
+MAX_HEAD = 32 * 1024
 READ = 64 * 1024
 # Bytes that are read of further requests while one is being answered.
 READ_AHEAD = LONGEST_HEAD + LONGEST_BODY
@@ -31,6 +37,7 @@ class ConnectionOwner(Protocol):
     loop: asyncio.AbstractEventLoop
     context: FastPathContext
     stopping: bool
+    fast: bool
 
     @property
     def idle_seconds(self) -> float:
@@ -68,7 +75,8 @@ class FastConnection:
     _handler: RequestHandler | None = None
     _timer: asyncio.TimerHandle | None = None
     _reading: bool = False
-    _arriving: bool = False
+    _head_arriving: bool = False
+    _body_arriving: bool = False
     _ended: bool = False
     queued: bool = False
     idle_since: float = field(init=False)
@@ -80,7 +88,7 @@ class FastConnection:
 
     @property
     def idle(self) -> bool:
-        return self._handler is None and not self.queued and not self._received
+        return self._handler is None and not self.queued and self._head is None
 
     def open(self) -> None:
         self._start_reading()
@@ -123,6 +131,12 @@ class FastConnection:
 
     def _check_request(self) -> None:
         """Queues the request, hands it over, or waits for more of it."""
+        if self._head is None and self._received and HEAD_END not in self._received:
+            self._wait_for_head()
+            return
+        if not self._dispatcher.fast and self._received:
+            self._hand_over()
+            return
         try:
             head = self._head = self._head or (head_of(self._received) if self._received else None)
         except NotEligible:
@@ -134,14 +148,23 @@ class FastConnection:
             elif not self._received:
                 self.idle_since = self._dispatcher.loop.time()
                 self._set_timer(self._dispatcher.idle_seconds, self.close)
-            elif not self._arriving:
-                self._arriving = True
+            elif not self._body_arriving:
+                self._body_arriving = True
                 self._set_timer(ARRIVAL_SECONDS, self._hand_over)
             return
-        self._arriving = False
+        self._head_arriving = self._body_arriving = False
         self._cancel_timer()
         self.queued = True
         self._dispatcher.queue(self)
+
+    def _wait_for_head(self) -> None:
+        if len(self._received) > MAX_HEAD:
+            self.conn.head_too_long = True
+            self._hand_over()
+        elif not self._head_arriving:
+            self._head_arriving = True
+            stopping, limit = self._dispatcher.stopping, request_body.BODY_SECONDS
+            self._set_timer(self._dispatcher.idle_seconds if stopping else limit, self.close)
 
     def begin_request(self) -> None:
         """Begins the queued request, or hands it over."""

@@ -24,6 +24,8 @@ ROUTES: Final[dict[bytes, Route | None]] = {
 LONGEST_HEAD: Final = 8 * 1024
 # A tokenizer takes a millisecond for a few thousand characters. The tokens of all other requests wait that long.
 LONGEST_BODY: Final = 8 * 1024
+# Digits of a Content-Length. Python's `int` raises ValueError for more than 4,300.
+LONGEST_LENGTH: Final = 20
 KINDS: Final = frozenset((b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8"))
 UNUSUAL: Final = frozenset(
     (b"transfer-encoding", b"expect", b"upgrade", b"content-encoding", b"te", b"trailer", b"origin")
@@ -79,7 +81,9 @@ def head_of(received: bytes | bytearray) -> RequestHead | None:
     if len(headers) != callbacks.count or headers.keys() & UNUSUAL or headers.keys() & SESSIONS:
         raise NotEligible
     length = headers.get(b"content-length", b"")
-    if headers.get(b"content-type", b"").lower() not in KINDS or not length.isdigit() or int(length) > LONGEST_BODY:
+    if b"host" not in headers or headers.get(b"content-type", b"").lower() not in KINDS:
+        raise NotEligible
+    if not length.isdigit() or len(length) > LONGEST_LENGTH or int(length) > LONGEST_BODY:
         raise NotEligible
     path = callbacks.url.decode()
     environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": path, "SERVER_PROTOCOL": "HTTP/1.1"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from queue import Empty
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from flask import Response
@@ -26,66 +27,58 @@ from handler.schemas.reply import encode
 from handler.startup.lifecycle import ServingStatus
 
 GOING_AWAY = 1001
-# How often an idle connection checks whether the container is shutting down.
-CHECK_SECONDS = 0.5
 
 
 class WebSocketSession(Response):
-    """One bidirectional stream. It holds one admission from the handshake to its end.
+    """One bidirectional stream. It holds an admission and a thread only while a message is being answered.
 
     Each message is a request of its own in the log, in the metrics and in traces.
+
+    :param threads: answer the messages.
     """
 
-    def __init__(self, service: Service, engine: Engine, parse: Parse) -> None:
+    def __init__(self, service: Service, engine: Engine, parse: Parse, threads: Executor) -> None:
         super().__init__()
         self._service = service
         self._engine = engine
         self._parse = parse
+        self._threads = threads
         self._socket: WebSocket
         self._environ: dict[str, Any] = {}
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         connection = GunicornConnection.of(environ, start_response)
         self._environ = environ
-        try:
-            if connection is None:
-                return error_response(unexpected(RuntimeError("no socket")))(environ, start_response)
-            loop = self._engine.loop
-            self._socket = WebSocket(connection.socket, loop.loop, max_body(self._service.config))
-            loop.call(self._socket.open, environ)
-            try:
-                self._answer_messages()
-            finally:
-                loop.call(self._socket.close)
-                self._socket.released.wait()
-                connection.take_back()
-            connection.finished("101 Switching Protocols", [], 0, whole=False)
-            return ()
-        finally:
-            self._service.admission.leave()
+        if connection is None:
+            return error_response(unexpected(RuntimeError("no socket")))(environ, start_response)
+        loop, held = self._engine.loop, self._service.held_connections
+        self._socket = WebSocket(
+            connection.socket,
+            loop.loop,
+            max_body(self._service.config),
+            lambda message: self._threads.submit(self._answer_message, message),
+            partial(held.release, connection.socket),
+        )
+        held.hold(connection.socket, self._socket)
+        loop.call(self._socket.open, environ)
+        connection.finished("101 Switching Protocols", [], 0, whole=False)
+        return ()
 
-    def _answer_messages(self) -> None:
-        loop = self._engine.loop
-        while True:
-            try:
-                message = self._socket.messages.get(timeout=CHECK_SECONDS)
-            except Empty:
-                if self._service.lifecycle.status.state is not ServingStatus.READY:
-                    loop.call(self._socket.close, GOING_AWAY, Draining().message)
-                    return
-                continue
-            if message is None:
-                return
-            loop.call(self._socket.resume)
-            record = self._new_record()
-            try:
+    def _answer_message(self, message: bytes) -> None:
+        record = self._new_record()
+        try:
+            self._service.ready_engine()
+            with self._service.admission:
                 self._answer(message, record)
-            except EndpointError as error:
-                self._send_error(error, record)
-            except Exception as error:
-                self._send_error(unexpected(error), record)
-            finally:
-                self._service.observer.ended(record)
+        except EndpointError as error:
+            self._send_error(error, record)
+        except Exception as error:
+            self._send_error(unexpected(error), record)
+        finally:
+            self._engine.loop.call(self._socket.answered)
+            if self._service.lifecycle.status.state is not ServingStatus.READY:
+                self._engine.loop.call(self._socket.close, GOING_AWAY, Draining().message)
+            self._service.observer.ended(record)
 
     def _new_record(self) -> RequestRecord:
         """The record of a message. The headers are those of the handshake."""
@@ -97,7 +90,6 @@ class WebSocketSession(Response):
 
     def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
-        self._service.ready_engine()
         self._service.recovery.require_allowed(message)
         record.body = message
         call, deadline = parse_call(
@@ -108,15 +100,14 @@ class WebSocketSession(Response):
         running = sink.running = call.request(self._engine, sink)
 
         def begin() -> None:
-            if self._socket.released.is_set():
+            if self._socket.ended:
                 sink.done.set()
                 return
-            self._socket.answer = sink
+            self._socket.running = sink
             begin_call(running, deadline)
 
         self._engine.loop.call(begin)
         sink.done.wait()
-        self._socket.answer = None
         record_outcome(record, call, sink)
         self._service.recovery.failed(sink.error, record, self._environ)
         if sink.error is not None:

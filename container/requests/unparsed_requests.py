@@ -14,6 +14,11 @@ from container.requests.error_responses import unexpected
 from handler.errors import EndpointError, InvalidRequest
 from handler.schemas.reply import encode
 
+
+class MissingHost(http.ParseException):  # type: ignore[misc]  # gunicorn is untyped
+    """A request of HTTP/1.1 without a Host header. A server must answer it with 400 (RFC 9112, section 3.2)."""
+
+
 # The first class that matches decides. All other parse errors of gunicorn are 400.
 STATUSES: tuple[tuple[type[BaseException], int, str], ...] = (
     (http.LimitRequestLine, 414, "its first line is too long"),
@@ -23,6 +28,7 @@ STATUSES: tuple[tuple[type[BaseException], int, str], ...] = (
     (http.InvalidHTTPVersion, 400, "its version is not HTTP/1.0 or HTTP/1.1"),
     (http.InvalidRequestLine, 400, "its first line is not valid HTTP"),
     (http.InvalidRequestMethod, 400, "its method is not an HTTP method"),
+    (MissingHost, 400, "it has no 'Host' header, which HTTP/1.1 requires"),
     (http.InvalidHeader, 400, "a header is not valid HTTP, or occurs twice"),
     (http.InvalidHeaderName, 400, "the name of a header is not valid HTTP"),
 )

@@ -22,31 +22,37 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/ping")
     def ping() -> Response:
-        status = service.lifecycle.status
-        code, state, reason = STATUS[status.state], status.state.value, status.reason
-        engine = service.engine
-        if status.state is ServingStatus.READY and engine is not None:
-            problem = engine.trouble()
-            if problem is not None:
-                code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {problem}"
-            elif service.peers is not None and (peer_status := service.peers.trouble()) is not None:
-                code, state, reason = peer_status
-            elif service.monitor is not None and (device_problem := service.monitor.trouble()) is not None:
-                code, state, reason = 500, "hardware", device_problem
-        if code == 200:
-            return Response(status=200)
-        body: dict[str, object] = {"status": state, **stage_times(status, service.lifecycle.began)}
-        if status.total:
-            body["progress"] = progress(status)
-        if status.waiting:
-            body["waiting"] = status.waiting
-        if reason:
-            body["reason"] = reason
-        if service.monitor is not None and (report := service.monitor.latest()) is not None:
-            body["neuron"] = _neuron(report)
-        return Response(encode(body), status=code, content_type="application/json")
+        code, body = ping_reply(service)
+        return Response(body, code, content_type="application/json") if body else Response(status=code)
 
     return routes
+
+
+def ping_reply(service: Service) -> tuple[int, bytes]:
+    """The status and the body of the reply."""
+    status = service.lifecycle.status
+    code, state, reason = STATUS[status.state], status.state.value, status.reason
+    engine = service.engine
+    if status.state is ServingStatus.READY and engine is not None:
+        problem = engine.trouble()
+        if problem is not None:
+            code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {problem}"
+        elif service.peers is not None and (peer_status := service.peers.trouble()) is not None:
+            code, state, reason = peer_status
+        elif service.monitor is not None and (device_problem := service.monitor.trouble()) is not None:
+            code, state, reason = 500, "hardware", device_problem
+    if code == 200:
+        return 200, b""
+    body: dict[str, object] = {"status": state, **stage_times(status, service.lifecycle.began)}
+    if status.total:
+        body["progress"] = progress(status)
+    if status.waiting:
+        body["waiting"] = status.waiting
+    if reason:
+        body["reason"] = reason
+    if service.monitor is not None and (report := service.monitor.latest()) is not None:
+        body["neuron"] = _neuron(report)
+    return code, encode(body)
 
 
 def _neuron(report: MonitorReport) -> dict[str, object]:

@@ -5,6 +5,8 @@ Each message of the client is a body of /invocations. Each JSON document of the 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from flask import Blueprint, Response, request
 
 from container.pipeline.request_pipeline import body_parser
@@ -17,6 +19,8 @@ PATH = "/invocations-bidirectional-stream"
 
 def blueprint(service: Service) -> Blueprint:
     routes = Blueprint("bidirectional", __name__)
+    # One more than can be admitted: it tells the next client that there are too many.
+    threads = ThreadPoolExecutor(service.config.max_concurrent + 1, "websocket")
 
     @routes.get(PATH)
     def plain() -> Response:
@@ -26,7 +30,6 @@ def blueprint(service: Service) -> Blueprint:
     def converse() -> Response:
         parse = body_parser(service, request)
         engine = service.ready_engine()
-        service.admission.enter()
-        return WebSocketSession(service, engine, parse)
+        return WebSocketSession(service, engine, parse, threads)
 
     return routes

@@ -1,1 +1,1 @@
-"""gunicorn and its worker, the port, the watchdog, memory and file descriptors of the serving process."""
+"""The acceptor, gunicorn and its worker, the port, the watchdog, memory and file descriptors of the serving process."""

@@ -15,6 +15,8 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 
+from gunicorn.http.errors import LimitRequestHeaders
+from gunicorn.http.message import Request
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from container.connection.lingering_close import LingeringClose
@@ -24,10 +26,11 @@ from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import FastPathContext
 from container.recovery.request_channel import HandedRequest
 from container.requests import request_body
-from container.requests.unparsed_requests import closing_reply, error_reply
-from container.server.file_descriptors import FIXES, AcceptPause, reserve_is_reached
+from container.requests.unparsed_requests import MissingHost, closing_reply, error_reply
+from container.server.file_descriptors import FIXES, Acceptable, AcceptPause, reserve_is_reached
 from container.server.held_requests import HeldRequests
 from container.service import Service
+from handler.engine.event_loop import LoopThread
 from handler.errors import EndpointError
 from handler.startup.lifecycle import ServingStatus
 
@@ -45,10 +48,14 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
     lingering: LingeringClose
     accept_pause: AcceptPause
     held_requests: HeldRequests
+    sockets: list[Acceptable]
     _dispatcher: Dispatcher | None = None
 
     def handle(self, conn: TConn) -> object:
         """Reads and answers requests in a pool thread. Slow headers have the same time limit as a body."""
+        if getattr(conn, "head_too_long", False):
+            self.handle_error(None, conn.sock, conn.client, LimitRequestHeaders("its end does not come"))
+            return False
         whole, part = divmod(SEND_SECONDS, 1)
         timeout = struct.pack("ll", int(whole), int(part * 1e6))
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
@@ -60,8 +67,10 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
             if self.service.recovery.resumed(conn.sock) is not None:  # no view has taken it
                 self.service.admission.leave()
 
-    def handle_request(self, req: object, conn: TConn) -> object:
+    def handle_request(self, req: Request, conn: TConn) -> object:
         self.service.read_timeouts.end(conn.reading)  # the headers have arrived; the body has its own time limit
+        if req.version == (1, 1) and all(name != "HOST" for name, _ in req.headers):
+            raise MissingHost
         try:
             return super().handle_request(req, conn)
         except BlockingIOError:
@@ -78,30 +87,34 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
 
     @property
     def dispatcher(self) -> Dispatcher | None:
-        """The fast path's dispatcher, once the engine is ready. Used by the main thread."""
-        if (
-            self._dispatcher is None
-            and self.service.lifecycle.status.state is ServingStatus.READY
-            and fast_path_available(self.service)
-        ):
-            engine = self.service.engine
-            assert engine is not None, "fast_path_available checks it"
+        """Reads the requests of all connections, once the engine is ready. Used by the main thread."""
+        service = self.service
+        if self._dispatcher is None and service.lifecycle.status.state is ServingStatus.READY:
+            fast = fast_path_available(service)
+            loop = service.engine.loop if fast and service.engine is not None else LoopThread.start("connections")
             context = FastPathContext(
-                self.service,
-                engine.loop.loop,
-                ReplyHeads(self.reply_headers()),
-                DeferredObserver(self.service.observer),
+                service, loop.loop, ReplyHeads(self.reply_headers()), DeferredObserver(service.observer)
             )
-            self._dispatcher = Dispatcher(context, ThreadPath(self.enqueue_req, self._closed), self.cfg.keepalive)
+            thread_path = ThreadPath(self.enqueue_req, self._closed)
+            self._dispatcher = Dispatcher(context, thread_path, self.cfg.keepalive, fast=fast)
         return self._dispatcher if self.alive else None
 
     def reply_headers(self) -> tuple[tuple[str, str], ...]:
         """Headers that every reply has."""
         return ()
 
-    def accept(self, listener: socket.socket) -> None:
+    def set_accept_enabled(self, enabled: bool) -> None:
+        self.accept_pause.resume()
+        super().set_accept_enabled(enabled)
+
+    def accept(self, listener: Acceptable) -> None:
         try:
             client, address = listener.accept()
+        except EOFError as error:
+            self.poller.unregister(listener)
+            self.sockets = []
+            self.service.lifecycle.fail(str(error))
+            return
         except OSError as error:
             if error.errno in FIXES:
                 self.accept_pause.begin(listener, error.errno)
@@ -111,7 +124,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         if reserve_is_reached(client.fileno()):
             self.accept_pause.begin(listener, errno.EMFILE)
         self.nr_conns += 1
-        conn = TConn(self.cfg, client, address, listener.getsockname())
+        conn = TConn(self.cfg, client, address, client.getsockname())
         dispatcher = self.dispatcher
         if dispatcher is None:
             self.enqueue_req(conn)
@@ -125,6 +138,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         error = self.accept_pause.take_error()
         if error is not None:  # only now: this iteration's events may belong to connections that are closed here
             self.accept_pause.log(error, self.nr_conns)
+        if error is not None or self.nr_conns >= self.worker_connections:
             self._close_idle()
         self.accept_pause.end()
 
@@ -164,6 +178,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         self.murder_pending()
         if self._dispatcher is not None:
             self._dispatcher.close_idle(CLOSE_BATCH, IDLE_SECONDS)
+        self.service.held_connections.close_idle(CLOSE_BATCH, IDLE_SECONDS)
 
     def _closed(self, conn: TConn, graceful: bool) -> None:
         """Closes a connection that the engine's loop had. Called on the loop."""
@@ -184,6 +199,8 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         """
         if fs.cancelled() or fs.exception() is not None:
             super().finish_request(conn, fs)
+        elif self.service.held_connections.when_released(conn.sock, partial(self._close, conn)):
+            return
         elif fs.result() is True and self.dispatcher is not None:
             self.dispatcher.take(conn, conn.parser.unreader.take_buffered())
         elif fs.result():

@@ -17,13 +17,15 @@ LINGER = 5.0
 START_LINGER = 2.0
 
 
-def watch_engine(service: Service, end: Callable[[], None]) -> None:
+def watch_engine(service: Service, end: Callable[[], None], publish: Callable[[], None]) -> None:
     """Watches until the engine fails, then ends the process. Runs in its own thread.
 
+    :param publish: says what /ping answers, and that this process makes progress. Called every `INTERVAL` seconds.
     :param end: ends this process. Its parent decides whether to start another.
     """
     while True:
         time.sleep(INTERVAL)
+        publish()
         status = service.lifecycle.status
         engine = service.engine
         if status.state is ServingStatus.FAILED:

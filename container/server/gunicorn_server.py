@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ from container.recovery.death_log import WINDOW, DeathLog
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.requests.unparsed_requests import closing_reply
+from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
@@ -30,19 +30,21 @@ SPARE_THREADS = 32
 # A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
 HEARTBEAT = 120
 BUDGET_SECONDS = 3600.0
+# What /ping answers until another serving process has taken the place of one that has ended.
+RESTARTING = (503, b'{"status":"starting","stage":"start serving process","stage_seconds":0.0,"seconds":0.0}')
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is untyped
     """One endpoint under gunicorn.
 
     :param make_service: makes the service that the routes share. Called in the serving process.
-    :param listener: listens on the endpoint's port. gunicorn owns it from now on.
+    :param acceptor: listens on the endpoint's port.
     """
 
-    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], listener: socket.socket) -> None:
+    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], acceptor: AcceptorProcess) -> None:
         self.config = config
         self._make_service = make_service
-        self._listener = listener
+        self.acceptor = acceptor
         self._starts: list[float] = []
         self._channel, self._deaths = RequestChannel(), DeathLog()
         self.service: Service
@@ -51,7 +53,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
     def load_config(self) -> None:
         threads = self.config.max_concurrent + SPARE_THREADS
         settings: dict[str, Any] = {
-            "bind": f"fd://{self._listener.detach()}",
+            "bind": f"fd://{self.acceptor.listener.dup().detach()}",
             "worker_class": "container.server.worker.EngineWorker",
             "workers": 1,
             "threads": threads,
@@ -100,6 +102,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         if not may_start:
             raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
         self._deaths.forget(now - WINDOW)
+        self.acceptor.start()
+        if len(self._starts) > 1:
+            self.acceptor.state.write(*RESTARTING)
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
         """Ends the core of the engine after its serving process. Called in the master.
@@ -116,3 +121,4 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         while (handed := self._channel.receive()) is not None:
             with handed.connection as connection, suppress(OSError):
                 connection.send(closing_reply(Draining.status, Draining()))
+        self.acceptor.stop()

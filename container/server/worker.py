@@ -13,6 +13,7 @@ import threading
 from types import FrameType
 
 from container.connection.lingering_close import LingeringClose
+from container.routes.ping import ping_reply
 from container.server import malloc
 from container.server.connection_worker import ConnectionWorker
 from container.server.engine_watchdog import watch_engine
@@ -51,6 +52,7 @@ class EngineWorker(ConnectionWorker):
     def run(self) -> None:
         self.accept_pause = AcceptPause(self.poller, self.accept)
         self.held_requests = HeldRequests(self.service, self.run_handed, self.refuse_handed)
+        self.sockets = [self.app.acceptor.channel]
         self.begin()
         try:
             super().run()
@@ -71,13 +73,19 @@ class EngineWorker(ConnectionWorker):
 
     def begin(self) -> None:
         """Starts the monitor, the start of the engine and its watchdog."""
+        self.service.lifecycle.changed = self._publish
+        self._publish()
         self.service.monitor = start_monitor(self.service.config.neuron_monitor)
         if self.service.observer.emf is not None:
             self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
         threading.Thread(
-            target=watch_engine, args=(self.service, self.end), name="engine-watchdog", daemon=True
+            target=watch_engine, args=(self.service, self.end, self._publish), name="engine-watchdog", daemon=True
         ).start()
+
+    def _publish(self) -> None:
+        """Tells the acceptor what /ping answers."""
+        self.app.acceptor.state.write(*ping_reply(self.service))
 
     def end(self) -> None:
         """Ends the process after a failure of the engine, without waiting for the engine."""
@@ -92,6 +100,7 @@ class EngineWorker(ConnectionWorker):
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
         self._finish(self.service.config.drain)
+        self.service.held_connections.close_idle()
         if self._dispatcher is not None:
             self._dispatcher.stop()
         self.lingering.hurry()

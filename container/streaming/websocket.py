@@ -1,16 +1,17 @@
-"""A WebSocket over gunicorn's socket. The engine's loop reads and writes frames; a thread answers the messages.
+"""A WebSocket over gunicorn's socket. The engine's loop reads and writes frames, and has the messages answered.
 
 wsproto implements the protocol. Everything is bounded: a message by the largest body, the queue of messages by
-`MAX_QUEUED`, the bytes for a slow reader by the writer's own limits.
+`MAX_QUEUED`, the bytes for a slow reader by the writer's own limits, the time without a message by `IDLE_SECONDS`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
-import threading
-from collections.abc import Mapping
-from queue import SimpleQueue
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wsproto import ConnectionType, WSConnection
@@ -35,30 +36,45 @@ MAX_QUEUED = 8
 READ = 65536
 PING_SECONDS = 60.0
 MISSED_PONGS = 5
+# Without a message for this long the connection is closed. It is checked with each ping.
+IDLE_SECONDS = 300.0
 
 
 class WebSocket:
-    """One connection. Only the constructor, `messages` and `released` may be used outside the loop.
+    """One connection. Its messages are answered one after the other.
 
-    :ivar messages: the client's messages; None after the last one.
-    :ivar released: set when the loop no longer uses the socket.
-    :ivar answer: the sink of the message that is being answered.
+    All methods run on the loop, except the constructor and `close_if_idle`.
+
+    :param answer: begins to answer a message. `answered` ends it.
+    :param released: called once, at the end: the loop no longer uses the socket.
+    :ivar running: the sink of the message that is being answered.
+    :ivar idle_since: monotonic seconds at which the connection began to wait for a message; infinite while one is
+        being answered.
+    :ivar ended: nothing can be sent any more.
     """
 
-    def __init__(self, connection: socket.socket, loop: asyncio.AbstractEventLoop, max_message: int) -> None:
-        self.messages: SimpleQueue[bytes | None] = SimpleQueue()
-        self.released = threading.Event()
-        self.answer: WebSocketSink | None = None
+    def __init__(
+        self,
+        connection: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        max_message: int,
+        answer: Callable[[bytes], object],
+        released: Callable[[], None],
+    ) -> None:
+        self.running: WebSocketSink | None = None
+        self.idle_since = time.monotonic()
+        self.ended = False
         self._socket = connection
         self._loop = loop
         self._max_message = max_message
+        self._answer = answer
         self._protocol = WSConnection(ConnectionType.SERVER)
-        self._writer = SocketWriter(connection, loop, b"", False, self._client_left, self.released.set)
+        self._writer = SocketWriter(connection, loop, b"", False, lambda reason: self._end(), released)
+        self._messages: deque[bytes] = deque()
         self._partial = bytearray()
         self._missed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._reading = False
-        self._ended = False
 
     def open(self, environ: Mapping[str, Any]) -> None:
         """Answers the handshake and starts reading."""
@@ -72,23 +88,47 @@ class WebSocket:
                 self._writer.write(self._protocol.send(error.event_hint))
             self._end()
             return
-        self.resume()
+        self._read_on()
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
-    def resume(self) -> None:
-        """Reads on, if there is room for another message."""
-        if self._writer.open and not self._reading and not self._ended and self.messages.qsize() < MAX_QUEUED:
+    def _read_on(self) -> None:
+        """Reads, if there is room for another message."""
+        if not self._reading and not self.ended and len(self._messages) < MAX_QUEUED:
             self._reading = True
             self._loop.add_reader(self._socket.fileno(), self._readable)
 
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _answer_next(self) -> None:
+        if self._messages and self.idle_since < math.inf and not self.ended:
+            self.idle_since = math.inf
+            self._answer(self._messages.popleft())
+            self._read_on()
+
+    def answered(self) -> None:
+        """The message's reply was sent."""
+        self.running = None
+        self.idle_since = time.monotonic()
+        self._answer_next()
+
+    def close_if_idle(self) -> None:
+        self._loop.call_soon_threadsafe(self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        if self.idle_since < math.inf:
+            self.close(CloseReason.GOING_AWAY, "the connection was idle")
+
     def send(self, document: str) -> None:
         """Sends one text frame."""
-        if not self._ended:
+        if not self.ended:
             self._writer.write(self._protocol.send(Message(data=document)))
 
     def close(self, code: int = CloseReason.NORMAL_CLOSURE, reason: str = "") -> None:
         """Sends a close frame and ends the connection."""
-        if not self._ended:
+        if not self.ended:
             self._writer.write(self._protocol.send(CloseConnection(code=code, reason=reason[:100])))
         self._end()
 
@@ -108,7 +148,7 @@ class WebSocket:
             self.close(reason, "not a valid WebSocket frame at this point")
 
     def _handle_event(self, event: object) -> None:
-        if self._ended:
+        if self.ended:
             return
         if isinstance(event, Ping):
             self._writer.write(self._protocol.send(event.response()))
@@ -122,42 +162,37 @@ class WebSocket:
             if len(self._partial) > self._max_message:
                 self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have at most {self._max_message:,} bytes")
             elif event.message_finished:
-                self.messages.put(bytes(self._partial))
+                self._messages.append(bytes(self._partial))
                 self._partial.clear()
-                if self.messages.qsize() >= MAX_QUEUED and self._reading:
-                    self._reading = False
-                    self._loop.remove_reader(self._socket.fileno())
+                self._answer_next()
+                if len(self._messages) >= MAX_QUEUED:
+                    self._stop_reading()
 
     def _ping(self) -> None:
-        if self._ended:
+        if self.ended:
             return
         self._missed += 1
         if self._missed > MISSED_PONGS:
             self.close(CloseReason.POLICY_VIOLATION, f"{MISSED_PONGS} pings were not answered")
             return
+        if time.monotonic() - self.idle_since >= IDLE_SECONDS:
+            self._close_if_idle()
+            return
         self._writer.write(self._protocol.send(Ping(payload=b"")))
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)
 
-    def _client_left(self, reason: str) -> None:
-        """Ends the running call: the client has left."""
-        if self._reading:  # the writer releases the socket next
-            self._reading = False
-            self._loop.remove_reader(self._socket.fileno())
-        answer = self.answer
-        if answer is not None:
-            if answer.running is not None:
-                answer.running.cancel()
-            answer.done.set()
-        self.messages.put(None)
-
     def _end(self) -> None:
-        """Stops reading. Bytes that were written are still delivered."""
-        if self._ended:
+        """Stops reading and ends the running call. Bytes that were written are still delivered."""
+        if self.ended:
             return
-        self._ended = True
+        self.ended = True
         if self._timer is not None:
             self._timer.cancel()
-        self._client_left("the end")
+        self._stop_reading()
+        if self.running is not None:
+            if self.running.running is not None:
+                self.running.running.cancel()
+            self.running.done.set()
         self._writer.abandon()
 
 

@@ -207,6 +207,12 @@ class EndpointConfig:
         nxd_derived=("on_device_sampling_config",),
         native="on_device_sampling_config",
     )
+    structured_outputs: bool | None = setting(
+        None,
+        "true: set up the engine for structured output (grammars, JSON schemas, required tool calls)",
+        native="enable_structured_outputs",
+    )
+    logprobs: bool | None = setting(None, "true: set up the engine for log probabilities of generated tokens")
     global_topk: int | None = setting(None, "largest top_k that on-device sampling allows")
 
     # Speculation.

@@ -53,6 +53,12 @@ def field_of_key() -> Mapping[str, str]:
     return found | {key: name for name, field in fields().items() for key in field.metadata.nxd_derived}
 
 
+@lru_cache(maxsize=1)
+def field_of_native_key() -> Mapping[str, str]:
+    """Key of the native plugin's `neuron_config` -> the field that its value is."""
+    return {field.metadata.native: name for name, field in fields().items() if field.metadata.native is not None}
+
+
 def native_key(field: str) -> str:
     """The key of the native plugin's `neuron_config` that holds the field's value."""
     key = fields()[field].metadata.native

@@ -46,11 +46,23 @@ class Lifecycle:
     :param stage_ended: called with each finished stage and its seconds.
     :param became_ready: called once.
     :param failed: called once, with the reason.
+    :ivar changed: called after each change of the state or the stage, before the other functions.
     :ivar served: whether the endpoint has been ready.
     :ivar stages: the finished stages of the start, in order, each with its seconds.
     """
 
-    __slots__ = ("_became_ready", "_failed", "_lock", "_prefix", "_stage_ended", "_status", "began", "served", "stages")
+    __slots__ = (
+        "_became_ready",
+        "_failed",
+        "_lock",
+        "_prefix",
+        "_stage_ended",
+        "_status",
+        "began",
+        "changed",
+        "served",
+        "stages",
+    )
 
     def __init__(
         self,
@@ -62,6 +74,7 @@ class Lifecycle:
         self._became_ready = became_ready
         self._failed = failed
         self._lock = threading.Lock()
+        self.changed: Callable[[], None] = lambda: None
         self.began = time.monotonic()
         self.served = False
         self.stages: tuple[tuple[str, float], ...] = ()
@@ -74,13 +87,7 @@ class Lifecycle:
 
     def stage(self, name: str) -> None:
         """Begins the next stage of the start."""
-        with self._lock:
-            if self._status.state is not ServingStatus.STARTING:
-                return
-            before, now = self._status, time.monotonic()
-            self._status = Status(ServingStatus.STARTING, f"{self._prefix}{name}", now)
-            self.stages += ((before.stage, now - before.since),)
-        self._stage_ended(before.stage, now - before.since)
+        self._end_stage(ServingStatus.STARTING, f"{self._prefix}{name}")
 
     def label(self, prefix: str) -> None:
         """Sets a prefix for the names of the next stages, as in `compile: start engine`."""
@@ -91,27 +98,22 @@ class Lifecycle:
             self._status = replace(self._status, done=done, total=total, rate=rate, waiting=waiting)
 
     def ready(self) -> None:
-        with self._lock:
-            if self._status.state is not ServingStatus.STARTING:
-                return
-            before, now = self._status, time.monotonic()
-            self._status = Status(ServingStatus.READY, "ready", now)
-            self.stages += ((before.stage, now - before.since),)
-            self.served = True
-        self._stage_ended(before.stage, now - before.since)
-        self._became_ready()
+        if self._end_stage(ServingStatus.READY, "ready"):
+            self._became_ready()
 
     def drain(self) -> None:
         """Rejects new requests from now on, after SIGTERM. A failed endpoint stays failed."""
         with self._lock:
             if self._status.state is not ServingStatus.FAILED:
                 self._status = Status(ServingStatus.DRAINING, "draining", time.monotonic())
+        self.changed()
 
     def fail(self, reason: str) -> None:
         with self._lock:
             if self._status.state is ServingStatus.FAILED:
                 return
             self._status = Status(ServingStatus.FAILED, self._status.stage, time.monotonic(), reason=reason)
+        self.changed()
         self._failed(reason)
 
     def require_ready(self) -> None:
@@ -124,3 +126,16 @@ class Lifecycle:
         if status.state is ServingStatus.FAILED:
             # The full reason is in /ping and in the log, for the operator. It may contain paths of this machine.
             raise EngineFailed("its process ended" if self.served else "it could not start")
+
+    def _end_stage(self, state: ServingStatus, name: str) -> bool:
+        """Ends the current stage and begins the next. False if the endpoint is not starting any more."""
+        with self._lock:
+            if self._status.state is not ServingStatus.STARTING:
+                return False
+            before, now = self._status, time.monotonic()
+            self._status = Status(state, name, now)
+            self.stages += ((before.stage, now - before.since),)
+            self.served = state is ServingStatus.READY
+        self.changed()
+        self._stage_ended(before.stage, now - before.since)
+        return True

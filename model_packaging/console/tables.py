@@ -27,7 +27,7 @@ def settings_table(rows: Iterable[Row]) -> Table:
         table.add_column(title, overflow="fold")
     table.add_column("what it is")
     for row in rows:
-        value = Text(_shown(row.value))
+        value = Text(json_text(row.value))
         for weaker in row.overridden:
             value.append(f"\ninstead of {weaker}", style="dim")
         table.add_row(Text(row.field), value, Text(row.source), Text(row.doc, style="dim"))
@@ -52,7 +52,7 @@ def plan_table(plan: EnginePlan) -> Table:
     """Returns a table of the engine's arguments and environment."""
     table = Table("argument or variable", "value", title=f"line {plan.line}", title_justify="left")
     for name, value in plan.engine_args.items():
-        table.add_row(Text(name), Text(_shown(value)))
+        table.add_row(Text(name), Text(json_text(value)))
     for name, text in plan.env.items():
         table.add_row(Text(name), Text(text))
     return table
@@ -83,7 +83,8 @@ def show(*parts: Table | str) -> None:
         console.print(part, markup=False, highlight=False)
 
 
-def _shown(value: Json) -> str:
+def json_text(value: Json) -> str:
+    """Returns a JSON value as a person reads it: a dash for null, a string without its quotes."""
     if value is None:
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -13,6 +13,7 @@ from typing import Any
 from scripted_engine import ScriptedEngine
 
 from container.server import worker
+from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import listen
 from container.server.multiprocess import follower
 from container.server.multiprocess.multiprocess_server import SharedServer
@@ -81,4 +82,4 @@ if __name__ == "__main__":
 
     listener = listen(config)
     print(listener.getsockname()[1], flush=True)
-    SharedServer(config, make_service, listener).run()
+    SharedServer(config, make_service, AcceptorProcess(listener, config.stall)).run()

@@ -14,6 +14,7 @@ from pathlib import Path
 from raw_http import Connection, request
 from waiting import WITHIN, eventually
 
+THREADS = 12
 PING = request("/ping")
 # Arguments: small requests answered by the loop, or every request by a thread. What a client sees is the same.
 MODES: tuple[tuple[str, ...], ...] = ((), ("--threads",))

@@ -16,6 +16,7 @@ from flask import Flask
 from scripted_engine import ScriptedEngine
 
 from container.server import engine_watchdog, worker
+from container.server.acceptor_process import AcceptorProcess
 from container.server.gunicorn_server import GunicornServer
 from container.server.listener import listen
 from container.service import Service
@@ -70,4 +71,4 @@ if __name__ == "__main__":
     )
     listener = listen(config)
     print(listener.getsockname()[1], flush=True)
-    RecoveringServer(config, lambda: Service.of(config), listener).run()
+    RecoveringServer(config, lambda: Service.of(config), AcceptorProcess(listener, config.stall)).run()

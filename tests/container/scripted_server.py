@@ -7,19 +7,21 @@ limit of N file descriptors. `GET /scripted` tells what the engine has seen; `PO
 from __future__ import annotations
 
 import resource
+import socket
 import sys
 from typing import Any
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from scripted_engine import MAX_BODY, PLACES, ScriptedEngine
+from scripted_process import THREADS
 
 from container.application import create_app
 from container.connection import lingering_close as lingering
 from container.connection import socket_writer as writer
-from container.pipeline import websocket_session
 from container.requests import request_body as body
-from container.server import connection_worker, worker
+from container.server import connection_worker, engine_watchdog, worker
+from container.server.acceptor_process import AcceptorProcess
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 
@@ -38,11 +40,18 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
 
     service: Service
 
+    def __init__(self) -> None:
+        self.acceptor = AcceptorProcess(socket.create_server(("127.0.0.1", 0), backlog=2048), 6.0)
+        self.acceptor.start()
+        super().__init__()
+
     def load_config(self) -> None:
         settings: dict[str, Any] = {
-            "bind": "127.0.0.1:0",
+            "bind": f"fd://{self.acceptor.listener.dup().detach()}",
+            "pre_fork": lambda arbiter, worker: self.acceptor.start(),
+            "on_exit": lambda arbiter: self.acceptor.stop(),
             "worker_class": "container.server.worker.EngineWorker",
-            "threads": 12,
+            "threads": THREADS,
             "keepalive": 30,
             "graceful_timeout": 1,
             "loglevel": "warning",
@@ -94,10 +103,11 @@ def start(service: Service) -> None:
 if __name__ == "__main__":
     for limit in (int(given.removeprefix("--nofile=")) for given in sys.argv if given.startswith("--nofile=")):
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    body.BODY_SECONDS = BODY_SECONDS
+    if "--patient" not in sys.argv:
+        body.BODY_SECONDS = BODY_SECONDS
     writer.MAX_BACKLOG, writer.MAX_SILENCE = MAX_BACKLOG, MAX_SILENCE
     connection_worker.SEND_SECONDS = SEND_SECONDS
     lingering.SECONDS, lingering.SILENCE, lingering.BYTES = LINGER_SECONDS, LINGER_SILENCE, LINGER_BYTES
-    websocket_session.CHECK_SECONDS = 0.05
+    engine_watchdog.LINGER = 0.1
     worker.start = start  # type: ignore[attr-defined]
     ScriptedServer().run()

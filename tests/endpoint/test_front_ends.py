@@ -69,7 +69,7 @@ class Client:
     def __init__(self, served: ServeProcess) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
         self.seat = ""
-        self.ask("GET", "/ping")
+        self.ask("GET", "/v1/models")
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, object]]:
         payload = None if body is None else json.dumps(body)
@@ -177,7 +177,7 @@ def workers(served: ServeProcess) -> tuple[int, list[int]]:
     """The leader's process id, and the front ends'."""
     (core,) = served.engine_pids()
     leader = psutil.Process(core).ppid()
-    children = [child.pid for child in psutil.Process(served.process.pid).children()]
+    children = [child.pid for child in psutil.Process(served.process.pid).children() if child.name() != "acceptor"]
     return leader, [pid for pid in children if pid != leader]
 
 

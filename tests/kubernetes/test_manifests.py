@@ -220,7 +220,7 @@ def test_the_command_refuses_what_would_not_start() -> None:
         here = run("/opt/ml/model", "--cpu")
         assert (here.exit_code, "not in a pod" in here.stderr) == (1, True)
         assert run(model, "--cpu", "--nodes", "2", "--kserve").exit_code == 2
-        spread = run(model, "--instance", "trn2.48xlarge", "--nodes", "2", "--set", "SM_VLLM_MAX_MODEL_LEN=2048")
+        spread = run(model, "--instance", "trn2.48xlarge", "--nodes", "2", "--set", "ENDPOINT_LINE=nxdi-0.16")
         assert (spread.exit_code, "in one process, whatever nnodes is" in " ".join(spread.stdout.split())) == (
             1,
             True,

@@ -13,6 +13,7 @@ from gunicorn import util
 
 from container.process_group.peers import Peers
 from container.process_group.process_context import ProcessContext
+from container.server.file_descriptors import Acceptable
 from container.server.multiprocess.follower import follow, join
 from container.server.multiprocess.leader import accepts, lead
 from container.server.multiprocess.leader_proxy import HEADER
@@ -90,7 +91,7 @@ class SharedWorker(EngineWorker):
     def reply_headers(self) -> tuple[tuple[str, str], ...]:
         return ((HEADER, str(self.context.slot)),)
 
-    def accept(self, listener: socket.socket) -> None:
+    def accept(self, listener: Acceptable) -> None:
         """Accepts a connection, unless another front end has fewer.
 
         A new connection wakes every process, and the first one accepts it. Of a burst the first would accept nearly

@@ -1,7 +1,8 @@
-"""Rejects sampling parameters that the device would silently ignore. The error names the parameter and the fix.
+"""Rejects sampling parameters that the engine would silently ignore. The error names the parameter and the fix.
 
 On-device sampling supports only temperature, top_p and top_k. Penalties, seeds and the others have no effect there
-(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU supports all of them.
+(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU supports all of them, or with
+the plugins most of them (`handler/neuron/sampling_limits.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField, UnsupportedField
-from handler.neuron.sampling_limits import SamplingLimits
+from handler.neuron.sampling_limits import CPU_SETTING, SamplingLimits
 
 # The sampling parameters, each with the values that have no effect.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
@@ -28,7 +29,13 @@ NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "grammar": (None,),
 }
 # The same for fields that only vLLM's serving classes support. On-device sampling returns no log probabilities, and no
-# mask or bias reaches it.
+# mask or bias reaches it. PARAMETERS has the parameter that a field needs, where it has another name.
+PARAMETERS: Mapping[str, str] = {
+    "top_logprobs": "logprobs",
+    "use_beam_search": "logprobs",
+    "structured_outputs": "grammar",
+    "response_format": "grammar",
+}
 DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "logprobs": (None, False),
     "top_logprobs": (None, 0),
@@ -43,7 +50,6 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1, 1.0),
     "seed": (None,),
 }
-FIX = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
 
 
 def check(sampling: Sampling, limits: SamplingLimits) -> None:
@@ -56,11 +62,9 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
         raise UnsupportedField(
             "prompt_logprobs", "this endpoint's Neuron line returns no log probabilities of a prompt: leave it out"
         )
-    if not limits.on_device:
-        return
     for name, neutral in NEUTRAL.items():
         if not limits.supports(name) and getattr(sampling, name) not in neutral:
-            raise UnsupportedField(name, FIX)
+            raise UnsupportedField(name, fix(limits, name))
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
 
@@ -76,35 +80,44 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     if (echoed or document.get("prompt_logprobs") is not None) and not limits.prompt_logprobs:
         field = "logprobs" if echoed else "prompt_logprobs"
         raise UnsupportedField(field, "this endpoint's Neuron line returns no log probabilities of a prompt")
-    if not limits.on_device:
-        return
     for name, neutral in DOCUMENT_NEUTRAL.items():
-        value = document.get(name)
-        if not any(value == none and type(value) is type(none) for none in neutral):
-            raise UnsupportedField(name, FIX)
-    choice = document.get("tool_choice")
-    if document.get("tools") and (choice == "required" or isinstance(choice, dict)):
-        raise UnsupportedField("tool_choice", f"a required tool call needs a grammar: {FIX}")
-    text = document.get("text")
-    if isinstance(text, dict) and text.get("format") not in (None, {"type": "text"}):
-        raise UnsupportedField("text.format", FIX)
+        value, parameter = document.get(name), PARAMETERS.get(name, name)
+        if not limits.supports(parameter) and not any(value == none and type(value) is type(none) for none in neutral):
+            raise UnsupportedField(name, fix(limits, parameter))
+    if not limits.supports("grammar"):
+        _reject_grammars(document, fix(limits, "grammar"))
     include = document.get("include")
-    if isinstance(include, list) and "message.output_text.logprobs" in include:
-        raise UnsupportedField("include", FIX)
+    if not limits.logprobs and isinstance(include, list) and "message.output_text.logprobs" in include:
+        raise UnsupportedField("include", fix(limits, "logprobs"))
     if document.get("n") not in (None, 1) and not limits.supports("temperature"):
         raise UnsupportedField("n", "without random sampling, all choices would be the same")
     for name in ("temperature", "top_p", "top_k"):
         if not limits.supports(name) and document.get(name) not in NEUTRAL[name]:
-            raise UnsupportedField(name, FIX)
+            raise UnsupportedField(name, fix(limits, name))
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
         raise InvalidField("top_k", f"{top_k} is above the device's limit of {limits.global_topk}")
 
 
+def _reject_grammars(document: Mapping[str, Any], fix: str) -> None:
+    choice = document.get("tool_choice")
+    if document.get("tools") and (choice == "required" or isinstance(choice, dict)):
+        raise UnsupportedField("tool_choice", f"a required tool call needs a grammar: {fix}")
+    text = document.get("text")
+    if isinstance(text, dict) and text.get("format") not in (None, {"type": "text"}):
+        raise UnsupportedField("text.format", fix)
+
+
+def fix(limits: SamplingLimits, parameter: str) -> str:
+    """What to do about a parameter that has no effect."""
+    setting = limits.setting(parameter)
+    if setting == CPU_SETTING:
+        return f"leave it out, or have the endpoint sample on the CPU ({setting})"
+    return f"leave it out, or set {setting} on the endpoint" if setting else "this line never has it: leave it out"
+
+
 def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> dict[str, float]:
-    """The values of the model's generation_config.json that on-device sampling ignores."""
-    if not limits.on_device:
-        return {}
+    """The values of the model's generation_config.json that the engine ignores."""
     return {
         name: value
         for name, value in defaults.items()

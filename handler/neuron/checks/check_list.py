@@ -8,7 +8,8 @@ from handler.neuron.checks.check_context import Check
 from handler.neuron.checks.graph import GRAPH
 from handler.neuron.checks.line_support import LINE_SUPPORT
 from handler.neuron.checks.model_checks import MODELS
-from handler.neuron.checks.native_buckets import NATIVE
+from handler.neuron.checks.native_buckets import BUCKETS
+from handler.neuron.checks.native_start import NATIVE
 from handler.neuron.checks.neuron_config import rules, spelling
 from handler.neuron.checks.sampling import SAMPLING
 from handler.neuron.checks.several_nodes import NODES
@@ -26,4 +27,5 @@ CHECKS: Final[tuple[Check, ...]] = (
     *SAMPLING,
     *MODELS,
     *NATIVE,
+    *BUCKETS,
 )

@@ -14,10 +14,12 @@ from handler.config.finding import Finding
 from handler.config.values import shown
 from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error, warning
+from handler.neuron.lines.line import ConfigKeys
 
 HOSTED: Final = "ml."
 # Arguments by which vLLM distributes an engine -> the largest value that does not distribute it.
-COUNTS: Final = {"nnodes": 1, "pipeline_parallel_size": 1, "data_parallel_size": 1, "node_rank": 0}
+PIPELINE: Final = "pipeline_parallel_size"
+COUNTS: Final = {"nnodes": 1, PIPELINE: 1, "data_parallel_size": 1, "node_rank": 0}
 ADDRESS: Final = "data_parallel_address"
 BACKENDS: Final = ("ray", "external_launcher")
 BACKEND: Final = "distributed_executor_backend"
@@ -59,6 +61,8 @@ def several_nodes(context: CheckContext) -> Iterator[Finding]:
         elif context.plugin:
             why = f"the plugin runs the whole model in one process, whatever {name} is"
             yield error("several-nodes", setting, why, "Remove it, and distribute the model with tensor_parallel_size.")
+        elif context.line.keys is ConfigKeys.NATIVE and name in (PIPELINE, BACKEND):
+            continue  # native_start rejects the one, and the plan replaces the other
         elif context.line.platforms:
             why = f"{name} is passed on, but it was not tested on {context.line.title}"
             yield warning("several-nodes", setting, why, "Remove it, or try a request before you rely on it.")

@@ -8,6 +8,7 @@ from typing import Final
 from handler.config.dialects.neuron_variables import FRAMEWORKS
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
+from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.nxdi import SCHEDULER
 from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
 
@@ -23,6 +24,7 @@ POSITIVE: Final = (
     "max_lora_rank",
     "nodes",
 )
+ALLOW_LONG: Final = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 BUCKETS: Final = ("context_encoding_buckets", "token_generation_buckets")
 
 
@@ -45,13 +47,20 @@ def positive(context: CheckContext) -> Iterator[Finding]:
 
 
 def length_of_model(context: CheckContext) -> Iterator[Finding]:
-    """The plugin switches off vLLM's own check of the model's length."""
+    """The NxDI plugin switches off vLLM's own check of the model's length. The native one does not."""
     limit = context.facts.max_position_embeddings if context.facts else None
     length = context.draft.number("max_model_len")
     if limit is None or length is None or length <= limit or not context.line.platforms:
         return
+    setting = context.setting("max_model_len")
+    rope = context.facts.config.get("rope_scaling") if context.facts else None
+    if context.line.keys is ConfigKeys.NATIVE and not rope and ALLOW_LONG not in context.draft.env:
+        why = f"the model was trained for {limit} tokens, not {length}, and vLLM does not start"
+        fix = f"Lower it to {limit} or less, or set {ALLOW_LONG} to 1 if the answers stay good."
+        yield error("length-beyond-model", setting, why, fix)
+        return
     why = f"the model was trained for {limit} tokens, not {length}, and vLLM does not check it on Neuron"
-    yield warning("length-beyond-model", context.setting("max_model_len"), why, f"Lower it to {limit} or less.")
+    yield warning("length-beyond-model", setting, why, f"Lower it to {limit} or less.")
 
 
 def bucket_coverage(context: CheckContext) -> Iterator[Finding]:
@@ -101,6 +110,7 @@ MODEL_TYPES: Final = (
     "gpt_oss",
     "llama",
     "llama4",
+    "llava",
     "mllama",
     "mistral",
     "mixtral",

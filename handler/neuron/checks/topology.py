@@ -6,6 +6,7 @@ Neuron notices none of these before the compile, and some not even then.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Final
 
 from handler.config.finding import Finding
@@ -13,9 +14,12 @@ from handler.errors import SettingError
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.hardware import instance_catalogue as catalogue
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.line import ConfigKeys
 
 VARIABLE: Final = "NEURON_LOGICAL_NC_CONFIG"
 VISIBLE: Final = "NEURON_RT_VISIBLE_CORES"
+# The native plugin starts a process for each rank, and divides these among them.
+DEVICES: Final = "NEURON_VISIBLE_DEVICES"
 
 
 def platform(context: CheckContext) -> Iterator[Finding]:
@@ -33,7 +37,7 @@ def _lnc(context: CheckContext) -> int | None:
     text = context.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
         return int(text)
-    value = context.values.given.get("logical_nc_config")
+    value = context.values.given.get("logical_nc_config", context.values.given.get("logical_neuron_cores"))
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -79,7 +83,10 @@ def cores(context: CheckContext) -> Iterator[Finding]:
     if context.instance is not None:
         lnc = _lnc(context)
         count = _cores(context.instance, lnc)
-        if count is not None and degree > count:
+        if count is not None and context.nxd and degree <= count:
+            yield from _world(context, count)
+        nodes = context.draft.number("nnodes") or 1
+        if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")
         elif count is not None and catalogue.unusual_degree(context.instance, degree, lnc):
@@ -89,26 +96,46 @@ def cores(context: CheckContext) -> Iterator[Finding]:
     yield from _visible(context, degree)
     heads = context.facts.heads if context.facts else 0
     if heads and heads % degree:
+        if context.line.keys is ConfigKeys.NATIVE:
+            why = f"{degree} does not divide the model's {heads} attention heads, and vLLM does not start"
+            yield error("indivisible-heads", setting, why, f"Use a degree that divides {heads}.")
+            return
         why = f"{degree} does not divide the model's {heads} attention heads, so that they are padded or replicated"
         yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
 
 
+def _world(context: CheckContext, count: int) -> Iterator[Finding]:
+    """All ranks together (NxDI 0.10, models/config.py:381)."""
+    values, degrees = context.values, ("tp_degree", "pp_degree", "ep_degree")
+    world = values.number("world_size") or prod(values.degree(key) for key in degrees)
+    if world > count:
+        key = next(key for key in ("world_size", "pp_degree", "ep_degree") if values.number(key) > 1)
+        why = f"all ranks together are {world}, and there are {count} logical cores"
+        yield error("too-many-cores", context.key(key), why, "Lower it, or use a larger instance.")
+
+
 def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:
-    text = context.draft.env.get(VISIBLE)
+    native = context.line.keys is ConfigKeys.NATIVE
+    name = DEVICES if native else VISIBLE
+    if native and VISIBLE in context.draft.env:
+        why = "the native plugin's processes do not start with it"
+        yield error("visible-cores", VISIBLE, why, f"Use {DEVICES}={context.draft.env[VISIBLE][:40]} instead.")
+    text = context.draft.env.get(name)
     if text is None:
         return
     count = 0
-    for part in text.split(","):
+    # The native plugin reads one range or a list, and no list of ranges.
+    for part in [text] if native and "-" in text else text.split(","):
         first, _, last = part.strip().partition("-")
         last = last or first
         if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit() and len(first + last) < 12):
             why = f"'{text[:40]}' is not a list of cores"
-            yield error("visible-cores", VISIBLE, why, "Write a range (0-15) or a list (0,1,2,3).")
+            yield error("visible-cores", name, why, "Write a range (0-15) or a list (0,1,2,3).")
             return
         count += int(last) - int(first) + 1
     if count < degree:
         why = f"{count} cores are visible, and the tensor parallel degree is {degree}"
-        yield error("visible-cores", VISIBLE, why, f"Make {degree} visible, or lower tensor_parallel_size.")
+        yield error("visible-cores", name, why, f"Make {degree} visible, or lower tensor_parallel_size.")
 
 
 TOPOLOGY: Final = (platform, lnc, cores)

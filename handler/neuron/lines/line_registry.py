@@ -9,7 +9,7 @@ from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fork import FORK_072, FORK_091
 from handler.neuron.lines.line import Line
-from handler.neuron.lines.native import NATIVE_021, NATIVE_024
+from handler.neuron.lines.native.native_lines import NATIVE_021, NATIVE_024, NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_013, NXDI_016
 from handler.neuron.lines.optimum_neuron import OPTIMUM
 from handler.neuron.lines.transformers_neuronx import TNX_072, TNX_091
@@ -17,6 +17,7 @@ from handler.neuron.lines.transformers_neuronx import TNX_072, TNX_091
 LINES: Final[tuple[Line, ...]] = (
     NXDI_016,
     NXDI_013,
+    NATIVE_029,
     NATIVE_024,
     NATIVE_021,
     FORK_091,
@@ -51,6 +52,8 @@ def installed_line(installed: Mapping[str, str]) -> str | None:
         return None
     minor = _minor(version)
     if "vllm-neuron" in installed:
+        if minor >= (0, 26):
+            return NATIVE_029.name
         if minor >= (0, 22):
             return NATIVE_024.name
         if minor >= (0, 20):

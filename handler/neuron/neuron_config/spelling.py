@@ -15,6 +15,7 @@ from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, 
 Named = Callable[[str], str]
 WORDS: Final = {
     "int": "a whole number",
+    "digits": "a whole number",
     "float": "a number",
     "bool": "true or false",
     "str": "a string",
@@ -39,11 +40,17 @@ def check_override(override: Mapping[str, Json], named: Named) -> list[Finding]:
 
 
 def check_keys(
-    given: Mapping[str, Json], known: Mapping[str, ConfigKey], named: Named, *, strict: bool = True
+    given: Mapping[str, Json],
+    known: Mapping[str, ConfigKey],
+    named: Named,
+    *,
+    sampling: Mapping[str, ConfigKey] = SAMPLING_KEYS,
+    reference: str = "NxD Inference's NeuronConfig",
 ) -> list[Finding]:
     """Findings on unknown keys and wrong types.
 
-    :param strict: an unknown key is always an error. Otherwise it is an error only if it resembles a known key.
+    :param sampling: the keys of the `on_device_sampling_config` among the known ones.
+    :param reference: what lists the known keys.
     """
     findings = []
     for key, value in given.items():
@@ -55,11 +62,13 @@ def check_keys(
                 findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, fix))
         elif key in DEPRECATED:
             replacement = DEPRECATED[key]
-            why = "NeuronConfig no longer reads this key and computes the value itself"
+            why = "the key is deprecated: NeuronConfig still reads it, and warns"
+            if not replacement:
+                why = "NeuronConfig no longer reads this key and computes the value itself"
             fix = f"Use {replacement}." if replacement else "Remove it."
             findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, fix))
         else:
-            findings.append(_unknown(key, known, named, strict))
+            findings.append(_unknown(key, known, named, sampling, reference))
     return findings
 
 
@@ -68,15 +77,16 @@ def _is_calculated(key: str, known_key: ConfigKey) -> bool:
     return known_key.kind == "int" and (known_key.default is not None or key in FOLLOWS or key == "logical_nc_config")
 
 
-def _unknown(key: str, known: Mapping[str, ConfigKey], named: Named, strict: bool) -> Finding:
+def _unknown(
+    key: str, known: Mapping[str, ConfigKey], named: Named, sampling: Mapping[str, ConfigKey], reference: str
+) -> Finding:
     near = nearest(key, known)
-    inner = nearest(key, SAMPLING_KEYS) if known is not SAMPLING_KEYS and "on_device_sampling_config" in known else None
+    inner = nearest(key, sampling) if known is not sampling and "on_device_sampling_config" in known else None
     if near is None and inner is not None:
         near = f"on_device_sampling_config.{inner}"
-    fix = f"Did you mean '{near}'?" if near else "Remove it, or look up its spelling in NxD Inference's NeuronConfig."
+    fix = f"Did you mean '{near}'?" if near else f"Remove it, or look up its spelling in {reference}."
     why = f"'{key[:80]}' is not a known key: it would be ignored, with at most a line in the log"
-    severity = Severity.ERROR if strict or near else Severity.WARNING
-    return Finding("unknown-neuron-key", severity, named(key), why, fix)
+    return Finding("unknown-neuron-key", Severity.ERROR, named(key), why, fix)
 
 
 def nearest(key: str, known: Mapping[str, ConfigKey]) -> str | None:
@@ -87,7 +97,9 @@ def nearest(key: str, known: Mapping[str, ConfigKey]) -> str | None:
 
 
 def _is(value: Json, kind: str) -> bool:
-    if kind == "int":
+    if kind == "digits" and isinstance(value, str):
+        return value.strip().isascii() and value.strip().isdigit()
+    if kind in ("int", "digits"):
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "float":
         return isinstance(value, int | float) and not isinstance(value, bool)

@@ -15,6 +15,7 @@ from handler.neuron.lines.line_registry import installed_line
 OF_LINE: Final[Mapping[str, str]] = {
     "nxdi-0.16": "0.16.0",
     "nxdi-0.13": "0.13.0",
+    "native-0.29": "0.29.0",
     "native-0.24": "0.24.0",
     "native-0.21": "0.21.0",
     "fork-0.9.1": "0.9.1",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handler.engine.engine import Engine
+from handler.engine.generation import sampling_check
 from handler.engine.generation.generation import Generation
 from handler.engine.generation.token_text import TokenText
 from handler.errors import InvalidField, MissingField, UnsupportedField
@@ -94,7 +95,8 @@ class SharedParameters:
                 )
         for name, wanted in (("best_of", best_of > 1), ("top_n_tokens", parameters.top_n_tokens)):
             if wanted and not limits.logprobs:
-                raise UnsupportedField(f"parameters.{name}", "on-device sampling returns no log probabilities")
+                why = f"this endpoint returns no log probabilities: {sampling_check.fix(limits, 'logprobs')}"
+                raise UnsupportedField(f"parameters.{name}", why)
         if parameters.decoder_input_details and not limits.prompt_logprobs:
             raise UnsupportedField(
                 "parameters.decoder_input_details",

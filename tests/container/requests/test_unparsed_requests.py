@@ -19,6 +19,8 @@ BROKEN: list[tuple[str, bytes, int]] = [
     ("no HTTP at all", b"secret\r\n\r\n", 400),
     ("another version", b"GET /ping HTTP/9.9\r\nHost: x\r\n\r\n", 400),
     ("a length that is no number", POST + b"Content-Length: secret\r\n\r\n", 400),
+    ("a length of 4,400 zeros and a 2", POST + b"Content-Length: " + b"0" * 4400 + b"2\r\n\r\n{}", 400),
+    ("no host", b"GET /ping HTTP/1.1\r\n\r\n", 400),
     ("two lengths", POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
     ("a length and chunks", POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     ("another transfer coding", POST + b"Transfer-Encoding: secret\r\n\r\n", 400),

@@ -330,7 +330,7 @@ def test_the_watch_looks_at_each_and_ends_all_with_the_first(
     load("one")
     load("two")
     with ThreadPoolExecutor(2) as pool:
-        pool.submit(watching.watch_engine, service, ended.set)
+        pool.submit(watching.watch_engine, service, ended.set, lambda: None)
         starts.engines["one"][0].is_dead = True
         eventually(lambda: listed(client) == ["one:failed", "two"])
         assert not ended.is_set()

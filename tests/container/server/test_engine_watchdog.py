@@ -22,7 +22,7 @@ class Watched:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.ended = threading.Event()
-        self.thread = threading.Thread(target=watch_engine, args=(service, self.ended.set), daemon=True)
+        self.thread = threading.Thread(target=watch_engine, args=(service, self.ended.set, lambda: None), daemon=True)
         self.thread.start()
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from loops import on_loop
+from waiting import WITHIN
 
+from container.streaming import websocket
 from container.streaming.websocket import WebSocket
 from handler.engine.event_loop import LoopThread
 
@@ -21,6 +24,10 @@ HANDSHAKE = {
     "HTTP_SEC_WEBSOCKET_KEY": "MDEyMzQ1Njc4OWFiY2RlZg==",
     "HTTP_SEC_WEBSOCKET_VERSION": "13",
 }
+
+
+def refuse(message: bytes) -> None:
+    raise AssertionError("there is no message")
 
 
 @pytest.fixture
@@ -39,7 +46,8 @@ def test_a_client_that_a_write_finds_gone_is_let_go_of_at_once_and_whole(
 ) -> None:
     """The thread closes the socket as soon as it is released; the close that follows on the loop must not touch it."""
     server, client = pair
-    web = WebSocket(server, loop.loop, 1000)
+    released = threading.Event()
+    web = WebSocket(server, loop.loop, 1000, refuse, released.set)
 
     def do(function: Callable[..., Any], *arguments: Any) -> Any:
         return on_loop(loop, lambda: function(*arguments))
@@ -53,7 +61,43 @@ def test_a_client_that_a_write_finds_gone_is_let_go_of_at_once_and_whole(
         web.send("a")
 
     do(reset_and_write)
-    assert web.released.is_set()
-    assert web.messages.get_nowait() is None
+    assert released.is_set()
+    assert web.ended
     server.close()
     do(web.close)
+
+
+def test_a_connection_without_a_message_is_closed_after_a_time(
+    loop: LoopThread, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "PING_SECONDS", 0.02)
+    monkeypatch.setattr(websocket, "IDLE_SECONDS", 0.05)
+    server, client = pair
+    client.settimeout(WITHIN)
+    released = threading.Event()
+    web = WebSocket(server, loop.loop, 1000, refuse, released.set)
+    on_loop(loop, lambda: web.open(HANDSHAKE))
+    assert released.wait(WITHIN)
+    server.close()
+    received = b"".join(iter(lambda: client.recv(4096), b""))
+    frames = received.partition(b"\r\n\r\n")[2].lstrip(b"\x89\x00")  # pings
+    assert frames[:1] == b"\x88"
+    assert int.from_bytes(frames[2:4], "big") == 1001
+
+
+def test_a_connection_whose_message_is_being_answered_stays_open(
+    loop: LoopThread, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "IDLE_SECONDS", 0.0)
+    server, client = pair
+    asked = threading.Event()
+    web = WebSocket(server, loop.loop, 1000, lambda message: asked.set(), lambda: None)
+    on_loop(loop, lambda: web.open(HANDSHAKE))
+    client.sendall(b"\x81\x81\x00\x00\x00\x00a")
+    assert asked.wait(WITHIN)
+    web.close_if_idle()
+    on_loop(loop, web._ping)
+    assert not web.ended
+    on_loop(loop, web.answered)
+    on_loop(loop, web._ping)
+    assert web.ended

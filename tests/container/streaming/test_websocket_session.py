@@ -6,15 +6,16 @@ import base64
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
 import pytest
 from raw_http import request
 from scripted_engine import MAX_BODY, PLACES
-from scripted_process import Server
+from scripted_process import THREADS, Server
 from waiting import eventually
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 PATH = "/invocations-bidirectional-stream"
@@ -210,13 +211,30 @@ def test_a_request_that_is_no_handshake_is_told_so(server: Server) -> None:
         assert connection.head().status in (400, 426)
 
 
-def test_open_connections_count_as_requests(server: Server) -> None:
-    clients = [opened(server) for _ in range(PLACES)]
-    with pytest.raises(InvalidStatus) as caught:
-        opened(server)
-    assert caught.value.response.status_code == 429
-    for client in clients:
-        client.close()
+def test_idle_connections_hold_neither_a_place_nor_a_thread(server: Server) -> None:
+    with ExitStack() as held:
+        clients = [held.enter_context(opened(server)) for _ in range(THREADS + PLACES)]
+        assert server.seen()["in_flight"] == 0
+        with server.connect() as connection:
+            assert connection.exchange(request("/v1/completions", {"prompt": "a"}))[0].status == 200
+        send(clients[-1], "a", stream=False)
+        assert frame(clients[-1])["choices"][0]["text"] == "a"
+
+
+def test_messages_that_are_being_answered_count_as_requests(server: Server) -> None:
+    with ExitStack() as held:
+        clients = [held.enter_context(opened(server)) for _ in range(PLACES + 1)]
+        for client in clients[:PLACES]:
+            send(client, "<gate:places>|a", stream=False)
+        eventually(lambda: server.seen()["in_flight"] == PLACES)
+        send(clients[-1], "b", stream=False)
+        assert frame(clients[-1])["error"]["code"] == "too_many_requests"
+        server.open("places")
+        for client in clients[:PLACES]:
+            assert frame(client)["choices"][0]["text"] == "a"
+        eventually(lambda: server.seen()["in_flight"] == 0)
+        send(clients[-1], "b", stream=False)
+        assert frame(clients[-1])["choices"][0]["text"] == "b"
 
 
 def test_a_shutdown_closes_connections_on_which_nothing_runs(process: Server) -> None:

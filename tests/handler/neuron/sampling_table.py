@@ -9,7 +9,7 @@ from typing import Any
 from neuron_plans import outcome
 
 from handler.engine.generation.generation import Grammar, Sampling
-from handler.engine.generation.sampling_check import check
+from handler.engine.generation.sampling_check import check, check_document
 from handler.errors import ClientError
 from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.sampling_limits import SamplingLimits, sampling_limits
@@ -19,7 +19,11 @@ COLUMNS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "top_k": ({"top_k": 256},),
     "top_k > 256": ({"top_k": 257},),
     "penalties": tuple({name: 0.5} for name in ("repetition_penalty", "frequency_penalty", "presence_penalty")),
-    "min_p, seed, min_tokens": ({"min_p": 0.1}, {"seed": 1}, {"min_tokens": 2}),
+    "min_tokens": ({"min_tokens": 2},),
+    "seed": ({"seed": 1},),
+    "min_p": ({"min_p": 0.1},),
+    "bad_words, allowed_token_ids": ({"document": {"bad_words": ["a"]}}, {"document": {"allowed_token_ids": [1]}}),
+    "logit_bias": ({"document": {"logit_bias": {"1": 1}}},),
     "structured output": ({"grammar": Grammar("json", "{}", "response_format")},),
     "logprobs": ({"logprobs": 1},),
     "prompt_logprobs": ({"prompt_logprobs": 1},),
@@ -28,6 +32,8 @@ MODES: Mapping[str, dict[str, Any]] = {
     "": {},
     "`ENDPOINT_ON_DEVICE_SAMPLING=true`": {"on_device_sampling": True},
     "`ENDPOINT_ON_DEVICE_SAMPLING=false`": {"on_device_sampling": False},
+    "`ENDPOINT_STRUCTURED_OUTPUTS=true`": {"structured_outputs": True},
+    "`ENDPOINT_LOGPROBS=true`": {"logprobs": True},
 }
 
 
@@ -51,13 +57,16 @@ def table() -> str:
 
 
 def cell(limits: SamplingLimits, asked: tuple[dict[str, Any], ...]) -> str:
-    refused = {served(limits, Sampling(**one)) for one in asked}
+    refused = {served(limits, one) for one in asked}
     return "yes" if refused == {True} else "400" if refused == {False} else "some"
 
 
-def served(limits: SamplingLimits, sampling: Sampling) -> bool:
+def served(limits: SamplingLimits, asked: dict[str, Any]) -> bool:
     try:
-        check(sampling, limits)
+        if "document" in asked:
+            check_document(asked["document"], limits)
+        else:
+            check(Sampling(**asked), limits)
     except ClientError:
         return False
     return True

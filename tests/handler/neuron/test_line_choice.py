@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from neuron_plans import INF2, TRN1
+from neuron_plans import INF2, TRN1, TRN2
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.hardware.installed_packages import installed_versions
@@ -14,6 +16,9 @@ from handler.neuron.planning.planner import make_plan
 
 PLUGIN = "vllm-neuron"
 NXD = "neuronx-distributed-inference"
+TRN3 = replace(TRN2, name="trn3.48xlarge", platform="trn3")
+DYNAMIC: dict[str, Any] = {"on_device_sampling_config": {"dynamic": True}}
+DRAFT: dict[str, Any] = {"speculative_model": "/models/draft", "num_speculative_tokens": 4}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +27,7 @@ NXD = "neuronx-distributed-inference"
         ({"vllm": "0.16.0", PLUGIN: "0.5.0", NXD: "0.9.1"}, "nxdi-0.16"),
         ({"vllm": "0.13.0", PLUGIN: "0.4.1", NXD: "0.8.0"}, "nxdi-0.13"),
         ({"vllm": "0.11.0", PLUGIN: "0.2.2", NXD: "0.7.0"}, "nxdi-0.13"),
+        ({"vllm": "0.29.0", PLUGIN: "1.2.0"}, "native-0.29"),
         ({"vllm": "0.24.0", PLUGIN: "1.1.0"}, "native-0.24"),
         ({"vllm": "0.21.0+x", PLUGIN: "1.0.0"}, "native-0.21"),
         ({"vllm": "0.9.1.dev1+neuron226", NXD: "0.6"}, "fork-0.9.1"),
@@ -42,6 +48,16 @@ def test_by_what_is_installed(installed: dict[str, str], line: str) -> None:
     [
         (EndpointConfig(), TRN1, {}, None, "nxdi-0.16"),
         (EndpointConfig(), INF2, {"vllm": "0.16.0"}, None, "nxdi-0.16"),
+        (EndpointConfig(), TRN2, {}, None, "native-0.29"),
+        (EndpointConfig(), TRN3, {"vllm": "0.16.0"}, None, "native-0.29"),
+        (EndpointConfig(), TRN2, {"vllm": "0.16.0", PLUGIN: "0.5.0"}, None, "nxdi-0.16"),
+        (EndpointConfig(fused_qkv=True), TRN2, {}, None, "nxdi-0.16"),
+        (EndpointConfig(neuron_config={"fused_qkv": True}), TRN2, {}, None, "nxdi-0.16"),
+        (EndpointConfig(engine_args={"override_neuron_config": {}}), TRN2, {}, None, "native-0.29"),
+        (EndpointConfig(engine_args={"override_neuron_config": DYNAMIC}), TRN2, {}, None, "nxdi-0.16"),
+        (EndpointConfig(neuron_config={"num_seqs_buckets": [32]}), TRN2, {}, None, "native-0.29"),
+        (EndpointConfig(speculation="eagle3", **DRAFT), TRN2, {}, None, "native-0.29"),
+        (EndpointConfig(speculation="eagle", **DRAFT), TRN2, {}, None, "nxdi-0.16"),
         (EndpointConfig(line="fork-0.9.1"), TRN1, {"vllm": "0.16.0", PLUGIN: "0.5.0"}, None, "fork-0.9.1"),
         (EndpointConfig(line="fork-0.9.1"), TRN1, {}, "nxdi-0.13", "nxdi-0.13"),
         (EndpointConfig(neuron_env={"VLLM_NEURON_FRAMEWORK": "optimum-neuron"}), TRN1, {}, None, "optimum"),

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from neuron_plans import planned
 
-from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, SUPPORTED, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import (
+    NATIVE_ON_CPU,
+    NXD_ON_CPU,
+    ON_CPU,
+    PLUGIN_ON_CPU,
+    SUPPORTED,
+    SamplingLimits,
+    sampling_limits,
+)
 
 SPECULATIVE = {"speculative_model": "/d", "num_speculative_tokens": 4}
 TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
@@ -19,7 +27,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         ("nxdi-0.16", {}, SamplingLimits(True, 256, SUPPORTED)),
         ("nxdi-0.16", {"global_topk": 64}, SamplingLimits(True, 64, SUPPORTED)),
         ("nxdi-0.16", {"global_topk": 1000}, SamplingLimits(True, 256, SUPPORTED)),
-        ("nxdi-0.16", {"on_device_sampling": False}, NXD_ON_CPU),
+        ("nxdi-0.16", {"on_device_sampling": False}, PLUGIN_ON_CPU),
         (
             "nxdi-0.16",
             {"neuron_config": {"on_device_sampling_config": {"dynamic": False}}},
@@ -30,7 +38,16 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
             {"text_neuron_config": {"on_device_sampling_config": {"dynamic": True, "global_topk": 32}}},
             SamplingLimits(True, 32, SUPPORTED),
         ),
-        ("native-0.24", {}, ON_CPU),
+        ("native-0.24", {}, SamplingLimits(True, 256, SUPPORTED)),
+        ("native-0.24", {"async_mode": False}, SamplingLimits(True, 256, SUPPORTED | {"logprobs"})),
+        ("native-0.24", {"logprobs": True}, SamplingLimits(True, 256, SUPPORTED | {"logprobs"})),
+        ("native-0.24", {"structured_outputs": True}, SamplingLimits(True, 256, SUPPORTED | {"logprobs", "grammar"})),
+        ("native-0.24", {"on_device_sampling": False}, SamplingLimits(False, None, NATIVE_ON_CPU | {"logprobs"})),
+        (
+            "native-0.24",
+            {"neuron_config": {"on_device_sampling_config": {"max_top_k": 64}}},
+            SamplingLimits(True, 64, SUPPORTED),
+        ),
         ("native-0.24", {"on_device_sampling": True}, SamplingLimits(True, 256, SUPPORTED)),
         (
             "native-0.24",

@@ -199,7 +199,7 @@ TRAPS: dict[str, Trap] = {
         "speculative_config",
     ),
     "speculation-with-lora": (
-        "nxdi-0.16",
+        "fork-0.9.1",
         {**DRAFT, "lora_modules": {"a": "/a"}, "lora_target_modules": ("q_proj",)},
         ERROR,
         "enable_lora",
@@ -263,6 +263,77 @@ TRAPS: dict[str, Trap] = {
         "num_seqs_buckets",
     ),
     "mxfp4": ("native-0.24", {"quantization": "mxfp4", "instance": TRN2}, ERROR, "quantization"),
+    "bucket-order": ("native-0.24", {"context_encoding_buckets": (4096, 2048)}, ERROR, "context_encoding_buckets"),
+    "segment-tokens": (
+        "native-0.24",
+        {"neuron_config": {"kv_segment_size_buckets": [512]}, "engine_args": {"max_num_batched_tokens": 2048}},
+        ERROR,
+        "max_num_batched_tokens",
+    ),
+    "tokens-below-sequences": (
+        "native-0.24",
+        {"max_num_seqs": 4096, "engine_args": {"max_num_batched_tokens": 2048}},
+        ERROR,
+        "max_num_batched_tokens",
+    ),
+    "prefill-buckets": (
+        "native-0.24",
+        {"context_encoding_buckets": (128, 512), "max_model_len": 2048},
+        ERROR,
+        "context_encoding_buckets",
+    ),
+    "single-shot": (
+        "native-0.24",
+        {"enable_chunked_prefill": False, "max_model_len": 32768},
+        ERROR,
+        "enable_chunked_prefill",
+    ),
+    "prefix-caching-single-shot": (
+        "native-0.24",
+        {"enable_prefix_caching": True, "engine_args": {"max_num_batched_tokens": 4096}},
+        ERROR,
+        "enable_prefix_caching",
+    ),
+    "needs-synchronous-scheduling": (
+        "native-0.24",
+        {"structured_outputs": True, "async_mode": True},
+        ERROR,
+        "async_mode",
+    ),
+    "not-on-native": ("native-0.24", {"engine_args": {"enable_sleep_mode": True}}, ERROR, "enable_sleep_mode"),
+    "degree": ("native-0.24", {"neuron_config": {"ep_degree": 4}}, ERROR, "ep_degree"),
+    "decode-context-parallel": (
+        "native-0.24",
+        {"engine_args": {"decode_context_parallel_size": 2}, "tensor_parallel_size": 8},
+        ERROR,
+        "decode_context_parallel_size",
+    ),
+    "variable-unread": (
+        "native-0.24",
+        {"neuron_env": {"VLLM_NEURON_COMPILATION_TIMEOUT": "1200"}},
+        WARNING,
+        "VLLM_NEURON_COMPILATION_TIMEOUT",
+    ),
+    "checkpoint-quantization": (
+        "native-0.24",
+        {"facts": llama(config={"quantization_config": {"quant_method": "awq"}})},
+        ERROR,
+        "model",
+    ),
+    "indivisible-heads": ("native-0.24", {"tensor_parallel_size": 24}, ERROR, "tensor_parallel_size"),
+    "eager-left-out": ("native-0.24", {"engine_args": {"enforce_eager": True}}, WARNING, "enforce_eager"),
+    "executor-replaced": (
+        "native-0.24",
+        {"engine_args": {"distributed_executor_backend": "ray"}},
+        WARNING,
+        "distributed_executor_backend",
+    ),
+    "sampling-key-unread": (
+        "native-0.24",
+        {"neuron_config": {"on_device_sampling_config": {"temperature": "0"}}},
+        WARNING,
+        "on_device_sampling_config.temperature",
+    ),
     "language-only-nested": (
         "native-0.24",
         {"vision_neuron_config": {"mm_language_model_only": True}},
@@ -299,6 +370,63 @@ def test_a_trap_is_found_with_a_fix_that_works(code: str) -> None:
     assert finding.why
     assert finding.fix
     assert (result.plan is None) is bool(result.errors)
+
+
+NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"engine_args": {"scheduling_policy": "priority"}}, "not-on-native", "scheduling_policy"),
+    ({"engine_args": {"pipeline_parallel_size": 2}}, "not-on-native", "pipeline_parallel_size"),
+    ({"engine_args": {"kv_offloading_size": 4.0}}, "not-on-native", "kv_offloading_size"),
+    (
+        {"engine_args": {"kv_transfer_config": {"kv_connector": "OffloadingConnector"}}},
+        "not-on-native",
+        "kv_transfer_config.kv_connector",
+    ),
+    ({"neuron_env": {"VLLM_USE_V2_MODEL_RUNNER": "1"}}, "not-on-native", "VLLM_USE_V2_MODEL_RUNNER"),
+    ({"neuron_env": {"NEURON_RT_VISIBLE_CORES": "0-7"}}, "visible-cores", "NEURON_RT_VISIBLE_CORES"),
+    ({"neuron_env": {"NEURON_VISIBLE_DEVICES": "0-3"}}, "visible-cores", "NEURON_VISIBLE_DEVICES"),
+    ({"enable_lora": True}, "unsupported-by-line", "enable_lora"),
+    ({"neuron_config": {"attention_dp_size": 2}}, "degree", "attention_dp_size"),
+    ({"neuron_config": {"mlp_dp_size": 0}}, "degree", "mlp_dp_size"),
+    ({"engine_args": {"enable_expert_parallel": True}}, "degree", "enable_expert_parallel"),
+    ({"neuron_config": {"kv_segment_size_buckets": [512, 1024]}}, "segment-sizes", "kv_segment_size_buckets"),
+    ({"engine_args": {"max_num_batched_tokens": 3000}}, "segment-sizes", "max_num_batched_tokens"),
+    ({"max_model_len": 200_000}, "length-beyond-model", "max_model_len"),
+    ({"facts": llama(architectures=("Qwen2ForCausalLM",), model_type="qwen2")}, "unsupported-model", "model"),
+    ({"on_device_sampling": False, "async_mode": True}, "needs-synchronous-scheduling", "async_mode"),
+    ({"logprobs": True, "engine_args": {"async_scheduling": True}}, "needs-synchronous-scheduling", "async_scheduling"),
+    ({"engine_args": {"speculative_config": {"method": "dflash"}}}, "unknown-speculation", "speculative_config"),
+    ({"neuron_config": {"tp_degree": 8}}, "unknown-neuron-key", "tp_degree"),
+    (
+        {"engine_args": {"additional_config": {"max_prompt_length": 9}}},
+        "unknown-neuron-key",
+        "additional_config.max_prompt_length",
+    ),
+    ({"vision_neuron_config": {"tp_degree": 2}}, "unknown-neuron-key", "vision_neuron_config.tp_degree"),
+]
+
+
+@pytest.mark.parametrize("line", ["native-0.29", "native-0.24"])
+@pytest.mark.parametrize(("settings", "code", "setting"), NATIVE_REJECTS)
+def test_the_native_plugin_would_not_start_with_it(
+    settings: dict[str, Any], code: str, setting: str, line: str
+) -> None:
+    result = outcome(line, **{"facts": llama(), "tensor_parallel_size": 8, **settings})
+    finding = found(result, code)
+    assert (finding.severity, finding.setting, result.plan) == (ERROR, setting, None)
+
+
+def test_a_gpt_oss_checkpoint_starts_as_it_is() -> None:
+    facts = llama(
+        architectures=("GptOssForCausalLM",),
+        model_type="gpt_oss",
+        config={"quantization_config": {"quant_method": "mxfp4"}},
+    )
+    result = outcome("native-0.24", facts=facts)
+    assert result.plan is not None
+    assert result.plan.engine_args["hf_overrides"] == {"quantization_config": {}}
+    additional = result.plan.engine_args["additional_config"]
+    assert isinstance(additional, dict)
+    assert additional["neuron_config"] == {"on_device_sampling_config": {"all_greedy": False}, "quantization": "bf16"}
 
 
 def test_a_finding_names_the_variable_that_the_user_set() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import GRAMMARS, TRN2, found, outcome, planned
+from neuron_plans import CHOSEN, GRAMMARS, TRN2, found, outcome, planned
 
 SHAPE: dict[str, Any] = {
     "model": "/models/llama",
@@ -19,10 +19,18 @@ NXD = {"VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
 FP8_ENV = {"XLA_HANDLE_SPECIAL_SCALAR": "1", "UNSAFE_FP8FNCAST": "1"}
 EAGLE = {"speculation": "eagle", "speculative_model": "/models/eagle", "num_speculative_tokens": 5}
 DRAFT = {"speculative_model": "/models/draft", "num_speculative_tokens": 4}
+ON_DEVICE: dict[str, Any] = {"on_device_sampling_config": {"all_greedy": False}}
+SEGMENTED: dict[str, Any] = {
+    "max_num_batched_tokens": 2048,
+    "enable_prefix_caching": True,
+    "distributed_executor_backend": "mp",
+    "async_scheduling": True,
+}
+WHOLE: dict[str, Any] = {"max_num_batched_tokens": 4096, "enable_prefix_caching": False}
 
 
 def nxdi(override: dict[str, Any], **args: Any) -> dict[str, Any]:
-    return {**SHAPE, **OFF, **GRAMMARS, "additional_config": {"override_neuron_config": override}, **args}
+    return {**SHAPE, **OFF, **CHOSEN, "additional_config": {"override_neuron_config": override}, **args}
 
 
 def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
@@ -31,8 +39,9 @@ def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
 
 
 def native(keys: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
-    given = {} if keys is None else {"additional_config": {"neuron_config": keys}}
-    return {**SHAPE, **GRAMMARS, **given, **args}
+    """The arguments of the native plugin: what every plan says, and more."""
+    additional = {"neuron_config": {**ON_DEVICE, **(keys or {})}}
+    return {**SHAPE, **GRAMMARS, **SEGMENTED, "additional_config": additional, **args}
 
 
 Spelled = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
@@ -58,6 +67,7 @@ SPELLINGS: dict[str, Spelled] = {
             {
                 "quantized_checkpoints_path": "/q",
                 "kv_cache_quant": True,
+                "kv_quant_config": {"direct_cast": True},
                 "quantized": True,
                 "quantization_dtype": "f8e4m3",
                 "quantization_type": "per_channel_symmetric",
@@ -86,7 +96,7 @@ SPELLINGS: dict[str, Spelled] = {
     "nxdi prefix caching": (
         "nxdi-0.16",
         {"enable_prefix_caching": True},
-        {**SHAPE, **GRAMMARS, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
+        {**SHAPE, **CHOSEN, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
         {},
     ),
     "nxdi prefix caching, the plugin's own example": (
@@ -107,7 +117,7 @@ SPELLINGS: dict[str, Spelled] = {
         },
         {
             **SHAPE,
-            **GRAMMARS,
+            **CHOSEN,
             "enable_prefix_caching": True,
             "block_size": 32,
             "num_gpu_blocks_override": 4096,
@@ -130,7 +140,7 @@ SPELLINGS: dict[str, Spelled] = {
         DRAFT,
         {
             **SHAPE,
-            **GRAMMARS,
+            **CHOSEN,
             **OFF,
             "speculative_config": {"method": "draft_model", "model": "/models/draft", "num_speculative_tokens": 4},
         },
@@ -169,7 +179,7 @@ SPELLINGS: dict[str, Spelled] = {
     "nxdi artifacts that are yet in S3": (
         "nxdi-0.16",
         {"compiled_artifacts": "s3://b/k"},
-        {**SHAPE, **GRAMMARS, **OFF},
+        {**SHAPE, **CHOSEN, **OFF},
         {},
     ),
     "fork 0.9.1 EAGLE": (
@@ -278,6 +288,7 @@ SPELLINGS: dict[str, Spelled] = {
                 "num_seqs_buckets": [1, 2, 4, 8],
                 "kv_segment_size_buckets": [2048],
                 "on_device_sampling_config": {"all_greedy": True},
+                "fp8_packed_kv": True,
             },
             block_size=128,
             kv_cache_dtype="fp8",
@@ -302,13 +313,62 @@ SPELLINGS: dict[str, Spelled] = {
     "native without buckets": (
         "native-0.21",
         {"enable_bucketing": False},
-        native({"num_batched_tokens_buckets": [4096], "num_seqs_buckets": [8]}, max_num_batched_tokens=4096),
+        native({"num_batched_tokens_buckets": [2048], "num_seqs_buckets": [8]}),
         {},
     ),
     "native on-device sampling, async": (
         "native-0.24",
         {"on_device_sampling": True, "async_mode": True},
-        native({"on_device_sampling_config": {"all_greedy": False}}, async_scheduling=True),
+        native(),
+        {},
+    ),
+    "native CPU sampling": (
+        "native-0.24",
+        {"on_device_sampling": False},
+        native({"on_device_sampling_config": None}, async_scheduling=False),
+        {},
+    ),
+    "native structured output": (
+        "native-0.24",
+        {"structured_outputs": True},
+        native({"enable_structured_outputs": True}, async_scheduling=False),
+        {},
+    ),
+    "native log probabilities": ("native-0.29", {"logprobs": True}, native(async_scheduling=False), {}),
+    "native prefill in one step": (
+        "native-0.24",
+        {"context_encoding_buckets": (128, 1024, 4096), "token_generation_buckets": (1024,)},
+        native({"num_batched_tokens_buckets": [128, 1024, 4096], "decode_context_length_buckets": [1024]}, **WHOLE),
+        {},
+    ),
+    "native without chunked prefill": (
+        "native-0.24",
+        {"enable_chunked_prefill": False},
+        native(enable_chunked_prefill=False, **WHOLE),
+        {},
+    ),
+    "native prefix caching of short contexts": (
+        "native-0.24",
+        {"enable_prefix_caching": True, "max_model_len": 1024},
+        native(max_model_len=1024, max_num_batched_tokens=512),
+        {},
+    ),
+    "native short contexts": (
+        "native-0.24",
+        {"max_model_len": 1024},
+        native(max_model_len=1024, max_num_batched_tokens=1024, enable_prefix_caching=False),
+        {},
+    ),
+    "native segments": (
+        "native-0.24",
+        {"neuron_config": {"kv_segment_size_buckets": [512]}},
+        native({"kv_segment_size_buckets": [512]}, max_num_batched_tokens=512),
+        {},
+    ),
+    "native log probabilities with NxD Inference": (
+        "nxdi-0.16",
+        {"logprobs": True},
+        nxdi({"on_device_sampling_config": None}),
         {},
     ),
     "native MXFP4": ("native-0.24", {"quantization": "mxfp4"}, native({"quantization": "mxfp4"}), {}),
@@ -318,14 +378,19 @@ SPELLINGS: dict[str, Spelled] = {
             "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
             "engine_args": {"additional_config": {"mm_language_model_only": True}},
         },
-        {
-            **SHAPE,
-            **GRAMMARS,
-            "additional_config": {
+        native(
+            additional_config={
                 "mm_language_model_only": True,
+                "neuron_config": ON_DEVICE,
                 "vision_neuron_config": {"tp_size": 1, "dp_size": 8},
-            },
-        },
+            }
+        ),
+        {},
+    ),
+    "native vision, 0.29": (
+        "native-0.29",
+        {"vision_neuron_config": {"dp_size": 8}},
+        native(additional_config={"neuron_config": ON_DEVICE, "encoder_neuron_config": {"dp_size": 8}}),
         {},
     ),
     "native prefill server": (

@@ -73,4 +73,4 @@ def test_the_native_plugin_has_keys_of_its_own() -> None:
     assert near.severity is Severity.ERROR
     assert "num_seqs_buckets" in near.fix
     far = found(outcome("native-0.24", neuron_config={"hlo2tensorizer_options": "x"}), "unknown-neuron-key")
-    assert far.severity is Severity.WARNING
+    assert far.severity is Severity.ERROR

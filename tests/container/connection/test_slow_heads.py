@@ -1,0 +1,70 @@
+"""Clients that send their head slowly, or never completely, hold no thread: others are answered meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from raw_http import Connection, request
+from scripted_process import MODES, PING, THREADS, Server
+
+COMPLETION = request("/v1/completions", {"prompt": "a"})
+MANY = 2 * THREADS
+
+
+@pytest.fixture(scope="module", params=MODES, ids=["loop", "threads"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("heads") / "errors.log", "--patient", *request.param)
+    yield server
+    server.stop()
+    assert "Traceback" not in server.log.read_text()
+
+
+def answered(server: Server) -> None:
+    for data in (PING, COMPLETION, request("/nothing")):
+        with server.connect() as connection:
+            assert connection.exchange(data)[0].status in (200, 404)
+
+
+@pytest.mark.parametrize("begin", [b"G", b"P", COMPLETION[:20], b"GET /metrics HTTP/1.1\r\nHost: x\r\n"])
+def test_new_connections_with_an_incomplete_head(server: Server, begin: bytes) -> None:
+    with ExitStack() as held:
+        for _ in range(MANY):
+            held.enter_context(server.connect()).send(begin)
+        answered(server)
+
+
+@pytest.mark.parametrize("first", [PING, COMPLETION, request("/nothing")], ids=["ping", "completion", "nothing"])
+def test_kept_connections_with_an_incomplete_head(server: Server, first: bytes) -> None:
+    with ExitStack() as held:
+        connections = [held.enter_context(server.connect()) for _ in range(MANY)]
+        for connection in connections:
+            connection.send(first + b"G")  # the byte comes with the request before it
+            connection.content(connection.head())
+        answered(server)
+        for connection in connections:  # the rest comes later, and is answered
+            assert connection.exchange(PING[1:])[0].status == 200
+
+
+def test_a_head_that_does_not_end_is_too_long(server: Server) -> None:
+    with ExitStack() as held:
+        connections = [held.enter_context(server.connect()) for _ in range(MANY)]
+        for connection in connections:
+            connection.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 6000)
+        answered(server)
+        assert [connection.head().status for connection in connections] == [431] * MANY
+
+
+def test_a_slow_head_is_answered_once_it_is_complete(server: Server) -> None:
+    with server.connect() as connection:
+        for position in range(0, len(COMPLETION) - 1, 20):
+            connection.send(COMPLETION[position : position + 20])
+            answered_other(server)
+        connection.send(COMPLETION[position + 20 :])
+        assert connection.head().status == 200
+
+
+def answered_other(server: Server) -> None:
+    with Connection(server.port) as other:
+        assert other.exchange(PING)[0].status == 200

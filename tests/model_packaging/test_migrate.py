@@ -1,0 +1,115 @@
+"""`neuron-endpoint migrate`, on environments as people have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import sample_model
+from model_packaging.cli import main
+
+MODEL = str(sample_model.path())
+
+
+def migrated(directory: Path, **variables: str) -> tuple[dict[str, tuple[str, str]], dict[str, Any], dict[str, Any]]:
+    file = directory / "endpoint.env"
+    settings = {"SM_VLLM_TENSOR_PARALLEL_SIZE": "2", "SM_VLLM_MAX_NUM_SEQS": "8", **variables}
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    words = ["migrate", "--json", "--instance", "ml.trn2.48xlarge", "--env-file", str(file), MODEL]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    report = json.loads(result.stdout)
+    rows = {row["setting"]: (row["outcome"], row["note"]) for row in report["settings"]}
+    return rows, yaml.safe_load(report["document"]), report
+
+
+def errors(report: dict[str, Any]) -> list[str]:
+    return [finding["code"] for finding in report["findings"] if finding["severity"] == "error"]
+
+
+def test_the_example_of_the_migration_guide(tmp_path: Path) -> None:
+    """Source: "How to migrate from NxD Inference to vLLM Neuron", guide 1, step 2."""
+    rows, document, report = migrated(
+        tmp_path,
+        VLLM_NEURON_FRAMEWORK="neuronx-distributed-inference",
+        SM_VLLM_DEVICE="neuron",
+        SM_VLLM_MAX_MODEL_LEN="1024",
+        SM_VLLM_OVERRIDE_NEURON_CONFIG=json.dumps(
+            {"on_device_sampling_config": {"dynamic": True}, "context_encoding_buckets": [128, 256, 512]}
+        ),
+    )
+    assert errors(report) == []
+    assert rows["VLLM_NEURON_FRAMEWORK"][0] == rows["SM_VLLM_DEVICE"][0] == "automatic"
+    assert rows["SM_VLLM_OVERRIDE_NEURON_CONFIG.on_device_sampling_config.dynamic"][0] == "automatic"
+    assert rows["SM_VLLM_OVERRIDE_NEURON_CONFIG.context_encoding_buckets"][0] == "translated"
+    assert document["context_encoding_buckets"] == [128, 256, 512, 1024]
+    assert document["on_device_sampling"] is True
+    assert not {"neuron_env", "engine_args", "neuron_config"} & document.keys()
+
+
+@pytest.mark.parametrize(
+    ("override", "outcome", "document"),
+    [
+        ({"tp_degree": 2, "seq_len": 512}, "translated", {"max_model_len": 512}),
+        ({"attn_kernel_enabled": True, "cc_pipeline_tiling_factor": 1, "logical_nc_config": 2}, "automatic", {}),
+        ({"cp_degree": 4}, "not available", {}),
+        ({"quantized": True, "quantization_dtype": "f8e4m3"}, "not available", {}),
+        ({"on_device_sampling_config": None}, "translated", {"on_device_sampling": False}),
+        (
+            {"on_device_sampling_config": {"global_topk": 64}},
+            "translated",
+            {"neuron_config": {"on_device_sampling_config": {"all_greedy": False, "max_top_k": 64}}},
+        ),
+        ({"is_prefix_caching": True, "seq_len": 1024}, "translated", {"enable_prefix_caching": True}),
+        ({"async_mode": False}, "translated", {"async_mode": False}),
+        ({"num_seqs_buckets": [4, 8]}, "kept", {"neuron_config": {"num_seqs_buckets": [4, 8]}}),
+        ({"token_generation_buckets": [200, 1024], "seq_len": 1024}, "translated", {"token_generation_buckets": [256]}),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_a_key_of_the_override(
+    tmp_path: Path, override: dict[str, Any], outcome: str, document: dict[str, Any]
+) -> None:
+    rows, written, report = migrated(tmp_path, SM_VLLM_OVERRIDE_NEURON_CONFIG=json.dumps(override))
+    assert outcome in [found for name, (found, _) in rows.items() if name.startswith("SM_VLLM_OVERRIDE")]
+    assert errors(report) == []
+    assert {key: written.get(key) for key in document} == document
+    assert "quantization" not in written
+
+
+def test_settings_without_a_counterpart_are_named_with_the_consequence(tmp_path: Path) -> None:
+    rows, document, report = migrated(
+        tmp_path,
+        NEURON_RT_VISIBLE_CORES="0-7",
+        VLLM_NEURON_COMPILATION_TIMEOUT="1200",
+        SM_VLLM_ENABLE_LORA="true",
+        ENDPOINT_SPECULATIVE_MODEL="s3://bucket/draft",
+        ENDPOINT_NUM_SPECULATIVE_TOKENS="5",
+        ENDPOINT_ENABLE_CHUNKED_PREFILL="false",
+        SM_VLLM_MAX_MODEL_LEN="32768",
+    )
+    assert "EAGLE3" in rows["ENDPOINT_SPECULATIVE_MODEL"][1]
+    assert "adapter" in rows["SM_VLLM_ENABLE_LORA"][1]
+    assert "NEURON_VISIBLE_DEVICES" in rows["NEURON_RT_VISIBLE_CORES"][1]
+    assert rows["VLLM_NEURON_COMPILATION_TIMEOUT"] == ("translated", "NEURON_LIBTORCH_COMPILATION_TIMEOUT")
+    assert document["neuron_env"] == {"NEURON_LIBTORCH_COMPILATION_TIMEOUT": "1200"}
+    assert rows["ENDPOINT_ENABLE_CHUNKED_PREFILL"][0] == "not available"
+    assert errors(report) == ["length-beyond-model"]
+
+
+def test_a_token_is_in_neither_table_nor_document(tmp_path: Path) -> None:
+    _, document, report = migrated(tmp_path, HF_TOKEN="hf_VerySecret1234")
+    assert "hf_token" not in document
+    assert "hf_VerySecret1234" not in json.dumps(report)
+
+
+def test_inf2_stays_on_nxd_inference(tmp_path: Path) -> None:
+    document = tmp_path / "endpoint.yaml"
+    document.write_text("instance: ml.inf2.24xlarge\n")
+    result = CliRunner().invoke(main, ["migrate", "--json", "--config", str(document), MODEL])
+    assert result.exit_code == 1
+    assert "Stay on NxD Inference" in json.loads(result.stdout)["findings"][0]["fix"]
