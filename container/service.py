@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from container.connection.held_connections import HeldConnections
 from container.connection.read_timeouts import ReadTimeouts
 from container.process_group.peers import Peers
+from container.recovery.recovery import Recovery
 from container.telemetry.neuron_monitor import NeuronMonitor
 from container.telemetry.request_observer import RequestObserver
 from container.telemetry.tracing.tracing_settings import wanted
@@ -42,6 +43,7 @@ class Service(ServingState):
     :ivar sessions: None where sessions are off.
     :ivar monitor: None where neuron-monitor is not installed.
     :ivar peers: the other serving processes; None where there are none.
+    :ivar recovery: what becomes of requests whose engine has died.
     """
 
     read_timeouts: ReadTimeouts
@@ -50,6 +52,7 @@ class Service(ServingState):
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
     peers: Peers | None = None
+    recovery: Recovery = field(default_factory=Recovery)
 
     @classmethod
     def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, shared: Admission | None = None) -> Service:

@@ -60,6 +60,11 @@ class GunicornConnection:
         """Makes the socket blocking again for gunicorn's thread: libuv made it non-blocking."""
         self.socket.setblocking(True)
 
+    def handed_over(self) -> None:
+        """Tells gunicorn that another process answers. Its connection stays open: there is no shutdown here."""
+        self.finished("503 Service Unavailable", [], 0, whole=False)
+        self.socket.close()
+
     def finished(self, status: str, headers: HeaderList, sent: int, *, whole: bool) -> None:
         """Tells gunicorn that the reply was sent.
 

@@ -189,7 +189,7 @@ class FastConnection:
         self._handler = None
         self._dispatcher.context.deferred_observer.ended(handler.record)
         if not keep_alive or self._ended:
-            self.close(graceful=not keep_alive and not self._ended)
+            self.close(graceful=not keep_alive and not self._ended and not handler.handed_over)
         elif self._received:
             self._dispatcher.loop.call_soon(self._next_request)
         else:

@@ -18,7 +18,7 @@ from container.fast_path.request_head import NotEligible, RequestHead
 from container.pipeline.request_pipeline import body_parser, parse_call, requested_model, route_parser, with_model
 from container.requests import custom_attributes
 from container.requests.error_responses import error_response, unexpected
-from container.requests.http_limits import TIMEOUT_HEADER, max_body
+from container.requests.http_limits import TIMEOUT_HEADER, Deadline, max_body
 from container.requests.request_record import KEY, RequestRecord
 from container.service import Service
 from container.streaming.call_lifecycle import begin_call, record_outcome
@@ -46,6 +46,7 @@ class FastPathContext:
 class RequestHandler:
     """Answers one request that has been read completely.
 
+    :ivar handed_over: the next serving process has the connection, so this one closes it without a shutdown.
     :param _ended: called once, at the end: the reply was sent, or the client has left. True: the connection stays open.
     """
 
@@ -57,7 +58,9 @@ class RequestHandler:
     _call: AnyCall = field(init=False)
     _sink: BufferedSink | StreamingSink = field(init=False)
     _returned: tuple[Header, ...] = field(init=False)
+    _deadline: Deadline = field(init=False)
     record: RequestRecord = field(init=False)
+    handed_over: bool = False
 
     def __post_init__(self) -> None:
         self.record = RequestRecord(self._head.environ)
@@ -88,7 +91,9 @@ class RequestHandler:
         parse = body_parser(service, request) if route is None else route_parser(route, request)
         parse = with_model(parse, requested_model(service, request))
         timeout = request.headers.get(TIMEOUT_HEADER)
-        call, deadline = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
+        service.recovery.require_allowed(body)
+        self.record.body, self.record.may_rerun = body, True
+        call, self._deadline = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):
             raise NotEligible
         self._call = call
@@ -96,7 +101,7 @@ class RequestHandler:
         service.admission.enter()
         # From here on this handler sends the reply, also if it is an error.
         service.observer.fast_path.inc()
-        begin_call(running, deadline, partial(self._context.deferred_observer.started, self.record, body))
+        begin_call(running, self._deadline, partial(self._context.deferred_observer.started, self.record, body))
 
     def _with_sink(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:
@@ -127,7 +132,9 @@ class RequestHandler:
         self._context.service.admission.leave()
         self.record.status = 200
         record_outcome(self.record, self._call, stream)
-        if stream.error is not None and not stream.writer.started:
+        if self._rerun(stream.error, None if stream.writer.started else self._socket):
+            self._end(False)
+        elif stream.error is not None and not stream.writer.started:
             self._send_error(stream.error)
         else:
             self._end(stream.whole)
@@ -138,7 +145,7 @@ class RequestHandler:
         self._context.service.admission.leave()  # a slow reader of a whole reply holds no admission
         self.record.status = 200
         record_outcome(self.record, self._call, buffered)
-        if buffered.left_reason is not None:
+        if buffered.left_reason is not None or self._rerun(buffered.error, self._socket):
             self._end(False)
         elif buffered.error is not None:
             self._send_error(buffered.error)
@@ -149,6 +156,14 @@ class RequestHandler:
                 self._send_error(unexpected(error))
                 return
             self._send(200, (("Content-Type", self._call.reply.content_type),), body)
+
+    def _rerun(self, error: EndpointError | None, connection: socket.socket | None) -> bool:
+        """Whether the next serving process answers the request, because the engine has died."""
+        failed = self._context.service.recovery.failed
+        self.handed_over = failed(error, self.record, self._head.environ, connection, self._deadline)
+        if self.handed_over:
+            self.record.status = 503
+        return self.handed_over
 
     def _send_error(self, error: EndpointError) -> None:
         response: Response = error_response(error)

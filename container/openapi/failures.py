@@ -48,6 +48,7 @@ TOKENS: Final[Errors] = (
     errors.TooManyRequests,
     errors.GenerationFailed,
     errors.DeadlineExceeded,
+    errors.BodyQuarantined,
     sessions.SessionsDisabled,
     sessions.SessionNotFound,
     sessions.TooManySessions,

@@ -45,22 +45,28 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
     :param model: the model in the path. It takes precedence over the header, which takes precedence over the body.
     :raises EndpointError: the request is not valid, or is not admitted.
     """
-    began = time.monotonic()
     service.require_engine()
     config, admission = service.config, service.admission
-    admission.enter()
+    handed = service.recovery.resumed(request.environ.get("gunicorn.socket"))
+    began = time.monotonic() if handed is None else handed.note.began
+    if handed is None:
+        admission.enter()
     try:
         model = model or requested_model(service, request)
         body = read_json(request, max_body(config), service.read_timeouts, accepted=LINES_TYPES)
         timeout = request.headers.get(TIMEOUT_HEADER)
-        record = record_of(request.environ)
+        record, session = record_of(request.environ), request.headers.get(SESSION_HEADER)
+        service.recovery.require_allowed(body)
+        record.body, record.began = body, min(began, record.began)
+        # Custom code has run already, and the next process has neither this one's sessions nor its further models.
+        record.may_rerun = all(each is None for each in (handed, session, service.custom_code, service.models))
         if request.mimetype in LINES_TYPES:
             limit = deadline(config, timeout, began, stream=False)
             service.observer.started(record, body)
             engine, admission = service.resolve_engine(model)
-            return LinesResponse(engine, with_model(parse, model), lines_of(body), admission, limit)
+            lines = lines_of(body)
+            return LinesResponse(engine, with_model(parse, model), lines, admission, limit, service.recovery)
         document = decode(body)
-        session = request.headers.get(SESSION_HEADER)
         managed = manage_session(service, document, session)
         if managed is not None:
             admission.leave()
@@ -68,7 +74,8 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         engine, admission = service.resolve_engine(model or document.get("model"))
         call, limit = parse_call(service, engine, with_model(parse, model), document, record, began, timeout=timeout)
         service.observer.started(record, body)
-        response = TokenResponse(engine, call, admission, limit, collected=requires_content_length(config))
+        collected = requires_content_length(config)
+        response = TokenResponse(engine, call, admission, limit, service.recovery, collected=collected)
         response.headers.extend(session_headers(service, session))
         return response
     except BaseException:

@@ -90,6 +90,8 @@ class WebSocketSession(Response):
 
     def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
+        self._service.recovery.require_allowed(message)
+        record.body = message
         call, deadline = parse_call(
             self._service, self._engine, self._parse, decode(message), record, began, stream=True
         )
@@ -107,6 +109,7 @@ class WebSocketSession(Response):
         self._engine.loop.call(begin)
         sink.done.wait()
         record_outcome(record, call, sink)
+        self._service.recovery.failed(sink.error, record, self._environ)
         if sink.error is not None:
             record.status = sink.error.status
 

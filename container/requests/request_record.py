@@ -51,6 +51,8 @@ class RequestRecord:
     :ivar span_attributes: attributes for the span that are known from the body.
     :ivar times: when the request was queued, scheduled, and had its first and its last token, from the engine's core.
     :ivar end: the engine's finish reason, or the class of the error.
+    :ivar body: kept in case the engine dies. None before it was read.
+    :ivar may_rerun: the next engine may run the request if this one dies before anything was sent.
     """
 
     environ: InitVar[Mapping[str, Any]]
@@ -70,6 +72,8 @@ class RequestRecord:
     trace: dict[str, str] = field(default_factory=dict)
     span_attributes: Mapping[str, Any] = field(default_factory=dict)
     times: tuple[float, ...] | None = None
+    body: bytes | None = None
+    may_rerun: bool = False
     method: str = field(init=False)
     attributes: dict[str, str] = field(init=False)
     headers: dict[str, str] = field(init=False)

@@ -50,10 +50,16 @@ def error_of(raised: BaseException) -> tuple[int, EndpointError]:
 
 def error_reply(raised: BaseException) -> bytes:
     """The whole reply. The connection is closed after it: the begin of the next request is unknown."""
-    status, error = error_of(raised)
+    return closing_reply(*error_of(raised))
+
+
+def closing_reply(status: int, error: EndpointError) -> bytes:
+    """The bytes of an error reply after which the connection is closed."""
     body = encode(error.document())
+    retry_after = getattr(error, "retry_after", None)
+    retry = "" if retry_after is None else f"Retry-After: {retry_after}\r\n"
     head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{retry}"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode("latin-1") + body

@@ -11,6 +11,7 @@ import socket
 import struct
 import time
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
@@ -23,11 +24,14 @@ from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.dispatcher import Dispatcher, ThreadPath, fast_path_available
 from container.fast_path.reply_head import ReplyHeads
 from container.fast_path.request_handler import FastPathContext
+from container.recovery.request_channel import HandedRequest
 from container.requests import request_body
-from container.requests.unparsed_requests import MissingHost, error_reply
+from container.requests.unparsed_requests import MissingHost, closing_reply, error_reply
 from container.server.file_descriptors import FIXES, Acceptable, AcceptPause, reserve_is_reached
+from container.server.held_requests import HeldRequests
 from container.service import Service
 from handler.engine.event_loop import LoopThread
+from handler.errors import EndpointError
 from handler.startup.lifecycle import ServingStatus
 
 # A client that accepts no data of a whole reply for this long is disconnected. Streams have a limit of their own.
@@ -43,6 +47,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
     service: Service
     lingering: LingeringClose
     accept_pause: AcceptPause
+    held_requests: HeldRequests
     sockets: list[Acceptable]
     _dispatcher: Dispatcher | None = None
 
@@ -59,6 +64,8 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
             return super().handle(conn)
         finally:
             self.service.read_timeouts.end(conn.reading)
+            if self.service.recovery.resumed(conn.sock) is not None:  # no view has taken it
+                self.service.admission.leave()
 
     def handle_request(self, req: Request, conn: TConn) -> object:
         self.service.read_timeouts.end(conn.reading)  # the headers have arrived; the body has its own time limit
@@ -126,13 +133,39 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
         """One iteration of the main loop."""
-        super().wait_for_and_dispatch_events(self.accept_pause.timeout(timeout))
+        super().wait_for_and_dispatch_events(self.held_requests.timeout(self.accept_pause.timeout(timeout)))
+        self.held_requests.check()
         error = self.accept_pause.take_error()
         if error is not None:  # only now: this iteration's events may belong to connections that are closed here
             self.accept_pause.log(error, self.nr_conns)
         if error is not None or self.nr_conns >= self.worker_connections:
             self._close_idle()
         self.accept_pause.end()
+
+    def run_handed(self, handed: HandedRequest) -> None:
+        """Has a thread answer a request that an earlier process has handed over."""
+        conn = self._new_connection(handed)
+        conn.init()
+        conn.parser.unreader.unread(handed.request)
+        conn.data_ready = True
+        self.service.recovery.resume(handed)
+        self.enqueue_req(conn)
+
+    def refuse_handed(self, handed: HandedRequest, error: EndpointError) -> None:
+        """Answers such a request with an error."""
+        conn = self._new_connection(handed)
+        with suppress(OSError):
+            conn.sock.send(closing_reply(error.status, error))
+        self._close(conn)
+
+    def _new_connection(self, handed: HandedRequest) -> TConn:
+        sock = handed.connection
+        self.nr_conns += 1
+        try:
+            peer = sock.getpeername()
+        except OSError:  # the client has left, which the next read notices
+            peer = ("", 0)
+        return TConn(self.cfg, sock, peer, sock.getsockname())
 
     def _close_idle(self) -> None:
         """Closes the connections that have been idle longest, gunicorn's and the dispatcher's."""

@@ -43,6 +43,7 @@ def watch_engine(service: Service, end: Callable[[], None], publish: Callable[[]
     if service.models is not None:
         service.models.fail_requests()
     service.admission.wait_empty(LINGER)
+    service.recovery.report(service.lifecycle.status.reason)
     time.sleep(LINGER if service.lifecycle.served else START_LINGER)
     if service.engine is not None:
         service.engine.stop()

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,15 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
+from container.recovery.death_log import WINDOW, DeathLog
+from container.recovery.recovery import Recovery
+from container.recovery.request_channel import RequestChannel
+from container.requests.unparsed_requests import closing_reply
 from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
+from handler.errors import Draining
 
 # Threads beyond the admitted requests, so that /ping, 429 replies and slow senders never wait for one.
 SPARE_THREADS = 32
@@ -40,6 +46,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self._make_service = make_service
         self.acceptor = acceptor
         self._starts: list[float] = []
+        self._channel, self._deaths = RequestChannel(), DeathLog()
         self.service: Service
         super().__init__()
 
@@ -73,7 +80,16 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
     def new_service(self) -> Service:
         """Makes the service. Called in the serving process, before its routes are made."""
         self.service = self._make_service()
+        self.service.recovery = self._recovery()
         return self.service
+
+    def _recovery(self) -> Recovery:
+        """What this serving process does for requests whose engine has died."""
+        return Recovery(self._channel, self._deaths, self._starts[-1], lambda: self._may_start(time.monotonic()))
+
+    def _may_start(self, now: float) -> bool:
+        """Whether the budget allows another start."""
+        return sum(at > now - BUDGET_SECONDS for at in self._starts) <= self.config.engine_restarts
 
     def _pre_fork(self, arbiter: Any, worker: Any) -> None:
         """Counts the starts of serving processes. Called in the master before each start.
@@ -81,9 +97,11 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         :raises HaltServer: the engine failed more often within the hour than the budget allows.
         """
         now = time.monotonic()
+        may_start = self._may_start(now)
         self._starts = [at for at in self._starts if at > now - BUDGET_SECONDS] + [now]
-        if len(self._starts) > self.config.engine_restarts + 1:
+        if not may_start:
             raise HaltServer(f"The engine failed {len(self._starts) - 1} times within an hour.", 1)
+        self._deaths.forget(now - WINDOW)
         self.acceptor.start()
         if len(self._starts) > 1:
             self.acceptor.state.write(*RESTARTING)
@@ -99,4 +117,8 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             return
 
     def _on_exit(self, arbiter: Any) -> None:
+        """Answers requests that no serving process has taken over: the container was stopped between two of them."""
+        while (handed := self._channel.receive()) is not None:
+            with handed.connection as connection, suppress(OSError):
+                connection.send(closing_reply(Draining.status, Draining()))
         self.acceptor.stop()

@@ -18,6 +18,7 @@ from container.server import malloc
 from container.server.connection_worker import ConnectionWorker
 from container.server.engine_watchdog import watch_engine
 from container.server.file_descriptors import AcceptPause
+from container.server.held_requests import HeldRequests
 from container.telemetry.neuron_monitor import start_monitor
 from handler.errors import Draining
 from handler.startup.lifecycle import ServingStatus
@@ -50,6 +51,7 @@ class EngineWorker(ConnectionWorker):
 
     def run(self) -> None:
         self.accept_pause = AcceptPause(self.poller, self.accept)
+        self.held_requests = HeldRequests(self.service, self.run_handed, self.refuse_handed)
         self.sockets = [self.app.acceptor.channel]
         self.begin()
         try:
@@ -93,6 +95,7 @@ class EngineWorker(ConnectionWorker):
         """Drains on SIGTERM: running requests may finish and new ones get a 503. Then gunicorn ends the worker."""
         if self.service.lifecycle.status.state is not ServingStatus.DRAINING:
             self.service.lifecycle.drain()
+            self.service.recovery.no_successor()
             threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:

@@ -1,18 +1,22 @@
-"""The two steps that every request to the engine shares after it was parsed: begin the call, then record its outcome.
+"""The steps that every request to the engine shares after it was parsed: begin the call, record its outcome, run again.
 
 The step before them, from a body to a call with a deadline, is `container.pipeline.request_pipeline.parse_call`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from container.connection.gunicorn_connection import GunicornConnection
+from container.recovery.recovery import Recovery
 from container.requests.error_responses import unexpected
 from container.requests.http_limits import Deadline
-from container.requests.request_record import RequestRecord
+from container.requests.request_record import RequestRecord, record_of
 from container.streaming.sinks import BufferedSink, QueueSink, StreamingSink
 from container.streaming.websocket_sink import WebSocketSink
 from container.telemetry.tracing.traced_call import record_reply
+from handler.errors import EndpointError
 from handler.schemas.framing import unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
@@ -49,3 +53,21 @@ def record_outcome(record: RequestRecord, call: AnyCall, sink: RecordedSink) -> 
         record.failed(sink.error)
     if record.span is not None:
         record_reply(inner, record)
+
+
+def run_again(
+    recovery: Recovery,
+    error: EndpointError | None,
+    environ: Mapping[str, Any],
+    connection: GunicornConnection | None,
+    deadline: Deadline,
+) -> bool:
+    """Whether the next serving process answers a request that has ended with an error, because the engine has died.
+
+    :param connection: None if something has been sent.
+    """
+    sock = None if connection is None else connection.socket
+    handed_over = recovery.failed(error, record_of(environ), environ, sock, deadline)
+    if handed_over and connection is not None:
+        connection.handed_over()
+    return handed_over

@@ -11,10 +11,11 @@ from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
 from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
+from container.recovery.recovery import Recovery
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
-from container.streaming.call_lifecycle import begin_call
+from container.streaming.call_lifecycle import begin_call, run_again
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
 from handler.schemas.batch import Batch
@@ -33,12 +34,20 @@ class LinesResponse(Response):
     """
 
     def __init__(
-        self, engine: Engine, parse: Parse, lines: list[bytes], admission: Admission, deadline: Deadline
+        self,
+        engine: Engine,
+        parse: Parse,
+        lines: list[bytes],
+        admission: Admission,
+        deadline: Deadline,
+        recovery: Recovery,
     ) -> None:
         super().__init__(content_type=CONTENT_TYPE)
         self._engine = engine
         self._lines = lines
         self._admission = admission
+        self._deadline = deadline
+        self._recovery = recovery
         begin = partial(begin_call, deadline=deadline)
         self._batch = Batch(engine, parse, engine.slots, deadline.remaining, deadline.error(), begin)
 
@@ -48,6 +57,8 @@ class LinesResponse(Response):
             replies = self._run(connection)
         except EndpointError as error:
             record_of(environ).failed(error)
+            if run_again(self._recovery, error, environ, connection, self._deadline):
+                return ()
             return error_response(error)(environ, start_response)
         except Exception as error:  # Flask's error handlers do not run any more
             return error_response(unexpected(error))(environ, start_response)

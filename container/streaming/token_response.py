@@ -10,10 +10,11 @@ from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
 from container.connection.socket_writer import SocketWriter
+from container.recovery.recovery import Recovery
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
-from container.streaming.call_lifecycle import begin_call, record_outcome
+from container.streaming.call_lifecycle import begin_call, record_outcome, run_again
 from container.streaming.sinks import BufferedSink, CollectingSink, QueueSink, StreamingSink
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
@@ -42,6 +43,7 @@ class TokenResponse(Response):
         call: AnyCall,
         admission: Admission,
         deadline: Deadline,
+        recovery: Recovery,
         *,
         collected: bool = False,
     ) -> None:
@@ -50,6 +52,7 @@ class TokenResponse(Response):
         self._call = call
         self._admission = admission
         self._deadline = deadline
+        self._recovery = recovery
         self._collected = collected
         if call.stream:
             self.headers["Content-Type"] = call.reply.stream_content_type
@@ -95,6 +98,9 @@ class TokenResponse(Response):
         done.wait()
         connection.take_back()
         record_outcome(record_of(environ), self._call, stream)
+        unsent = None if writer.started else connection
+        if run_again(self._recovery, stream.error, environ, unsent, self._deadline):
+            return ()
         if stream.error is not None and not writer.started:
             return self._send_error(stream.error, environ, start_response)
         connection.finished(OK, headers, writer.sent, whole=stream.whole)
@@ -120,6 +126,8 @@ class TokenResponse(Response):
             if sink.left_reason is not None:
                 connection.finished(OK, [], 0, whole=False)
                 return ()
+        if run_again(self._recovery, sink.error, environ, connection, self._deadline):
+            return ()
         if sink.error is not None:
             return self._send_error(sink.error, environ, start_response)
         self.set_data(sink.body())

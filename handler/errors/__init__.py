@@ -21,6 +21,7 @@ from handler.errors.protocol_errors import RouteNotFound as RouteNotFound
 from handler.errors.protocol_errors import TooManyRequests as TooManyRequests
 from handler.errors.protocol_errors import UnsupportedMediaType as UnsupportedMediaType
 from handler.errors.protocol_errors import UpgradeRequired as UpgradeRequired
+from handler.errors.request_errors import BodyQuarantined as BodyQuarantined
 from handler.errors.request_errors import InvalidBody as InvalidBody
 from handler.errors.request_errors import InvalidField as InvalidField
 from handler.errors.request_errors import MissingField as MissingField

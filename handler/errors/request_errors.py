@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from handler.errors.base import ClientError
 
 
@@ -12,6 +14,19 @@ class InvalidBody(ClientError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"The request body cannot be read: {problem}. Send one JSON object, encoded as UTF-8.")
+
+
+class BodyQuarantined(ClientError):
+    """The same body was in the engine at two of its deaths. `retry_after` is in seconds."""
+
+    code = "body_quarantined"
+
+    def __init__(self, seconds: float) -> None:
+        self.retry_after = math.ceil(seconds)
+        super().__init__(
+            "The engine's process has ended twice while it ran a request with this body, which is refused for another "
+            f"{self.retry_after} s: change the request, or try again then."
+        )
 
 
 class InvalidField(ClientError):

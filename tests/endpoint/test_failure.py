@@ -27,6 +27,8 @@ LONG = {"prompt": "Question: Tell me a story.\nAnswer:", "max_tokens": 900, "ign
 
 # Long enough for twelve streams on any machine: how long the default lasts is no matter of these tests.
 DRAIN = 240
+# Streams that fill the engine's slots before it is killed, and requests that wait for one.
+BEGUN, WAITING = 32, 32
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
     directory = tmp_path_factory.mktemp("failure")
     (directory / "model").symlink_to(sample_model.path())
     process = ServeProcess(
-        directory, {"SAGEMAKER_BASE_DIR": str(directory), "ENDPOINT_STALL": "4", "ENDPOINT_DRAIN": str(DRAIN)}
+        directory,
+        {
+            "SAGEMAKER_BASE_DIR": str(directory),
+            "ENDPOINT_STALL": "4",
+            "ENDPOINT_DRAIN": str(DRAIN),
+            "ENDPOINT_DEADLINE": "600",
+            "SM_VLLM_MAX_NUM_SEQS": str(BEGUN),
+        },
     )
     try:
         process.wait_port()
@@ -90,28 +99,49 @@ def test_an_engine_that_stands_still_turns_ping_to_500_and_back(served: ServePro
     assert post(served, {"prompt": "a", "max_tokens": 2}).status == 200
 
 
-def test_a_killed_engine_fails_every_request_and_comes_back(served: ServeProcess) -> None:
+def waiting_bodies() -> list[dict[str, object]]:
+    """Whole replies and streams, each by the engine's loop and by a thread. Every prompt is another one."""
+    bodies: list[dict[str, object]] = []
+    for place in range(WAITING):
+        text = {"prompt": f"Question: What is {place}?\nAnswer:", "max_tokens": 8, "temperature": 0}
+        long = {"user": "x" * 9000} if place % 2 else {}  # too long for the loop
+        bodies.append({**text, **long, "stream": place % 4 > 1})
+    return bodies
+
+
+def text_of(reply: Reply) -> str:
+    """The text of a whole reply, or of a stream."""
+    if not reply.body.startswith(b"{"):
+        events = [part.partition(b"data: ")[2] for part in reply.body.split(b"\n\n") if b"data: {" in part]
+        return "".join(json.loads(event)["choices"][0]["text"] for event in events if b'"choices":[{' in event)
+    return str(json.loads(reply.body)["choices"][0]["text"])
+
+
+def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest(served: ServeProcess) -> None:
     (core,) = served.engine_pids()
-    with ThreadPoolExecutor(8) as pool:
-        streams = start_streams(served, pool, 4)
-        waiting = [pool.submit(post, served, {**LONG, "stream": False}) for _ in range(3)]
-        served.until(lambda: served.metric("endpoint_requests_in_engine") == 7, 20)
+    bodies = waiting_bodies()
+    with ThreadPoolExecutor(BEGUN + WAITING) as pool:
+        expected = [text_of(reply) for reply in pool.map(lambda body: post(served, body), bodies)]
+        streams = start_streams(served, pool, BEGUN)
+        os.kill(core, signal.SIGSTOP)  # no stream ends before the others have come
+        waiting = [pool.submit(post, served, body) for body in bodies]
+        served.until(lambda: served.metric("endpoint_requests_in_engine") == BEGUN + WAITING, 20)
         os.kill(core, signal.SIGKILL)
-        served.until(lambda: served.ping()[0] == 500, 5)
+        served.until(lambda: "the engine's process ended" in served.ping()[1], 5)
         for stream in streams:
             reply = stream.result(60)
             assert reply.status == 200  # it had begun
             assert b'"code":"engine_failed"' in reply.body
             assert b"[DONE]" not in reply.body
             assert not reply.ended_properly
-        for request in waiting:
-            reply = request.result(60)
-            assert reply.status == 503
-            assert json.loads(reply.body)["error"]["code"] == "engine_failed"
-    refused = post(served, {"prompt": "a", "max_tokens": 2})
-    assert refused.status == 503
-    served.until(lambda: served.ping()[0] == 503, 30)
-    served.until(lambda: served.ping()[0] == 200, 120)
+        refused = post(served, {"prompt": "a", "max_tokens": 2})
+        assert refused.status == 503
+        served.until(lambda: served.ping()[0] == 503, 30)
+        served.until(lambda: served.ping()[0] == 200, 120)
+        replies = [request.result(DRAIN) for request in waiting]
+    assert [reply.status for reply in replies] == [200] * WAITING
+    assert [text_of(reply) for reply in replies] == expected
+    assert all(reply.ended_properly for reply in replies)
     assert served.engine_pids() != [core]
     assert len(served.engine_pids()) == 1
     assert post(served, {"prompt": "a", "max_tokens": 2}).status == 200

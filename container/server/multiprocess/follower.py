@@ -87,4 +87,5 @@ def follow(service: Service, peers: Peers, changed: Callable[[], None], end: Cal
     while shared_state.leader is not Leader.GONE and time.monotonic() < deadline:
         time.sleep(POLL)
     service.admission.wait_empty(1.0)
+    service.recovery.report(reason)
     end()

@@ -44,6 +44,7 @@ class SharedServer(GunicornServer):
         leads = self.context.slot == 0
         admission.limit = self.config.max_concurrent
         self.service = self._make_service(admission) if leads else Service.of(self.config, None, admission)
+        self.service.recovery = self._recovery()
         self.service.peers = Peers(self.context, self.config.front_ends)
         if self.config.enable_sessions:
             limit, lifetime = self.config.max_sessions, self.config.session_expiration

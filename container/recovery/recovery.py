@@ -1,0 +1,122 @@
+"""What a serving process does for requests whose engine has died, and with bodies that were there again and again."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from container.recovery.death_log import DeathLog, Presence, Refusal, digest_of, refusals
+from container.recovery.request_channel import HandedRequest, RequestChannel, RequestNote, request_bytes
+from container.requests.http_limits import Deadline
+from container.requests.request_record import RequestRecord
+from container.telemetry.event_log import event
+from handler.errors import BodyQuarantined, EndpointError, EngineFailed, InvalidBody
+from handler.json_value import Json
+from handler.schemas.json_body import decode
+
+logger = logging.getLogger(__name__)
+# What the log shows of a body: names of fields, unless they look like text.
+FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+MOST_FIELDS = 64
+
+
+class Recovery:
+    """Thread-safe. Without arguments: requests of a dead engine get their error, and no body is refused.
+
+    :param channel: the channel to the next serving process.
+    :param deaths: the bodies that were there when engines of this container died.
+    :param life: when the engine's process was started, in monotonic seconds.
+    :param successor: whether the master will start another process if this one's engine fails.
+    """
+
+    def __init__(
+        self,
+        channel: RequestChannel | None = None,
+        deaths: DeathLog | None = None,
+        life: float = 0.0,
+        successor: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._channel, self._deaths, self._life, self._successor = channel, deaths, life, successor
+        self._resumed: dict[socket.socket, HandedRequest] = {}
+        self._lost: list[Json] = []
+        now = time.monotonic()
+        self._refusals: dict[str, Refusal] = {} if deaths is None else refusals(deaths.read(), now)
+        for refusal in self._refusals.values():
+            seconds, names = refusal.until - now, ", ".join(refusal.request_ids)
+            message = f"the body of {names} is refused for {seconds:.0f} s: it was in the engine at two of its deaths"
+            event(logger, "body_quarantined", message, {"requests": [*refusal.request_ids], "seconds": round(seconds)})
+
+    def require_allowed(self, body: bytes) -> None:
+        """:raises BodyQuarantined: the body was in the engine at two of its deaths."""
+        if self._refusals:
+            refusal = self._refusals.get(digest_of(body))
+            if refusal is not None and (seconds := refusal.until - time.monotonic()) > 0:
+                raise BodyQuarantined(seconds)
+
+    def failed(
+        self,
+        error: EndpointError | None,
+        record: RequestRecord,
+        environ: Mapping[str, Any],
+        connection: socket.socket | None = None,
+        deadline: Deadline | None = None,
+    ) -> bool:
+        """Call when a request has ended with an error. If the engine has died, it notes the request.
+
+        :param connection: the client's, if nothing has been sent and the request may run again.
+        :param deadline: the request's.
+        :returns: whether the next serving process has the request now. The caller closes its own socket, without a
+            shutdown, and sends nothing.
+        """
+        if not isinstance(error, EngineFailed) or record.body is None or self._channel is None:
+            return False
+        handed_over = False
+        if connection is not None and deadline is not None and record.may_rerun and self._successor():
+            note = RequestNote(record.request_id, record.began, deadline)
+            try:
+                self._channel.send(HandedRequest(connection, request_bytes(environ, record.body), note))
+                handed_over = True
+            except OSError as problem:
+                logger.warning("request %s cannot be run again (%s)", record.request_id, problem)
+        if self._deaths is not None:
+            self._deaths.add(Presence(digest_of(record.body), record.request_id, self._life, time.monotonic()))
+        fields: list[Json] = [*fields_of(record.body)]
+        self._lost.append({"request_id": record.request_id, "run_again": handed_over, "fields": fields})
+        return handed_over
+
+    def no_successor(self) -> None:
+        """The container is shutting down, so no process follows this one."""
+        self._successor = lambda: False
+
+    def report(self, reason: str) -> None:
+        """Logs which requests were in the engine at its death, by id, with the names of their fields."""
+        lost, self._lost = self._lost, []
+        if not lost:
+            return
+        again = sum(bool(isinstance(one, dict) and one["run_again"]) for one in lost)
+        message = f"{reason}: {len(lost)} requests were in the engine, and {again} of them run again"
+        event(logger, "engine_died", message, {"reason": reason, "requests": lost})
+
+    def receive(self) -> HandedRequest | None:
+        """The next request that an earlier process has handed over."""
+        return None if self._channel is None else self._channel.receive()
+
+    def resume(self, handed: HandedRequest) -> None:
+        """Marks the request that comes next on this connection as one that runs again, and is admitted already."""
+        self._resumed[handed.connection] = handed
+
+    def resumed(self, connection: socket.socket | None) -> HandedRequest | None:
+        """The mark of a request. It is gone afterwards, and whoever takes it holds the admission."""
+        return None if connection is None else self._resumed.pop(connection, None)
+
+
+def fields_of(body: bytes) -> list[str]:
+    """The names of a body's fields. Empty for a body of several lines."""
+    try:
+        return sorted(name for name in decode(body) if FIELD.fullmatch(name))[:MOST_FIELDS]
+    except InvalidBody:
+        return []

@@ -1,0 +1,66 @@
+"""Which bodies are refused after the engine has died, and for how long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from container.recovery.death_log import REFUSED, WINDOW, DeathLog, Presence, digest_of, refusals
+from container.recovery.recovery import Recovery, fields_of
+from handler.errors import BodyQuarantined
+
+BODY, NOW = b'{"prompt": "poison"}', 10_000.0
+
+
+def there(life: float, at: float, name: str = "one") -> Presence:
+    return Presence(digest_of(BODY), name, life, at)
+
+
+@pytest.mark.parametrize(
+    ("presences", "until"),
+    [
+        ([there(1, NOW - 9), there(1, NOW - 9, "two")], None),  # twice at one death
+        ([there(1, NOW - 90), there(2, NOW - 9)], NOW - 9 + REFUSED),
+        ([there(1, NOW - WINDOW - 1), there(2, NOW - 9)], None),
+        ([there(1, NOW - 90 - REFUSED), there(2, NOW - REFUSED)], None),
+    ],
+)
+def test_a_body_is_refused_for_a_time_after_it_was_there_at_two_deaths(
+    presences: list[Presence], until: float | None
+) -> None:
+    found = refusals(presences, NOW)
+    assert (found[digest_of(BODY)].until if found else None) == until
+
+
+def test_the_log_is_kept_over_lives_and_forgets_what_is_old() -> None:
+    deaths = DeathLog()
+    for at in (1.0, 2.0, 3.0):
+        deaths.add(there(at, at))
+    deaths.forget(2.0)
+    deaths.add(there(4.0, 4.0))
+    assert [presence.at for presence in deaths.read()] == [2.0, 3.0, 4.0]
+
+
+def test_a_refused_body_gets_an_error_that_says_for_how_long_and_others_pass(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    deaths, now = DeathLog(), time.monotonic()
+    deaths.add(there(1.0, now - 2, "first-id"))
+    deaths.add(there(2.0, now - 1, "second-id"))
+    with caplog.at_level("INFO"):
+        recovery = Recovery(deaths=deaths)
+    recovery.require_allowed(b'{"prompt": "honest"}')
+    with pytest.raises(BodyQuarantined, match="change the request") as caught:
+        recovery.require_allowed(BODY)
+    assert 0 < caught.value.retry_after <= REFUSED
+    assert "first-id, second-id" in caplog.text
+    assert "poison" not in caplog.text + caught.value.message
+
+
+def test_names_of_fields_are_logged_unless_they_look_like_text() -> None:
+    assert fields_of(b'{"prompt": "a", "my secret": 1, "' + b"x" * 41 + b'": 2, "max_tokens": 3}') == [
+        "max_tokens",
+        "prompt",
+    ]
+    assert fields_of(b'{"a": 1}\n{"a": 2}') == []

@@ -1,0 +1,162 @@
+"""What clients see when the engine dies under their requests: a real gunicorn, a scripted engine.
+
+One endpoint for the module; the tests run in the file's order, because each leaves it as the next one needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raw_http import Connection, request
+from waiting import WITHIN, eventually
+
+SECOND = "<gate:second>|text"
+POISON = {"prompt": "<gate:second>|poison|<hold>"}
+
+
+class RecoveringEndpoint:
+    def __init__(self, directory: Path, restarts: int) -> None:
+        self.directory, self.log = directory, directory / "log"
+        script = Path(__file__).parents[1] / "scripted_recovery.py"
+        importable = [str(script.parents[2]), str(script.parents[1] / "handler")]
+        with self.log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(script), str(directory), str(restarts)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(importable)},
+            )
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+        eventually(lambda: self.ping() == 200)
+
+    def ask(self, data: bytes) -> tuple[int, dict[str, Any]]:
+        """Status and document. (0, {}) from a process that ended with the connection."""
+        with Connection(self.port) as connection:
+            try:
+                head, body = connection.exchange(data)
+            except (OSError, ValueError):
+                return 0, {}
+            return head.status, json.loads(body or b"{}")
+
+    def ping(self) -> int:
+        return self.ask(request("/ping"))[0]
+
+    def begin(self, *requests: bytes) -> list[Connection]:
+        """Sends requests that stay in the engine."""
+        connections = [Connection(self.port) for _ in requests]
+        for connection, data in zip(connections, requests, strict=True):
+            connection.send(data)
+        eventually(lambda: self.seen("in_flight") == len(requests))
+        return connections
+
+    def seen(self, name: str) -> int:
+        return int(self.ask(request("/scripted"))[1].get(name, -1))
+
+    def die(self) -> None:
+        self.ask(request("/scripted/die", {}))
+
+    def go(self, life: int) -> None:
+        (self.directory / f"go-{life}").touch()
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecoveringEndpoint]:
+    endpoint = RecoveringEndpoint(tmp_path_factory.mktemp("recovery"), 1000)
+    yield endpoint
+    endpoint.process.kill()
+    endpoint.process.communicate()
+
+
+def whole(connection: Connection) -> tuple[int, bytes]:
+    head = connection.head()
+    return head.status, connection.content(head)
+
+
+def test_what_had_sent_nothing_is_answered_by_the_next_engine_and_the_rest_ends_in_its_error(
+    endpoint: RecoveringEndpoint,
+) -> None:
+    lines = b'{"prompt": "one"}\n{"prompt": "<gate:second>|two"}'
+    kind = f"Content-Type: application/jsonlines\r\nContent-Length: {len(lines)}"
+    session = endpoint.ask(request("/invocations", {"requestType": "NEW_SESSION"}))[1]["session_id"]
+    connections = endpoint.begin(
+        request("/invocations", {"prompt": f"a|{SECOND}", "stream": True}),
+        request("/invocations", {"prompt": SECOND, "stream": True}),
+        request("/invocations", {"prompt": SECOND}),
+        request("/invocations", {"prompt": SECOND, "user": "x" * 9000}),  # too long for the fast path
+        request("/invocations", {"prompt": SECOND, "stream": True, "user": "x" * 9000}),
+        f"POST /invocations HTTP/1.1\r\nHost: x\r\n{kind}\r\n\r\n".encode() + lines,
+        request("/invocations", {"prompt": SECOND}, headers=f"X-Amzn-SageMaker-Session-Id: {session}\r\n"),
+        request("/invocations", {"prompt": SECOND, "user": "leaves"}),
+    )
+    begun, stream, fast, thread, long_stream, batch, in_session, leaving = connections
+    assert begun.head().status == 200
+    endpoint.die()
+    body, ended = begun.chunks()
+    assert not ended
+    assert b"engine_failed" in body
+    status, body = whole(in_session)
+    assert (status, json.loads(body)["error"]["code"]) == (503, "engine_failed")  # the session is gone as well
+    eventually(lambda: endpoint.seen("in_flight") == 6 and endpoint.ping() == 503)  # the next process holds them
+    leaving.close()
+    eventually(lambda: endpoint.seen("in_flight") == 5)
+    endpoint.go(2)
+    for connection in (fast, thread):
+        status, body = whole(connection)
+        assert (status, json.loads(body)["choices"][0]["text"]) == (200, "text")
+    for connection in (stream, long_stream):
+        assert connection.head().status == 200
+        body, ended = connection.chunks()
+        assert ended
+        assert body.endswith(b"data: [DONE]\n\n")
+        assert b'"text":"text"' in body
+    status, body = whole(batch)
+    assert (status, [json.loads(line)["choices"][0]["text"] for line in body.splitlines()]) == (200, ["one", "two"])
+    eventually(lambda: endpoint.seen("in_flight") == 0)
+    assert "8 requests were in the engine, and 6 of them run again" in endpoint.log.read_text()
+    assert "gate:second" not in endpoint.log.read_text()
+
+
+def test_a_request_runs_again_once_and_a_body_of_two_deaths_is_refused(endpoint: RecoveringEndpoint) -> None:
+    (victim,) = endpoint.begin(request("/invocations", POISON))
+    eventually(lambda: endpoint.seen("in_engine") == 1)
+    endpoint.die()
+    endpoint.go(3)
+    eventually(lambda: endpoint.ping() == 200 and endpoint.seen("in_engine") == 1)
+    endpoint.die()
+    status, body = whole(victim)
+    assert (status, json.loads(body)["error"]["code"]) == (503, "engine_failed")
+    endpoint.go(4)
+    eventually(lambda: endpoint.ping() == 200)
+    for headers in ("", "Origin: http://x\r\n"):  # by the loop, and by a thread
+        status, reply = endpoint.ask(request("/invocations", POISON, headers=headers))
+        assert (status, reply["error"]["code"]) == (400, "body_quarantined")
+    assert endpoint.ask(request("/invocations", {"prompt": "honest"}))[0] == 200
+    assert "it was in the engine at two of its deaths" in endpoint.log.read_text()
+
+
+def test_a_drain_ends_what_waits_for_the_next_engine(endpoint: RecoveringEndpoint) -> None:
+    (waiting,) = endpoint.begin(request("/invocations", {"prompt": "<hold>"}))
+    endpoint.die()
+    eventually(lambda: endpoint.ping() == 503 and endpoint.seen("in_flight") == 1)
+    endpoint.process.send_signal(signal.SIGTERM)
+    status, body = whole(waiting)
+    assert (status, json.loads(body)["error"]["code"]) == (503, "draining")
+    assert endpoint.process.wait(WITHIN) == 0
+
+
+def test_without_another_engine_a_request_ends_in_its_error(tmp_path: Path) -> None:
+    endpoint = RecoveringEndpoint(tmp_path, 0)
+    (waiting,) = endpoint.begin(request("/invocations", {"prompt": "<hold>"}))
+    endpoint.die()
+    status, body = whole(waiting)
+    assert (status, json.loads(body)["error"]["code"]) == (503, "engine_failed")
+    assert endpoint.process.wait(WITHIN) == 1
