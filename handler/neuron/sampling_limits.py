@@ -23,6 +23,7 @@ class SamplingLimits:
     :param on_device: the device samples. It does not enforce structured output (except with the native plugin).
     :param global_topk: the largest top_k with an effect; None if there is no limit.
     :param supported: the parameters with an effect; None for all, empty for none.
+    :param greedy: every request is sampled greedily, so that asking for it has an effect.
     :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
         (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     """
@@ -31,6 +32,7 @@ class SamplingLimits:
     global_topk: int | None
     supported: frozenset[str] | None
     prompt_logprobs: bool = False
+    greedy: bool = False
 
     @property
     def logprobs(self) -> bool:
@@ -80,7 +82,10 @@ def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimit
         return NXD_ON_CPU
     limit = sampling.get("global_topk", MOST)
     most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
-    return SamplingLimits(True, most, SUPPORTED if sampling.get("dynamic") is True else frozenset())
+    if sampling.get("dynamic") is True:
+        return SamplingLimits(True, most, SUPPORTED)
+    greedy = sampling.get("do_sample") is not True or sampling.get("top_k", 1) == 1
+    return SamplingLimits(True, most, frozenset(), greedy=greedy)
 
 
 def _native(keys: Mapping[str, Json]) -> SamplingLimits:

@@ -214,7 +214,7 @@ class CpuBackend:
 def _neuron_inputs(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> KeyInputs:
     instance = this_machine(config)
     target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
-    if not target:
+    if not target and config.artifact_store:
         fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
         raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)

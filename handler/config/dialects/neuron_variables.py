@@ -15,11 +15,12 @@ from handler.errors import SettingError
 
 PREFIXES = ("NEURON_", "XLA_", "VLLM_NEURON_", "NXD_")
 # Without one of the prefixes.
-SINGLE = ("BASE_COMPILE_WORK_DIR", "UNSAFE_FP8FNCAST", "DISABLE_NEURON_CUSTOM_SCHEDULER")
+SINGLE = ("BASE_COMPILE_WORK_DIR", "UNSAFE_FP8FNCAST", "DISABLE_NEURON_CUSTOM_SCHEDULER", "MASTER_ADDR")
 FRAMEWORKS = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
 # Passed on unchanged. A name that is almost one of these is rejected as a typing error; any other name is passed on.
 PASSED_ON = (
     "BASE_COMPILE_WORK_DIR",
+    "MASTER_ADDR",
     "NEURON_CC_FLAGS",
     "NEURON_COMBINE_KV_ALLOCATIONS",
     "NEURON_COMPILE_CACHE_URL",

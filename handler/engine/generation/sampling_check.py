@@ -11,7 +11,7 @@ from typing import Any
 
 from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField, UnsupportedField
-from handler.neuron.sampling_limits import SamplingLimits
+from handler.neuron.sampling_limits import SUPPORTED, SamplingLimits
 
 # The sampling parameters, each with the values that have no effect.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
@@ -43,6 +43,9 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1, 1.0),
     "seed": (None,),
 }
+# What a sampler that is always greedy does (guide "vLLM User Guide for NxD Inference", Decoding).
+GREEDY: Mapping[str, object] = {"temperature": 0, "top_k": 1}
+STATIC = "leave it out, or set dynamic to true in on_device_sampling_config: the device samples all requests alike"
 FIX = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
 
 
@@ -59,8 +62,9 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
     if not limits.on_device:
         return
     for name, neutral in NEUTRAL.items():
-        if not limits.supports(name) and getattr(sampling, name) not in neutral:
-            raise UnsupportedField(name, FIX)
+        value = getattr(sampling, name)
+        if not limits.supports(name) and value not in neutral and not _is_greedy(name, value, limits):
+            raise UnsupportedField(name, STATIC if name in SUPPORTED else FIX)
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
 
@@ -94,11 +98,16 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     if document.get("n") not in (None, 1) and not limits.supports("temperature"):
         raise UnsupportedField("n", "without random sampling, all choices would be the same")
     for name in ("temperature", "top_p", "top_k"):
-        if not limits.supports(name) and document.get(name) not in NEUTRAL[name]:
-            raise UnsupportedField(name, FIX)
+        value = document.get(name)
+        if not limits.supports(name) and value not in NEUTRAL[name] and not _is_greedy(name, value, limits):
+            raise UnsupportedField(name, STATIC)
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
         raise InvalidField("top_k", f"{top_k} is above the device's limit of {limits.global_topk}")
+
+
+def _is_greedy(name: str, value: object, limits: SamplingLimits) -> bool:
+    return limits.greedy and name in GREEDY and value == GREEDY[name] and type(value) is not bool
 
 
 def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> dict[str, float]:

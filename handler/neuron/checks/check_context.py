@@ -25,6 +25,7 @@ class CheckContext:
     """A draft, its line and its NeuronConfig.
 
     :param values: the NeuronConfig: the plugin's defaults, with the override applied.
+    :param draft_model: the facts of the draft model of a speculation, if they are known.
     :param vllm: the version of vLLM that would run; None if the line has no fixed one.
     """
 
@@ -32,6 +33,7 @@ class CheckContext:
     line: Line
     values: ConfigValues
     vllm: str | None = None
+    draft_model: ModelFacts | None = None
 
     @property
     def config(self) -> EndpointConfig:

@@ -41,6 +41,17 @@ def quantization_unset(context: CheckContext) -> Iterator[Finding]:
         )
 
 
+def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
+    """NxD Inference does not read the quantization of a config.json (guide "vLLM User Guide", Quantization)."""
+    facts = context.facts
+    if not context.nxd or facts is None or not facts.quantized or context.values.flag("quantized"):
+        return
+    if facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
+        why = "config.json says that the weights are quantized, and NxD Inference does not read that"
+        fix = "Set quantization and quantized_checkpoints_path, or use the unquantized checkpoint."
+        yield error("quantized-checkpoint", context.setting("model"), why, fix)
+
+
 def quantized_mlp(context: CheckContext) -> Iterator[Finding]:
     """The 405B tutorial requires both kernels. NeuronConfig does not raise."""
     values = context.values
@@ -95,6 +106,7 @@ GRAPH: Final = (
     quantized_defaults,
     quantized_modules,
     quantization_unset,
+    quantized_checkpoint,
     quantized_mlp,
     kernel_dtype,
     kernels_on_older_platforms,

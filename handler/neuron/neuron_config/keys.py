@@ -116,7 +116,8 @@ EXPERTS: Final = {
 # Keys that the plugin takes out of the override before NeuronConfig reads it.
 PLUGIN: Final = {
     **_unset("str", "lora_ckpt_json"),
-    **_unset("list", "target_modules lora_modules"),
+    **_unset("list", "target_modules"),
+    **_unset("any", "lora_modules"),  # a list, or the object of the fork's example
     **_unset("dict", "text_neuron_config vision_neuron_config"),
 }
 KEYS: Final[dict[str, ConfigKey]] = {

@@ -78,8 +78,9 @@ def _examined(config: EndpointConfig) -> Examination:
     facts, findings = _facts(config.model)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
-    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu)
-    memory, memory_found = _memory(_completed(config, outcome.plan), facts, instance)
+    draft = _facts(config.speculative_model)[0] if config.speculative_model else None
+    outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu)
+    memory, memory_found = _memory(_completed(config, outcome.plan), facts, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     return Examination((*findings, *unseen, *outcome.findings, *memory_found), outcome.plan, memory, vllm)
@@ -112,14 +113,13 @@ def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfi
 
 
 def _memory(
-    config: EndpointConfig, facts: ModelFacts | None, instance: InstanceType | None
+    config: EndpointConfig, facts: ModelFacts | None, draft: ModelFacts | None, instance: InstanceType | None
 ) -> tuple[dict[str, Json] | None, tuple[Finding, ...]]:
     from handler.neuron.memory.memory_estimate import estimate
     from handler.neuron.memory.memory_findings import memory_findings
 
     if facts is None or instance is None:
         return None, ()
-    draft = _facts(config.speculative_model)[0] if config.speculative_model else None
     found = estimate(facts, config, instance, draft=draft)
     if found is None:
         return None, ()

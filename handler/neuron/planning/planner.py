@@ -17,9 +17,11 @@ from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.host_cpu import HostCpu
 from handler.neuron.hardware.instance_type import InstanceType
-from handler.neuron.lines.line import Line
+from handler.neuron.lines.cpu import CPU
+from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.line_registry import NAMES, find_line, installed_line
 from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.speculation import complete_speculation
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.real_class import construct
 from handler.neuron.planning.plan_request_reader import read_request
@@ -37,6 +39,7 @@ def make_plan(
     instance: InstanceType | None,
     *,
     line: str | None = None,
+    draft_model: ModelFacts | None = None,
     installed: Mapping[str, str] | None = None,
     cpu: HostCpu | None = None,
     build: NeuronConfigBuilder = construct,
@@ -46,6 +49,7 @@ def make_plan(
     :param facts: the facts of the model. Without them some checks are not made.
     :param instance: the instance that it runs on. Without one, cores are not checked and no degree is chosen.
     :param line: overrides the line of the configuration.
+    :param draft_model: the facts of the draft model of a speculation.
     :param installed: package versions (`installed_versions()`), which decide the line.
     :param cpu: the CPU that it runs on. Without one, the CPU line leaves the data type to vLLM.
     :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding.
@@ -60,11 +64,14 @@ def make_plan(
         why = f"'{name[:40]}' is not a line of vLLM and Neuron"
         unknown = Finding("unknown-line", Severity.ERROR, request.setting("line"), why, fix)
         return PlanOutcome(None, (*findings, unknown))
+    if found.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
+        request, completed = complete_speculation(request, draft_model)
+        findings += completed
     draft = PlanDraft(request, facts, instance, found.name, cpu)
     found.spell(draft)
     keys = effective(draft)
     version = version_of(found.name, installed or {})
-    context = CheckContext(draft, found, ConfigValues(keys, facts.config if facts else {}), version)
+    context = CheckContext(draft, found, ConfigValues(keys, facts.config if facts else {}), version, draft_model)
     findings += draft.findings
     for check in CHECKS:
         findings += check(context)
@@ -79,16 +86,16 @@ def make_plan(
 def default_line(config: EndpointConfig, instance: InstanceType | None, installed: Mapping[str, str]) -> str:
     """The line if none is configured: the installed one, else that of the framework's variable, else by the instance.
 
-    The NxDI plugin runs on a Neuron instance, the CPU line anywhere else. If plain vLLM is installed and the
-    instance is a Neuron one, a laptop is checking a deployment, and the instance decides.
+    The NxDI plugin runs on a Neuron instance, the CPU line anywhere else. If plain vLLM is installed, a laptop is
+    checking a deployment, and the variable and the instance decide.
     """
     found = installed_line(installed)
-    if found is not None and found != "cpu":
+    if found is not None and found != CPU.name:
         return found
     named = LINE_OF_FRAMEWORK.get(config.neuron_env.get(FRAMEWORK, ""))
-    if found is None and named is not None:
+    if found in (None, CPU.name) and named is not None:
         return named
-    return "cpu" if instance is None else "nxdi-0.16"
+    return CPU.name if instance is None else "nxdi-0.16"
 
 
 def resolve_line(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:
