@@ -40,6 +40,7 @@ class SamplingLimits:
     :param on_device: the device samples.
     :param global_topk: the largest top_k with an effect; None if there is no limit.
     :param supported: the parameters with an effect; None for all, empty for none. `grammar` is structured output.
+    :param greedy: every request is sampled greedily, so that asking for it has an effect.
     :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
         (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     :param settings: parameter without an effect -> the setting that gives it one; "" if there is none.
@@ -50,6 +51,7 @@ class SamplingLimits:
     supported: frozenset[str] | None
     prompt_logprobs: bool = False
     settings: Mapping[str, str] = field(default_factory=dict, compare=False)
+    greedy: bool = False
 
     @property
     def logprobs(self) -> bool:
@@ -111,8 +113,10 @@ def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: Sampling
         return on_cpu
     limit = sampling.get("global_topk", MOST)
     most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
-    supported = SUPPORTED if sampling.get("dynamic") is True else frozenset()
-    return SamplingLimits(True, most, supported, settings=on_cpu.settings)
+    if sampling.get("dynamic") is True:
+        return SamplingLimits(True, most, SUPPORTED, settings=on_cpu.settings)
+    greedy = sampling.get("do_sample") is not True or sampling.get("top_k", 1) == 1
+    return SamplingLimits(True, most, frozenset(), settings=on_cpu.settings, greedy=greedy)
 
 
 def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:

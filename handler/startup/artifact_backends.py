@@ -43,7 +43,7 @@ class ArtifactBackend:
         """
         instance = this_machine(self.config)
         target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
-        if not target:
+        if not target and self.config.artifact_store:
             fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
             raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
         lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)

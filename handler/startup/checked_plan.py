@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import replace
+from importlib.metadata import entry_points
+from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
@@ -13,9 +15,12 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.lines.line_registry import find_line
 from handler.neuron.planning.examination import examine_config
 
 logger = logging.getLogger(__name__)
+# By which vLLM finds a platform that it does not have itself (vLLM 0.16, vllm/plugins/__init__.py).
+PLATFORM_PLUGINS: Final = "vllm.platform_plugins"
 LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Severity.INFO: logging.INFO}
 
 
@@ -42,6 +47,19 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
         errors = [finding for finding in examination.findings if finding.severity is Severity.ERROR]
         raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])
     return examination.plan
+
+
+def require_line(plan: EnginePlan, setting: str) -> None:
+    """Checks that this container can start the plan's line.
+
+    :raises SettingError: the line is for plans only, or its plugin for vLLM is not installed.
+    """
+    line = find_line(plan.line, plan.env.get("VLLM_NEURON_FRAMEWORK", ""))
+    if line is not None and not line.served:
+        raise SettingError(setting, line.not_served, "Set ENDPOINT_LINE to nxdi-0.16.")
+    if line is not None and line.platforms and not entry_points(group=PLATFORM_PLUGINS):
+        problem = f"the plan is for {plan.line}, and vLLM is installed here without a Neuron plugin"
+        raise SettingError(setting, problem, "Use an image with the plugin (docs/neuron-lines.md), or set it to cpu.")
 
 
 def with_model(plan: EnginePlan, model: Model) -> EnginePlan:

@@ -2,7 +2,7 @@
 
 The plugin loads the directory in NEURON_COMPILED_ARTIFACTS without a check. It verifies no digest, ignores the
 configuration if it differs, and crashes on a truncated file. So a difference, or a file that cannot be loaded, ends the
-start here, with an error that names the field or the file.
+start here, with an error that names the field or the file. The plugin compiles into a directory that is empty.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 from handler.artifacts.external.cross_check import cross_check
 from handler.artifacts.external.external_artifacts import describe
-from handler.artifacts.external.external_source import fetch_external_artifacts
+from handler.artifacts.external.external_source import ARCHIVES, fetch_external_artifacts
+from handler.artifacts.restore.restore_target import require_scratch
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan:
     """The plan with the environment variable that makes the plugin load the external artifacts, if there are any.
 
+    :raises SettingError: the directory must be written and cannot.
     :raises SettingErrors: they cannot be loaded, or were compiled for other values. The error has each field with both
         values.
     """
@@ -37,6 +40,11 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     if not config.compiled_artifacts or plan.line == "cpu":
         return plan
     setting = config.source("compiled_artifacts").name or "compiled_artifacts"
+    directory = Path(config.compiled_artifacts)
+    if config.on_miss != "fail" and _is_free(directory, config.compiled_artifacts):
+        require_scratch(directory, setting)
+        logger.info("%s is empty: the engine compiles, and saves its artifacts there", directory)
+        return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
     state.lifecycle.stage("fetch artifacts")
     target = config.scratch / "external-artifacts" / sha256(config.compiled_artifacts.encode()).hexdigest()[:16]
     with shown(state.lifecycle, "fetch artifacts") as progress:
@@ -48,6 +56,13 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (str(instance.lnc[0]) if instance else None)
     _raise_errors(cross_check(found.config, plan, lnc=int(lnc) if lnc else None), setting)
     return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
+
+
+def _is_free(directory: Path, source: str) -> bool:
+    """Whether a setting names a directory on this machine that does not exist, or is empty."""
+    if source.startswith("s3://") or source.endswith(ARCHIVES):
+        return False
+    return not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
 
 
 def _raise_errors(findings: Sequence[Finding], setting: str) -> None:

@@ -24,12 +24,13 @@ from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
 from handler.startup.artifact_search import engine_by_artifacts, engine_with_neff_cache
-from handler.startup.checked_plan import checked_plan, use_environment, with_model
+from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, prepared_code
 from handler.startup.external_artifacts_loading import with_external_artifacts
 from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.progress_display import of_bytes, shown
+from handler.startup.scratch_artifacts import compiles_in_scratch, with_scratch_artifacts
 from handler.startup.serving_state import ServingState
 from handler.startup.start_errors import explained_start_failure
 
@@ -59,7 +60,9 @@ def _start_with_model(state: ServingState) -> None:
     """The steps of a start with a model. Without an engine (ENDPOINT_ENGINE=none), its own code serves alone."""
     config = state.config
     plan = None if config.engine == "none" else checked_plan(config)
-    _check_scratch(config)
+    if plan is not None:
+        require_line(plan, config.source("line").name or "ENDPOINT_LINE")
+    _check_scratch(config, plan)
     model = _fetch_model(state)
     code = prepared_code(state, model)
     if plan is not None:
@@ -79,9 +82,10 @@ def _start_without_model(state: ServingState) -> None:
     state.models = _model_registry(state, None)
 
 
-def _check_scratch(config: EndpointConfig) -> None:
+def _check_scratch(config: EndpointConfig, plan: EnginePlan | None) -> None:
     """:raises SettingError: the scratch directory is needed and cannot be used."""
-    if config.artifact_store or config.lora_modules or config.model.startswith("s3://"):
+    compiles = plan is not None and compiles_in_scratch(config, plan)
+    if compiles or config.artifact_store or config.lora_modules or config.model.startswith("s3://"):
         require_scratch(config.scratch, config.source("scratch").name or SETTING)
 
 
@@ -106,7 +110,7 @@ def _start_engine(state: ServingState, plan: EnginePlan, model: Model, companion
     start_engine = partial(_launch_engine, state, model, companions)
     if not config.artifact_store or config.compiled_artifacts:
         with explained_start_failure():
-            start_engine(plan)
+            start_engine(with_scratch_artifacts(config, plan, model, companions))
     elif model.size:
         engine_by_artifacts(state, plan, Path(model.path), companions, start_engine)
     else:  # the model is a hub id, whose artifacts have no key

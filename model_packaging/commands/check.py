@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from handler.neuron.planning.examination import Examination
 
 
+STARTS = "Nothing here would keep it from starting."
+
+
 @click.command("check")
 @examination_options
 def command(found: Examination, as_json: bool) -> None:
@@ -27,7 +30,9 @@ def command(found: Examination, as_json: bool) -> None:
         from model_packaging.console.tables import findings_table, memory_line, show
 
         count = sum(finding.severity.value == "error" for finding in found.findings)
-        verdict = f"{count} error{'s' if count != 1 else ''}." if count else "Nothing here would keep it from starting."
+        planned = any(finding.code == "line-not-served" for finding in found.findings)
+        good = "No errors, for a plan: this container does not start the line." if planned else STARTS
+        verdict = f"{count} error{'s' if count != 1 else ''}." if count else good
         table = [findings_table(found.findings)] if found.findings else []
         vllm = [f"{found.vllm}."] if found.vllm else []
         show(*table, *([memory_line(found.memory)] if found.memory else []), *vllm, verdict)

@@ -49,7 +49,7 @@ FULL: list[tuple[dict[str, object], int]] = [
     ({"logprobs": 0}, 1),
     ({"n": 4, "temperature": 1}, 4),
     ({"prompt": [LONG["prompt"]] * 3}, 3),
-    ({"structured_outputs": {"regex": "(a|b)+"}}, 1),
+    ({"structured_outputs": {"regex": "(a|b){400,}"}, "ignore_eos": False}, 1),
 ]
 
 

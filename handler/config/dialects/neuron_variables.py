@@ -18,6 +18,7 @@ PREFIXES = ("NEURON_", "XLA_", "VLLM_NEURON_", "NXD_")
 SINGLE = (
     "BASE_COMPILE_WORK_DIR",
     "DISABLE_NEURON_CUSTOM_SCHEDULER",
+    "MASTER_ADDR",
     "UNSAFE_FP8FNCAST",
     # vLLM's own, which decide whether the native plugin starts.
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
@@ -27,6 +28,7 @@ FRAMEWORKS = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-
 # Passed on unchanged. A name that is almost one of these is rejected as a typing error; any other name is passed on.
 PASSED_ON = (
     "BASE_COMPILE_WORK_DIR",
+    "MASTER_ADDR",
     "NEURON_CC_FLAGS",
     "NEURON_COMBINE_KV_ALLOCATIONS",
     "NEURON_COMPILE_CACHE_URL",

@@ -12,7 +12,7 @@ from typing import Any
 
 from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField, UnsupportedField
-from handler.neuron.sampling_limits import CPU_SETTING, SamplingLimits
+from handler.neuron.sampling_limits import CPU_SETTING, SUPPORTED, SamplingLimits
 
 # The sampling parameters, each with the values that have no effect.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
@@ -50,6 +50,9 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1, 1.0),
     "seed": (None,),
 }
+# What a sampler that is always greedy does (guide "vLLM User Guide for NxD Inference", Decoding).
+GREEDY: Mapping[str, object] = {"temperature": 0, "top_k": 1}
+STATIC = "leave it out, or set dynamic to true in on_device_sampling_config: the device samples all requests alike"
 
 
 def check(sampling: Sampling, limits: SamplingLimits) -> None:
@@ -63,7 +66,8 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
             "prompt_logprobs", "this endpoint's Neuron line returns no log probabilities of a prompt: leave it out"
         )
     for name, neutral in NEUTRAL.items():
-        if not limits.supports(name) and getattr(sampling, name) not in neutral:
+        value = getattr(sampling, name)
+        if not limits.supports(name) and value not in neutral and not _is_greedy(name, value, limits):
             raise UnsupportedField(name, fix(limits, name))
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
@@ -92,11 +96,16 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     if document.get("n") not in (None, 1) and not limits.supports("temperature"):
         raise UnsupportedField("n", "without random sampling, all choices would be the same")
     for name in ("temperature", "top_p", "top_k"):
-        if not limits.supports(name) and document.get(name) not in NEUTRAL[name]:
+        value = document.get(name)
+        if not limits.supports(name) and value not in NEUTRAL[name] and not _is_greedy(name, value, limits):
             raise UnsupportedField(name, fix(limits, name))
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
         raise InvalidField("top_k", f"{top_k} is above the device's limit of {limits.global_topk}")
+
+
+def _is_greedy(name: str, value: object, limits: SamplingLimits) -> bool:
+    return limits.greedy and name in GREEDY and value == GREEDY[name] and type(value) is not bool
 
 
 def _reject_grammars(document: Mapping[str, Any], fix: str) -> None:
@@ -110,6 +119,8 @@ def _reject_grammars(document: Mapping[str, Any], fix: str) -> None:
 
 def fix(limits: SamplingLimits, parameter: str) -> str:
     """What to do about a parameter that has no effect."""
+    if limits.on_device and parameter in SUPPORTED:
+        return STATIC
     setting = limits.setting(parameter)
     if setting == CPU_SETTING:
         return f"leave it out, or have the endpoint sample on the CPU ({setting})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,14 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import SETTING, CheckpointFiles, LocalFiles, S3Files, read_json
 from handler.neuron.checkpoint.model_config import facts_from
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.storage.safetensors_header import BrokenFile, Tensor, TensorSizes, read_header, total_sizes
+from handler.storage.safetensors_header import BrokenFile, Tensor, read_header, total_sizes
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
+LM_HEAD = "lm_head.weight"
 THREADS = 16
 
 
@@ -76,32 +78,30 @@ def _facts(files: CheckpointFiles, *, local: bool) -> ModelFacts | None:
         if files.read("params.json") is not None:
             return None
         raise SettingError(SETTING, f"{files.where} has no config.json", "Put the model's files at its top level.")
-    parameters, weight_bytes, dtypes = _sizes(files)
-    return facts_from(config, files.where, local, parameters, weight_bytes, dtypes)
+    parameters, weight_bytes, dtypes, tensors = _sizes(files)
+    facts = facts_from(config, files.where, local, parameters, weight_bytes, dtypes)
+    return replace(facts, lm_head=any(name.endswith(LM_HEAD) for name in tensors) if tensors else None)
 
 
-def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str, int]]:
-    """The parameters, bytes and bytes by data type, with as few reads as possible."""
+def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str, int], list[str]]:
+    """The parameters, bytes, bytes by data type, and names of the tensors, with as few reads as possible."""
     index = read_json(files, INDEX)
     if index is not None:
-        metadata = index.get("metadata")
+        metadata, tensors = index.get("metadata"), index.get("weight_map")
         if isinstance(metadata, dict):
             total, parameters = _count(metadata.get("total_size")), _count(metadata.get("total_parameters"))
             if total:
-                return parameters, total, {}
-        names = _shards(index.get("weight_map"))
+                return parameters, total, {}, list(tensors) if isinstance(tensors, dict) else []
+        names = _shards(tensors)
     else:
         names = files.weights()
         names = [SINGLE] if SINGLE in names else names
     if not names:
-        return None, None, {}
-    sizes = _headers(files, names)
-    return sizes.parameters, sizes.total, sizes.bytes_by_dtype
-
-
-def _headers(files: CheckpointFiles, names: list[str]) -> TensorSizes:
+        return None, None, {}, []
     with ThreadPoolExecutor(min(THREADS, len(names)), thread_name_prefix="headers") as pool:
-        return total_sizes(pool.map(lambda name: _header(files, name), names))
+        headers = list(pool.map(lambda name: _header(files, name), names))
+    sizes = total_sizes(headers)
+    return sizes.parameters, sizes.total, sizes.bytes_by_dtype, [name for header in headers for name in header]
 
 
 def _header(files: CheckpointFiles, name: str) -> dict[str, Tensor]:

@@ -19,6 +19,7 @@ class ModelFacts:
     :param parameters: the number of parameters, from the headers; None if no header was read.
     :param weight_bytes: the bytes of all stored tensors.
     :param dtypes: bytes by safetensors data type (`BF16`, `F8_E4M3`); empty if no header was read.
+    :param lm_head: it has a tensor `lm_head.weight`; None if the names of the tensors are not known.
     :param experts: the experts of each mixture-of-experts layer; 0 for a dense model.
     :param expert_intermediate_size: the width of one expert. `intermediate_size` is the width of a dense layer or a
         shared expert.
@@ -42,6 +43,7 @@ class ModelFacts:
     parameters: int | None
     weight_bytes: int | None
     dtypes: Mapping[str, int]
+    lm_head: bool | None = None
     experts: int = 0
     experts_per_token: int = 0
     expert_intermediate_size: int = 0

@@ -26,6 +26,7 @@ class CheckContext:
 
     :param values: the NeuronConfig: the plugin's defaults, with the override applied.
     :param vision: the same of the vision model; None if there is no configuration for one.
+    :param draft_model: the facts of the draft model of a speculation, if they are known.
     :param vllm: the version of vLLM that would run; None if the line has no fixed one.
     """
 
@@ -34,6 +35,7 @@ class CheckContext:
     values: ConfigValues
     vllm: str | None = None
     vision: ConfigValues | None = None
+    draft_model: ModelFacts | None = None
 
     @property
     def config(self) -> EndpointConfig:

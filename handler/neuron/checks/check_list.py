@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from handler.neuron.checks.check_context import Check
+from handler.neuron.checks.draft_models import DRAFTS
 from handler.neuron.checks.graph import GRAPH
+from handler.neuron.checks.legacy_lines import LEGACY
 from handler.neuron.checks.line_support import LINE_SUPPORT
 from handler.neuron.checks.model_checks import MODELS
 from handler.neuron.checks.native_buckets import BUCKETS
@@ -17,6 +19,7 @@ from handler.neuron.checks.start_values import START
 from handler.neuron.checks.topology import TOPOLOGY
 
 CHECKS: Final[tuple[Check, ...]] = (
+    *LEGACY,
     *LINE_SUPPORT,
     *START,
     *TOPOLOGY,
@@ -26,6 +29,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *GRAPH,
     *SAMPLING,
     *MODELS,
+    *DRAFTS,
     *NATIVE,
     *BUCKETS,
 )

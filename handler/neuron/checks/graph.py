@@ -60,6 +60,17 @@ def kv_cache_dtype(context: CheckContext) -> Iterator[Finding]:
         )
 
 
+def quantized_checkpoint(context: CheckContext) -> Iterator[Finding]:
+    """NxD Inference does not read the quantization of a config.json (guide "vLLM User Guide", Quantization)."""
+    facts = context.facts
+    if not context.nxd or facts is None or not facts.quantized or context.values.flag("quantized"):
+        return
+    if facts.model_type != "gpt_oss":  # NxD Inference unpacks its MXFP4 weights itself
+        why = "config.json says that the weights are quantized, and NxD Inference does not read that"
+        fix = "Set quantization and quantized_checkpoints_path, or use the unquantized checkpoint."
+        yield error("quantized-checkpoint", context.setting("model"), why, fix)
+
+
 def quantized_mlp(context: CheckContext) -> Iterator[Finding]:
     """The 405B tutorial requires both kernels. NeuronConfig does not raise."""
     values = context.values
@@ -116,6 +127,7 @@ GRAPH: Final = (
     quantization_unset,
     kv_cache_quant,
     kv_cache_dtype,
+    quantized_checkpoint,
     quantized_mlp,
     kernel_dtype,
     kernels_on_older_platforms,

@@ -35,6 +35,9 @@ def unsupported(context: CheckContext) -> Iterator[Finding]:
     if chunks_raw and not context.line.has(Feature.CHUNKED_PREFILL):
         setting = SCHEDULER if SCHEDULER in context.draft.request.env else context.key("chunked_prefill_config")
         yield rejection(context, Feature.CHUNKED_PREFILL, setting)
+    transfers = context.nxd and "kv_transfer_config" in context.draft.request.extra
+    if transfers and not context.line.has(Feature.DISAGGREGATION):
+        yield rejection(context, Feature.DISAGGREGATION, context.setting("kv_transfer_config"))
     if context.draft.raw and context.line.keys is ConfigKeys.NONE:
         yield rejection(context, Feature.RAW, context.setting("neuron_config"))
 

@@ -12,24 +12,9 @@ from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys
 
 
-def _from_hub(where: str) -> bool:
+def from_hub(where: str) -> bool:
     """Whether a location is a hub id: neither a directory nor S3."""
     return not where.startswith(("/", "./", "../", "~", "s3://"))
-
-
-def eagle_draft(context: CheckContext) -> Iterator[Finding]:
-    """An EAGLE draft must hold the target's LM head, which published EAGLE checkpoints leave out."""
-    draft = context.config.speculative_model
-    if not context.nxd or not context.values.eagle or draft is None:
-        return
-    why = "NxD Inference needs the target's LM head in the checkpoint of the EAGLE draft"
-    fix = "Copy lm_head.weight of the target into the draft's checkpoint, and use that copy."
-    if _from_hub(draft):
-        yield warning(
-            "eagle-lm-head", context.setting("speculative_model"), f"{why}, and drafts on the hub have none", fix
-        )
-    else:
-        yield info("eagle-lm-head", context.setting("speculative_model"), why, fix)
 
 
 def speculative_edge(context: CheckContext) -> Iterator[Finding]:
@@ -91,7 +76,7 @@ def adapters(context: CheckContext) -> Iterator[Finding]:
     if not context.nxd or not context.line.has(Feature.LORA):
         return
     for name, where in context.config.lora_modules.items():
-        if _from_hub(where):
+        if from_hub(where):
             why = f"adapter '{name[:60]}' is at '{where[:100]}', but the compile needs adapters as local files"
             fix = "Give the full path of a directory, or an s3:// URI."
             yield error("lora-not-local", context.setting("lora_modules"), why, fix)
@@ -103,7 +88,7 @@ def tied_embeddings(context: CheckContext) -> Iterator[Finding]:
         not context.nxd
         or context.facts is None
         or not context.facts.tied_embeddings
-        or not _from_hub(context.config.model)
+        or not from_hub(context.config.model)
     ):
         return
     if context.values.flag("save_sharded_checkpoint") or context.facts.local:
@@ -113,9 +98,21 @@ def tied_embeddings(context: CheckContext) -> Iterator[Finding]:
     yield error("tied-embeddings", context.setting("model"), why, fix)
 
 
+def hub_model(context: CheckContext) -> Iterator[Finding]:
+    """The same, if nothing of the model is on this machine."""
+    unknown = context.facts is None and from_hub(context.config.model)
+    if context.nxd and unknown and not context.values.flag("save_sharded_checkpoint"):
+        why = "a hub model with tied embeddings (tie_word_embeddings in its config.json) fails at load"
+        fix = "If it has them, use a local checkpoint or s3://, or set save_sharded_checkpoint to true."
+        yield info("tied-embeddings", context.setting("model"), why, fix)
+
+
 def artifacts(context: CheckContext) -> Iterator[Finding]:
     """Artifacts that the user names are loaded unchanged."""
     given = context.config.compiled_artifacts or context.draft.env.get("NEURON_COMPILED_ARTIFACTS")
+    if context.plugin and not given and not context.config.artifact_store:
+        why = f"graphs are compiled into {context.config.scratch}: a restart finds them, a new instance compiles again"
+        yield info("artifacts-in-scratch", context.setting("artifact_store"), why, "Set it to keep them.")
     if not given or not context.line.platforms:
         return
     setting = context.setting("compiled_artifacts")
@@ -125,12 +122,12 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
     elif context.line.name != "optimum":
         ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)
         names = f" ({', '.join(ignored)})" if ignored else ""
-        why = f"artifacts are loaded as they were compiled; other settings{names} are ignored"
-        yield info("artifacts-fixed", setting, why, "Use the settings that they were compiled with, or compile again.")
+        why = f"artifacts are loaded as they were compiled, and a start rejects other settings{names}"
+        fix = "Use the settings that they were compiled with, or name an empty directory to compile into."
+        yield info("artifacts-fixed", setting, why, fix)
 
 
 MODELS: Final = (
-    eagle_draft,
     speculative_edge,
     flags_without_draft,
     other_method,
@@ -138,5 +135,6 @@ MODELS: Final = (
     speculation_with_lora,
     adapters,
     tied_embeddings,
+    hub_model,
     artifacts,
 )

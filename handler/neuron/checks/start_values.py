@@ -83,7 +83,9 @@ def framework(context: CheckContext) -> Iterator[Finding]:
     named = context.draft.request.env.get("VLLM_NEURON_FRAMEWORK")
     if named is None:
         return
-    fix = f"Remove it, or set ENDPOINT_LINE to a line that has it; known: {', '.join(FRAMEWORKS)}."
+    lines = dict(zip(FRAMEWORKS, ("nxdi-0.16", "fork-0.7.2", "optimum"), strict=True))
+    known = ", ".join(f"{line} ({framework})" for framework, line in lines.items())
+    fix = f"Remove it, or set ENDPOINT_LINE to the line that has it: {known}."
     has = {"nxdi": FRAMEWORKS[0], "fork": context.line.framework, "opti": FRAMEWORKS[2]}.get(context.line.name[:4])
     if named not in FRAMEWORKS:
         why = f"'{named[:60]}' is not a framework of vLLM on Neuron"
@@ -100,7 +102,8 @@ def model_type(context: CheckContext) -> Iterator[Finding]:
     kind = context.facts.model_type.removesuffix("_text")
     if kind == "mllama" and context.plugin:
         why = "Llama 3.2 Vision (mllama) runs on the legacy fork only"
-        yield error("unsupported-model", context.setting("model"), why, "Set ENDPOINT_LINE to fork-0.9.1.")
+        fix = "Use another model. The fork (fork-0.9.1) is for plans only: it does not start here."
+        yield error("unsupported-model", context.setting("model"), why, fix)
     elif kind not in MODEL_TYPES:
         why = f"NxD Inference does not support models of type '{kind[:40]}'"
         yield error("unsupported-model", context.setting("model"), why, f"Supported: {', '.join(MODEL_TYPES)}.")

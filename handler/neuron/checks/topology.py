@@ -59,6 +59,10 @@ def lnc(context: CheckContext) -> Iterator[Finding]:
         yield error("conflicting-settings", context.draft.request.key("logical_nc_config"), why, "Keep one of the two.")
         return
     configured = _lnc(context)
+    if configured == 1 and context.nxd and context.instance is not None and 2 in context.instance.lnc:
+        why = "NxD Inference is optimized for LNC 2 on this instance"
+        where = setting if variable is not None else context.draft.request.key("logical_nc_config")
+        yield info("lnc-one", where, why, "Remove it, unless you measured that 1 is faster.")
     if configured is None or context.instance is None or configured in context.instance.lnc:
         return
     allowed = " or ".join(str(one) for one in context.instance.lnc)

@@ -1,4 +1,4 @@
-"""The legacy fork with NxD Inference, vLLM 0.9.1 and 0.7.2: `override_neuron_config` and `device="neuron"`.
+"""The legacy fork with NxD Inference, for plans only: vLLM 0.9.1 and 0.7.2 with `override_neuron_config`.
 
 Sources: aws-neuron/upstreaming-to-vllm, branch neuron-2.24-vllm-v0.7.2 (examples/offline_inference/neuron_*.py,
 examples/neuron/multi_node, vllm/model_executor/model_loader/neuronx_distributed.py) and main; tutorial "Deploying
@@ -133,8 +133,22 @@ def spell_speculation(draft: PlanDraft, framework: str) -> None:
 
 
 FORK_091 = Line(
-    "fork-0.9.1", frozenset(Feature) - UNSUPPORTED, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 26), spell, FRAMEWORK
+    "fork-0.9.1",
+    frozenset(Feature) - UNSUPPORTED,
+    ConfigKeys.NXDI,
+    ("inf2", "trn1", "trn2"),
+    (2, 26),
+    spell,
+    FRAMEWORK,
+    served=False,
 )
 FORK_072 = Line(
-    "fork-0.7.2", frozenset(Feature) - UNSUPPORTED, ConfigKeys.NXDI, ("inf2", "trn1", "trn2"), (2, 24), spell, FRAMEWORK
+    "fork-0.7.2",
+    frozenset(Feature) - UNSUPPORTED,
+    ConfigKeys.NXDI,
+    ("inf2", "trn1", "trn2"),
+    (2, 24),
+    spell,
+    FRAMEWORK,
+    served=False,
 )

@@ -27,6 +27,7 @@ class Line:
     :param framework: on the fork's lines, the framework that VLLM_NEURON_FRAMEWORK names; "" on all others.
     :param platforms: the Neuron platforms that it runs on; empty for CPU.
     :param sdk: the newest Neuron SDK that contains it, as (major, minor); (0, 0) for CPU.
+    :param served: this container can start it. The other lines are for plans only.
     :param spell: completes a draft and writes the line's engine arguments and environment into it.
     """
 
@@ -37,9 +38,15 @@ class Line:
     sdk: tuple[int, int]
     spell: Callable[[PlanDraft], None]
     framework: str = ""
+    served: bool = True
 
     def has(self, feature: Feature) -> bool:
         return feature in self.features
+
+    @property
+    def not_served(self) -> str:
+        """Why a start on a line for plans only is rejected."""
+        return f"{self.title} is a line for plans only: no image of this project holds it, and it does not start here"
 
     @property
     def title(self) -> str:

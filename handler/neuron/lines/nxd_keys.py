@@ -33,6 +33,8 @@ def is_multimodal(draft: PlanDraft) -> bool:
         return True
     if any(key in draft.raw for key in MULTIMODAL_KEYS):
         return True
+    if draft.line.startswith("fork"):  # its example for mllama has a flat override (neuron_multimodal.py)
+        return False
     return draft.facts is not None and any(name in MULTIMODAL for name in draft.facts.architectures)
 
 

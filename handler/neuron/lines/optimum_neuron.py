@@ -1,4 +1,6 @@
-"""The line of optimum-neuron's plugin: vLLM's own arguments, for models that are exported or in the hub's cache.
+"""The line of optimum-neuron's plugin, for plans only: vLLM's own arguments.
+
+Models are exported, or in the hub's cache.
 
 Sources: huggingface/optimum-neuron, optimum/neuron/vllm/platform.py and docs/source/guides/vllm_plugin.mdx; guide "AWS
 Neuron" of vLLM's installation pages (whose `device="neuron"` vLLM 0.11 no longer has).
@@ -51,4 +53,4 @@ def spell(draft: PlanDraft) -> None:
         draft.args["additional_config"] = dict(draft.additional)
 
 
-OPTIMUM = Line("optimum", FEATURES, ConfigKeys.NONE, ("inf2", "trn1"), (2, 26), spell)
+OPTIMUM = Line("optimum", FEATURES, ConfigKeys.NONE, ("inf2", "trn1"), (2, 26), spell, served=False)

@@ -1,14 +1,48 @@
-"""Builds `speculative_config`, which vLLM has since 0.9."""
+"""Completes a request for speculation, and builds `speculative_config`, which vLLM has since 0.9."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from handler.config.finding import Finding, Severity
 from handler.json_value import Json
+from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.lines.feature import METHODS
 from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.plan_request import PlanRequest, conflict
 
 DRAFT_METHODS: Final = ("draft_model", "eagle", "eagle3")
+
+
+def complete_speculation(request: PlanRequest, model: ModelFacts | None) -> tuple[PlanRequest, list[Finding]]:
+    """Takes method and length from where the guides have them: NeuronConfig, and the draft's config.json.
+
+    :param model: the facts of the draft model, if they are known.
+    """
+    config, findings = request.config, list[Finding]()
+    if config.speculative_model is None:
+        return request, []
+    length = request.raw.get("speculation_length")
+    if type(length) is int and length > 0 and length != config.num_speculative_tokens:
+        if config.num_speculative_tokens is not None:
+            name = request.setting("num_speculative_tokens")
+            findings.append(conflict(request.key("speculation_length"), length, name, config.num_speculative_tokens))
+        config = replace(config, num_speculative_tokens=length)
+    key = "enable_eagle_speculation"
+    told = request.key(key) if request.raw.get(key) is True else "is_eagle" if _is_eagle(model) else None
+    if told is not None and config.speculation is None:
+        config = replace(config, speculation="eagle")
+        why, fix = f"{told} is true, and the plan sets speculation to eagle", "Set speculation to choose yourself."
+        findings.append(Finding("completed", Severity.INFO, request.setting("speculation"), why, fix))
+    elif told is not None and config.speculation != "eagle":
+        findings.append(conflict(told, True, request.setting("speculation"), config.speculation))
+    return replace(request, config=config), findings
+
+
+def _is_eagle(model: ModelFacts | None) -> bool:
+    """Guide "Transformers NeuronX ... for Continuous Batching", EAGLE Speculative Decoding."""
+    return model is not None and model.config.get("is_eagle") is True
 
 
 def method_of(draft: PlanDraft) -> str | None:

@@ -1,4 +1,6 @@
-"""The legacy fork with transformers-neuronx. Variables set buckets and quantization; a block holds a whole sequence.
+"""The legacy fork with transformers-neuronx, for plans only.
+
+Variables set buckets and quantization; a block holds a whole sequence.
 
 Sources: guide "Transformers NeuronX Developer Guide for Continuous Batching"; aws-neuron/upstreaming-to-vllm,
 examples/offline_inference/neuron_int8_quantization.py and neuron_speculation.py, and the loader neuron.py.
@@ -85,5 +87,9 @@ def _quantization(draft: PlanDraft) -> None:
     draft.env.setdefault("NEURON_QUANT_DTYPE", "s8")
 
 
-TNX_091 = Line("fork-0.9.1", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 26), spell, FRAMEWORK)
-TNX_072 = Line("fork-0.7.2", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 24), spell, FRAMEWORK)
+TNX_091 = Line(
+    "fork-0.9.1", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 26), spell, FRAMEWORK, served=False
+)
+TNX_072 = Line(
+    "fork-0.7.2", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 24), spell, FRAMEWORK, served=False
+)

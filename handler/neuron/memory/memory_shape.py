@@ -22,7 +22,7 @@ WIDTHS = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 class MemoryShape:
     """Numbers that decide the memory. Lengths are in tokens, widths in bytes.
 
-    :param degree: tensor-parallel degree, in logical cores.
+    :param degree: tensor-parallel degree, in logical cores of all nodes.
     :param attention_degrees: the degrees that attention is sharded by; more than one if a rank holds it twice.
     :param attention_dp: the degree of data-parallel attention. Each way holds its share of the sequences.
     :param graphs: the number of compiled graphs: context and token buckets.
@@ -58,7 +58,9 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     lnc = config.logical_nc_config or number(raw, "logical_nc_config", "logical_neuron_cores") or default_lnc(instance)
     lnc = lnc if lnc in instance.lnc else default_lnc(instance)
     degree = number(raw, "tp_degree") or config.tensor_parallel_size
-    degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1)
+    degree = max(degree or default_degree(instance, facts.heads, facts.weight_bytes, lnc), 1) * max(
+        config.nodes or 1, 1
+    )
     length = max(number(raw, "seq_len") or config.max_model_len or facts.max_position_embeddings or 2048, 1)
     sequences = number(raw, "kv_cache_batch_size", "tkg_batch_size", "batch_size") or config.max_num_seqs
     sequences = max(sequences or DEFAULT_SEQUENCES, 1)

@@ -127,7 +127,8 @@ OF_MODELS: Final = {
 # worker/neuronx_distributed_model_loader.py:184 for `draft_overrides`).
 PLUGIN: Final = {
     **_unset("str", "lora_ckpt_json"),
-    **_unset("list", "target_modules lora_modules"),
+    **_unset("list", "target_modules"),
+    **_unset("any", "lora_modules"),  # a list, or the object of the fork's example
     **_unset("dict", "text_neuron_config vision_neuron_config draft_overrides"),
 }
 KEYS: Final[dict[str, ConfigKey]] = {

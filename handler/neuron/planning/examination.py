@@ -82,10 +82,10 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
-    draft, draft_found = _draft(config, facts)
+    draft, draft_found = _draft(config)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
-    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu, build=build)
+    outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
     memory, memory_found = _memory(_completed(config, outcome.plan), facts, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
@@ -114,7 +114,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     )
 
 
-def _draft(config: EndpointConfig, facts: ModelFacts | None) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     """The draft model, which vLLM reads before the plugin does (vLLM 0.16, config/speculative.py:721 for the size).
 
     A draft that is missing is an error only if the plan is for this machine.
@@ -125,10 +125,6 @@ def _draft(config: EndpointConfig, facts: ModelFacts | None) -> tuple[ModelFacts
     severity = Severity.ERROR if config.instance is None else Severity.WARNING
     draft, problems = _facts(config.speculative_model)
     found = [replace(one, setting=setting, severity=severity) for one in problems if one.code == "invalid-setting"]
-    sizes = (facts.vocab_size, draft.vocab_size) if facts is not None and draft is not None else (0, 0)
-    if all(sizes) and sizes[0] != sizes[1] and config.speculation in (None, "draft_model"):
-        why = f"the draft has a vocabulary of {sizes[1]} tokens, the model one of {sizes[0]}, and vLLM refuses that"
-        found.append(Finding("draft-vocabulary", Severity.ERROR, setting, why, "Use a draft of the same model family."))
     return draft, tuple(found)
 
 

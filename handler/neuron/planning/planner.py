@@ -17,12 +17,14 @@ from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.host_cpu import HostCpu
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import requested_features
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.line_registry import NAMES, find_line, installed_line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.speculation import complete_speculation
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import KEYS, PLUGIN, SAMPLING_KEYS
 from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS, SWALLOWED
@@ -42,6 +44,7 @@ def make_plan(
     instance: InstanceType | None,
     *,
     line: str | None = None,
+    draft_model: ModelFacts | None = None,
     installed: Mapping[str, str] | None = None,
     cpu: HostCpu | None = None,
     build: NeuronConfigBuilder | None = None,
@@ -51,6 +54,7 @@ def make_plan(
     :param facts: the facts of the model. Without them some checks are not made.
     :param instance: the instance that it runs on. Without one, cores are not checked and no degree is chosen.
     :param line: overrides the line of the configuration.
+    :param draft_model: the facts of the draft model of a speculation.
     :param installed: package versions (`installed_versions()`), which decide the line.
     :param cpu: the CPU that it runs on. Without one, the CPU line leaves the data type to vLLM.
     :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding. None: not built.
@@ -68,12 +72,15 @@ def make_plan(
     if found.keys is ConfigKeys.NXDI:
         request, conflicts = _sampled_on_cpu(request)
         findings += conflicts
+    if found.keys in (ConfigKeys.NXDI, ConfigKeys.TRANSFORMERS_NEURONX):
+        request, completed = complete_speculation(request, draft_model)
+        findings += completed
     draft = PlanDraft(request, facts, instance, found.name, cpu)
     found.spell(draft)
     keys, vision = effective(draft), effective_vision(draft)
     version = version_of(found.name, installed or {})
     values = ConfigValues(keys, facts.config if facts else {})
-    context = CheckContext(draft, found, values, version, ConfigValues(vision) if vision else None)
+    context = CheckContext(draft, found, values, version, ConfigValues(vision) if vision else None, draft_model)
     findings += draft.findings
     for check in CHECKS:
         findings += check(context)
@@ -94,10 +101,10 @@ def default_line(request: PlanRequest, instance: InstanceType | None, installed:
     """
     config = request.config
     found = installed_line(installed)
-    if found is not None and found != "cpu":
+    if found is not None and found != CPU.name:
         return found
     named = LINE_OF_FRAMEWORK.get(config.neuron_env.get(FRAMEWORK, ""))
-    if found is None and named is not None:
+    if found in (None, CPU.name) and named is not None:
         return named
     if instance is None:
         return "cpu"

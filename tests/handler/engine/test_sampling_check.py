@@ -61,6 +61,20 @@ def test_a_static_sampler_honours_nothing() -> None:
     check(Sampling(), limits(dynamic=False))
 
 
+def test_a_static_greedy_sampler_may_be_asked_for_what_it_does() -> None:
+    """The 405B tutorial compiles one. Clients send temperature 0 and top_k 1 for greedy answers."""
+    greedy = limits(dynamic=False)
+    check(Sampling(temperature=0.0, top_k=1), greedy)
+    check_document({"temperature": 0, "top_k": 1}, greedy)
+    for body in ({"temperature": 0.7}, {"top_k": 50}, {"top_p": 0.9}):
+        with pytest.raises(UnsupportedField, match="dynamic") as caught:
+            check_document(body, greedy)
+        assert caught.value.param == next(iter(body))
+    drawn = limits(dynamic=False, do_sample=True, top_k=50)
+    with pytest.raises(UnsupportedField):
+        check(Sampling(temperature=0.0), drawn)
+
+
 def test_the_models_own_defaults_that_the_device_ignores_are_named() -> None:
     defaults = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.05, "min_p": 0.0}
     assert ignored_defaults(defaults, limits()) == {"repetition_penalty": 1.05}

@@ -31,7 +31,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         (
             "nxdi-0.16",
             {"neuron_config": {"on_device_sampling_config": {"dynamic": False}}},
-            SamplingLimits(True, 256, frozenset()),
+            SamplingLimits(True, 256, frozenset(), greedy=True),
         ),
         (
             "nxdi-0.16",
@@ -55,7 +55,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
             SamplingLimits(True, 256, frozenset()),
         ),
         ("fork-0.9.1", {}, SamplingLimits(True, 256, SUPPORTED)),
-        ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset())),
+        ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset(), greedy=True)),
         ("fork-0.9.1", {"on_device_sampling": False}, NXD_ON_CPU),
         ("fork-0.7.2", TNX, SamplingLimits(True, 256, SUPPORTED)),
         ("optimum", {}, ON_CPU),

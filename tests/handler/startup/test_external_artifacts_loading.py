@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.problems import SettingErrors
 from handler.config.value_source import Origin, ValueSource
+from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.external_artifacts_loading import with_external_artifacts
 
@@ -55,9 +57,32 @@ def test_a_truncated_graph_stops_the_start(tmp_path: Path) -> None:
         with_external_artifacts(service(directory, tmp_path), plan())
 
 
-def test_artifacts_that_are_not_there_name_the_setting(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=NAME):
-        with_external_artifacts(service(tmp_path / "nowhere", tmp_path), plan())
+@pytest.mark.parametrize("there", [True, False])
+def test_a_directory_that_is_missing_or_empty_is_compiled_into(tmp_path: Path, there: bool) -> None:
+    directory = tmp_path / "parent" / "compiled"
+    if there:
+        directory.mkdir(parents=True)
+    found = with_external_artifacts(service(directory, tmp_path), plan())
+    assert found.env[NAME] == str(directory)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SettingError, match=NAME):
+        with_external_artifacts(service(tmp_path / "file" / "compiled", tmp_path), plan())
+    with pytest.raises(SettingError, match=f"{NAME}.*read-only"):
+        with_external_artifacts(service(Path("/opt/ml/model/compiled"), tmp_path), plan())
+
+
+@pytest.mark.parametrize("name", ["compiled.tar.gz", "compiled"])
+def test_artifacts_that_are_not_there_name_the_setting(tmp_path: Path, name: str) -> None:
+    """An archive must exist, and a directory too where a start may not compile."""
+    state = service(tmp_path / name, tmp_path)
+    on_miss = "compile" if name.endswith(".gz") else "fail"
+    forbidden = Service.of(replace(state.config, on_miss=on_miss))
+    with pytest.raises(SettingError, match=NAME):
+        with_external_artifacts(forbidden, plan())
 
 
 def test_the_cpu_line_has_none(tmp_path: Path) -> None:

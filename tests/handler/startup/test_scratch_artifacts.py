@@ -1,0 +1,96 @@
+"""Without a store, the NxDI plugin compiles into the scratch directory, where a restart finds the artifacts."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "handler" / "artifacts"))
+
+from artifact_files import write_artifacts
+
+import sample_model
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
+from handler.model.companions import Companions
+from handler.model.model_source import Model
+from handler.neuron.engine_plan import EnginePlan
+from handler.startup.checked_plan import checked_plan, with_model
+from handler.startup.scratch_artifacts import with_scratch_artifacts
+
+NAME = "NEURON_COMPILED_ARTIFACTS"
+SAMPLE = Model(str(sample_model.path()), ("sample",), 1)
+
+
+def settings(scratch: Path, **environ: str) -> EndpointConfig:
+    given = {"ENDPOINT_INSTANCE": "ml.trn1.32xlarge", "ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_SCRATCH": str(scratch)}
+    return load({**given, **environ}, fetch=lambda location: None, model=SAMPLE.path)
+
+
+def started(config: EndpointConfig, model: Model = SAMPLE) -> EnginePlan:
+    return with_scratch_artifacts(config, with_model(checked_plan(config), model), model, Companions())
+
+
+def directory(plan: EnginePlan, scratch: Path) -> Path:
+    found = Path(plan.env[NAME])
+    assert found.is_relative_to(scratch)
+    return found
+
+
+def test_a_start_compiles_into_scratch_and_says_what_would_keep_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = started(settings(tmp_path))
+    assert not directory(plan, tmp_path).is_relative_to(SAMPLE.path)
+    assert "ENDPOINT_ARTIFACT_STORE" in caplog.text
+    assert plan.env["NEURON_COMPILE_CACHE_URL"].startswith(str(tmp_path))
+
+
+def test_a_restart_finds_what_was_compiled(tmp_path: Path) -> None:
+    first = directory(started(settings(tmp_path)), tmp_path)
+    shutil.copytree(write_artifacts(tmp_path / "compiled-by-the-plugin"), first)
+    files = sorted(first.rglob("*"))
+    assert directory(started(settings(tmp_path)), tmp_path) == first
+    assert sorted(first.rglob("*")) == files, "nothing is removed"
+
+
+def test_other_settings_are_compiled_elsewhere(tmp_path: Path) -> None:
+    """The plugin would load the directory and ignore the settings."""
+    first = started(settings(tmp_path))
+    second = started(settings(tmp_path, SM_VLLM_MAX_MODEL_LEN="128"))
+    assert directory(first, tmp_path) != directory(second, tmp_path)
+
+
+def test_what_a_killed_compile_left_is_compiled_again(tmp_path: Path) -> None:
+    """The plugin dies of a truncated model.pt, at every start."""
+    left = directory(started(settings(tmp_path)), tmp_path)
+    shutil.copytree(write_artifacts(tmp_path / "compiled-by-the-plugin"), left)
+    graph = left / "model.pt"
+    graph.write_bytes(graph.read_bytes()[:-40])
+    assert directory(started(settings(tmp_path)), tmp_path) == left
+    assert not left.exists()
+
+
+def test_a_hub_model_has_a_directory_too(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    one = directory(started(config, Model("org/one", ("one",), 0)), tmp_path)
+    assert one != directory(started(config, Model("org/two", ("two",), 0)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"ENDPOINT_ARTIFACT_STORE": "s3://bucket/store"},
+        {NAME: "/somewhere/else"},
+        {"ENDPOINT_LINE": "native-0.24", "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"},
+    ],
+)
+def test_a_store_a_directory_and_the_native_plugin_have_their_own_places(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    config = settings(tmp_path, **environ)
+    plan = with_model(checked_plan(config), SAMPLE)
+    assert with_scratch_artifacts(config, plan, SAMPLE, Companions()) is plan
