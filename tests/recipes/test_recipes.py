@@ -31,6 +31,14 @@ PROMISED = [
     ("qwen3-32b", "trn1.32xlarge"),
     ("mixtral-8x7b", "trn1.32xlarge"),
     ("gpt-oss-20b", "trn2.48xlarge"),
+    ("gpt-oss-120b", "trn2.48xlarge"),
+    ("llama-3.1-8b", "trn2.48xlarge"),
+    ("llama-3.3-70b-native", "trn2.48xlarge"),
+    ("llama-3.3-70b-eagle3", "trn2.48xlarge"),
+    ("llama-3.1-405b-native", "trn2.48xlarge"),
+    ("qwen3-8b", "trn2.48xlarge"),
+    ("qwen3-32b", "trn2.48xlarge"),
+    ("qwen3-vl-32b", "trn2.48xlarge"),
 ]
 every_recipe = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
