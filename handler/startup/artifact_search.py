@@ -63,7 +63,7 @@ def engine_by_artifacts(
         after.callback(callbacks.wait_ended)
         poll = min(POLL, config.artifact_lease / POLLS)
         options = AcquisitionOptions(OnMiss(config.on_miss), config.artifact_lease, poll, _machine(state))
-        failures = NegativeEntries(store.objects, RealClock(), environ=os.environ)
+        failures = NegativeEntries(store.objects, RealClock(), environ=os.environ, signer=store.signer)
         search = Acquisition(
             store,
             keys,

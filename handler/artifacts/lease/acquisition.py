@@ -68,7 +68,7 @@ class Acquisition:
         self._restore, self._compile, self._deadline = restore, compile, deadline
         self._options, self._emit = options or AcquisitionOptions(), listener
         self._clock, self._random = clock or RealClock(), random or Random()
-        self._failures = failures or NegativeEntries(store.objects, self._clock)
+        self._failures = failures or NegativeEntries(store.objects, self._clock, signer=store.signer)
         self._began = self._clock.now()
         self._polled: tuple[ArtifactKey, Contender] | None = None
         self._last_event: object = None
@@ -106,7 +106,7 @@ class Acquisition:
         first = missing[0]
         if self._options.on_miss is OnMiss.FAIL:
             raise NoEntry(self._store.uri, self._explain(first), self._options.setting)
-        self._failures.require_none(first)
+        self._failures.require_none(first, self._options.machine_name)
         if self._polled is None or self._polled[0] != first:
             self._polled = first, self._contender(first)
             if self._is_held(self._polled[1]):
@@ -130,7 +130,7 @@ class Acquisition:
             found = self._find()
             missing = tuple(key for key in self._keys if key.digest not in found)
             if missing:
-                self._failures.require_none(missing[0])
+                self._failures.require_none(missing[0], self._options.machine_name)
                 self._explain(missing[0])
                 self._compiling = True
                 work = LeasedCompile(self._store, lease, self._failures, self._options, self._emit, self._clock)
@@ -140,9 +140,8 @@ class Acquisition:
         return self._restored([found[key.digest] for key in self._keys])
 
     def _contender(self, key: ArtifactKey) -> Contender:
-        machine = " ".join(self._options.machine.values())
         name = f"{LEASES}{key.kind}/{key.digest}"
-        return Contender(self._store.objects, name, self._clock, machine, self._options.lease)
+        return Contender(self._store.objects, name, self._clock, self._options.machine_name, self._options.lease)
 
     def _is_held(self, contender: Contender) -> bool:
         held = contender.poll() is LeaseState.HELD

@@ -67,6 +67,10 @@ class AcquisitionOptions:
     machine: Mapping[str, str] = field(default_factory=dict)
     setting: str = "ENDPOINT_ON_MISS"
 
+    @property
+    def machine_name(self) -> str:
+        return " ".join(self.machine.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Acquired:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from handler.start_failure import fix_for
 from handler.storage.storage_errors import ArtifactError
 
+# For how many seconds a failure is remembered that may not happen on another instance, or here the next time.
+SHORT = 300.0
+
 
 class CompileFailed(ArtifactError):
     """The compiler rejected this configuration. The failure is remembered for a while.
@@ -14,12 +17,13 @@ class CompileFailed(ArtifactError):
 
     :param log: the end of the compiler's log. Secrets are removed before it is stored.
     :param seconds: for how long the failure is remembered. None is the default duration.
+    :param crashed: the compiler crashed. The same compile may succeed here the next time, or on another instance.
     """
 
     code = "compile_failed"
 
-    def __init__(self, reason: str, log: str = "", seconds: float | None = None) -> None:
-        self.reason, self.log, self.seconds = reason, log, seconds
+    def __init__(self, reason: str, log: str = "", seconds: float | None = None, *, crashed: bool = False) -> None:
+        self.reason, self.log, self.seconds, self.crashed = reason, log, seconds, crashed
         super().__init__(f"The compilation failed: {reason}. {fix_for(reason)}")
 
 

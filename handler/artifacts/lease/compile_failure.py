@@ -1,8 +1,9 @@
-"""Finds the cause of a failed compile: the configuration, which would fail again, or a problem of this machine.
+"""Finds the cause of a failed compile: the configuration, which would fail again, a crash, or this machine.
 
 An engine core that fails to compile logs an exception and exits with a status. One that is killed ends by a signal.
 neuronx-cc reports F137 if it was itself killed because memory ran out (aws-neuron-sdk, "neuronx-cc error codes"); the
-core then exits as with any other failure.
+core then exits as with any other failure. Its errors about the configuration have codes that begin with NCC_E (the same
+page). Status 70 without such a code is a crash.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import signal
 from collections.abc import Sequence
 
-from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
+from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
 from handler.start_failure import in_one_line
 
 # The exceptions that the core printed. The last one is the cause.
@@ -20,8 +21,11 @@ RAISED = re.compile(r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)
 EXHAUSTED = re.compile(
     r"\[?F137\]?|forcibly killed|No space left on device|Cannot allocate memory|Read-only file system|MemoryError"
 )
+# The compiler crashed: status 70, or a signal as `subprocess` reports it.
+CRASHED = re.compile(r"\b(?:status|code)[ =:]*70\b|died with <Signals\.|Segmentation fault|core dumped")
+REJECTED = re.compile(r"\bNCC_E\w+")
+CRASH_SIGNALS = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 # For how many seconds such a failure is remembered. Otherwise a fleet of equal machines would try it one by one.
-SHORT = 300.0
 LONGEST = 300
 # vLLM raises this for a core that has ended. It gives no further reason.
 SILENT = "Engine core initialization failed"
@@ -40,13 +44,16 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     # itself.
     ignored = {-signal.SIGTERM} if raised else set()
     killed = next((status for status in statuses if status < 0 and status not in ignored), None)
+    if killed is not None and -killed in CRASH_SIGNALS:
+        return CompileFailed(f"the engine's process was ended by {_name(-killed)}", log, crashed=True)
     if killed is not None:
         return CompileKilled(_name(-killed))
     reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _without_exception(error, statuses)
     if EXHAUSTED.search(f"{text}\n{log}"):
         reason = f"{reason[:LONGEST]} (a resource of this machine is exhausted; remembered for {SHORT:.0f} s only)"
         return CompileFailed(reason, log, SHORT)
-    return CompileFailed(reason[:LONGEST], log)
+    crashed = bool(CRASHED.search(f"{reason}\n{log}")) and not REJECTED.search(log)
+    return CompileFailed(reason[:LONGEST], log, crashed=crashed)
 
 
 def _name(number: int) -> str:

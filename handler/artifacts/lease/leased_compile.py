@@ -27,6 +27,9 @@ from handler.artifacts.store.publication import CompileInputs
 from handler.processes import alive
 from handler.storage.storage_errors import ArtifactError
 
+# Compiles on one instance while the compiler crashes.
+ATTEMPTS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedCompile:
@@ -47,17 +50,29 @@ class LeasedCompile:
         :param found: required entries that exist already. The compiler makes all entries again.
         :raises CompileFailed: the compile failed. Other instances that need this key fail, too, for a while.
         """
-        directory = fresh_directory(target)
         began = self.clock.now()
-        self.emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
         try:
-            compile(Compilation(directory, missing, lambda: self.lease.held))
+            directory = self._compiled(compile, target, missing)
         except CompileFailed as error:
             self._remember(missing[0], error)
             raise
         manifests = self._publish(directory, missing, self.clock.now() - began)
         published = len(manifests) == len(missing)
         return Acquired(directory, compiled=True, published=published, manifests=(*found, *manifests))
+
+    def _compiled(self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...]) -> Path:
+        """The directory with the result. If the compiler crashes, this tries once more."""
+        for attempt in range(ATTEMPTS):
+            directory = fresh_directory(target)
+            self.emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
+            try:
+                compile(Compilation(directory, missing, lambda: self.lease.held))
+                break
+            except CompileFailed as error:
+                if not error.crashed or attempt == ATTEMPTS - 1 or not self.lease.held:
+                    raise
+                self.emit({"event": "artifact_compile_crashed", "key": missing[0].digest, "reason": error.reason})
+        return directory
 
     def _publish(self, directory: Path, missing: tuple[ArtifactKey, ...], seconds: float) -> list[Manifest]:
         """Publishes the entries. If that fails, another instance compiles again; this one has its artifacts anyway."""
@@ -85,7 +100,7 @@ class LeasedCompile:
         self.emit({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
         try:
             self.lease.confirm()
-            self.failures.write(key, error, " ".join(self.options.machine.values()))
+            self.failures.write(key, error, self.options.machine_name)
         except ArtifactError as store_error:
             event = {"event": "artifact_failure_not_stored", "code": store_error.code, "problem": store_error.message}
             self.emit(event)

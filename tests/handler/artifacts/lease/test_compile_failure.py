@@ -9,8 +9,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
-from handler.artifacts.lease.compile_failure import SHORT, compile_failure
+from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
+from handler.artifacts.lease.compile_failure import compile_failure
 from handler.engine.vllm_api.core.core_exits import core_exits
 
 VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): "
@@ -75,3 +75,20 @@ def test_what_this_machine_lacks_is_remembered_for_minutes_and_says_so(words: st
     assert isinstance(failure, CompileFailed)
     assert failure.seconds == SHORT
     assert "for 300 s only" in failure.reason
+
+
+@pytest.mark.parametrize(
+    ("statuses", "log", "crashed"),
+    [
+        ([1], "RuntimeError: Failed compilation with neuronx-cc: exit status 70\n", True),
+        ([1], "subprocess.CalledProcessError: Command 'neuronx-cc' died with <Signals.SIGSEGV: 11>.\n", True),
+        ([70], "", True),
+        ([-11], "", True),
+        ([1], "ERROR: [NCC_EBVF030] too many instructions\nRuntimeError: neuronx-cc: exit status 70\n", False),
+        ([1], "ValueError: no kernel for this shape, code 700\n", False),
+    ],
+)
+def test_a_crash_of_the_compiler_is_told_from_its_errors(statuses: list[int], log: str, crashed: bool) -> None:
+    failure = compile_failure(RuntimeError(VLLM + "{}"), statuses, log)
+    assert isinstance(failure, CompileFailed)
+    assert failure.crashed is crashed
