@@ -91,8 +91,8 @@ class RequestHandler:
         parse = body_parser(service, request) if route is None else route_parser(route, request)
         parse = with_model(parse, requested_model(service, request))
         timeout = request.headers.get(TIMEOUT_HEADER)
-        service.recovery.require_allowed(body)
-        self.record.body, self.record.may_rerun = body, True
+        service.recovery.keep(self.record, body)
+        self.record.may_rerun = True
         call, self._deadline = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):
             raise NotEligible

@@ -56,8 +56,8 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         body = read_json(request, max_body(config), service.read_timeouts, accepted=LINES_TYPES)
         timeout = request.headers.get(TIMEOUT_HEADER)
         record, session = record_of(request.environ), request.headers.get(SESSION_HEADER)
-        service.recovery.require_allowed(body)
-        record.body, record.began = body, min(began, record.began)
+        service.recovery.keep(record, body)
+        record.began = min(began, record.began)
         # Custom code has run already, and the next process has neither this one's sessions nor its further models.
         record.may_rerun = all(each is None for each in (handed, session, service.custom_code, service.models))
         if request.mimetype in LINES_TYPES:

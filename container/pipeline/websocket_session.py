@@ -90,8 +90,7 @@ class WebSocketSession(Response):
 
     def _answer(self, message: bytes, record: RequestRecord) -> None:
         began = time.monotonic()
-        self._service.recovery.require_allowed(message)
-        record.body = message
+        self._service.recovery.keep(record, message)
         call, deadline = parse_call(
             self._service, self._engine, self._parse, decode(message), record, began, stream=True
         )

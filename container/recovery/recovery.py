@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 # What the log shows of a body: names of fields, unless they look like text.
 FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 MOST_FIELDS = 64
+# A request with a larger body is not run again: bodies are kept while their requests run.
+MAX_KEPT = 1 << 20
 
 
 class Recovery:
@@ -50,12 +52,19 @@ class Recovery:
             message = f"the body of {names} is refused for {seconds:.0f} s: it was in the engine at two of its deaths"
             event(logger, "body_quarantined", message, {"requests": [*refusal.request_ids], "seconds": round(seconds)})
 
-    def require_allowed(self, body: bytes) -> None:
-        """:raises BodyQuarantined: the body was in the engine at two of its deaths."""
+    def keep(self, record: RequestRecord, body: bytes) -> None:
+        """Keeps a request's body, or its digest, for the case that the engine dies.
+
+        :raises BodyQuarantined: the body was in the engine at two of its deaths.
+        """
         if self._refusals:
             refusal = self._refusals.get(digest_of(body))
             if refusal is not None and (seconds := refusal.until - time.monotonic()) > 0:
                 raise BodyQuarantined(seconds)
+        if len(body) <= MAX_KEPT:
+            record.body = body
+        else:
+            record.body_digest = digest_of(body)
 
     def failed(
         self,
@@ -72,19 +81,21 @@ class Recovery:
         :returns: whether the next serving process has the request now. The caller closes its own socket, without a
             shutdown, and sends nothing.
         """
-        if not isinstance(error, EngineFailed) or record.body is None or self._channel is None:
+        if not isinstance(error, EngineFailed) or self._channel is None:
             return False
-        handed_over = False
-        if connection is not None and deadline is not None and record.may_rerun and self._successor():
+        body, handed_over = record.body, False
+        wanted = body and record.may_rerun and self._successor()
+        if wanted and connection is not None and deadline is not None:
             note = RequestNote(record.request_id, record.began, deadline)
             try:
-                self._channel.send(HandedRequest(connection, request_bytes(environ, record.body), note))
+                self._channel.send(HandedRequest(connection, request_bytes(environ, body), note))
                 handed_over = True
             except OSError as problem:
                 logger.warning("request %s cannot be run again (%s)", record.request_id, problem)
         if self._deaths is not None:
-            self._deaths.add(Presence(digest_of(record.body), record.request_id, self._life, time.monotonic()))
-        fields: list[Json] = [*fields_of(record.body)]
+            digest = record.body_digest or digest_of(body)
+            self._deaths.add(Presence(digest, record.request_id, self._life, time.monotonic()))
+        fields: list[Json] = [*fields_of(body)]
         self._lost.append({"request_id": record.request_id, "run_again": handed_over, "fields": fields})
         return handed_over
 

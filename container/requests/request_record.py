@@ -51,7 +51,7 @@ class RequestRecord:
     :ivar span_attributes: attributes for the span that are known from the body.
     :ivar times: when the request was queued, scheduled, and had its first and its last token, from the engine's core.
     :ivar end: the engine's finish reason, or the class of the error.
-    :ivar body: kept in case the engine dies. None before it was read.
+    :ivar body, body_digest: kept in case the engine dies: the body, or of a large one its digest.
     :ivar may_rerun: the next engine may run the request if this one dies before anything was sent.
     """
 
@@ -72,7 +72,8 @@ class RequestRecord:
     trace: dict[str, str] = field(default_factory=dict)
     span_attributes: Mapping[str, Any] = field(default_factory=dict)
     times: tuple[float, ...] | None = None
-    body: bytes | None = None
+    body: bytes = b""
+    body_digest: str = ""
     may_rerun: bool = False
     method: str = field(init=False)
     attributes: dict[str, str] = field(init=False)

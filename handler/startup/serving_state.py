@@ -10,7 +10,7 @@ from handler.custom_code.code_contract import CustomCode
 from handler.custom_code.code_errors import NoEngine
 from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
-from handler.errors import ModelNotFound
+from handler.errors import EngineFailed, ModelNotFound
 from handler.model.model_source import Model
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.admission import Admission
@@ -93,6 +93,8 @@ class ServingState:
         engine = self.engine
         if engine is None:
             raise NoEngine if self.models is None else ModelUnnamed
+        if engine.dead():  # the watchdog has not seen it yet
+            raise EngineFailed("its process ended")
         return engine
 
     def resolve_engine(self, name: object) -> tuple[Engine, Admission]:

@@ -8,6 +8,7 @@ import pytest
 
 from container.recovery.death_log import REFUSED, WINDOW, DeathLog, Presence, digest_of, refusals
 from container.recovery.recovery import Recovery, fields_of
+from container.requests.request_record import RequestRecord
 from handler.errors import BodyQuarantined
 
 BODY, NOW = b'{"prompt": "poison"}', 10_000.0
@@ -50,9 +51,9 @@ def test_a_refused_body_gets_an_error_that_says_for_how_long_and_others_pass(
     deaths.add(there(2.0, now - 1, "second-id"))
     with caplog.at_level("INFO"):
         recovery = Recovery(deaths=deaths)
-    recovery.require_allowed(b'{"prompt": "honest"}')
+    recovery.keep(RequestRecord({}), b'{"prompt": "honest"}')
     with pytest.raises(BodyQuarantined, match="change the request") as caught:
-        recovery.require_allowed(BODY)
+        recovery.keep(RequestRecord({}), BODY)
     assert 0 < caught.value.retry_after <= REFUSED
     assert "first-id, second-id" in caplog.text
     assert "poison" not in caplog.text + caught.value.message
