@@ -27,6 +27,7 @@ FAILED, USAGE, SERVICE, ANSWERED, INTERRUPTED = 1, 2, 3, 4, 130
 COMMANDS = {
     "check": "Tell whether an endpoint with these settings would start.",
     "plan": "Show the engine arguments and the environment that result from the settings.",
+    "versions": "List vLLM and the Neuron packages that are installed, and the line that they mean.",
     "config": "Show the settings of an endpoint.",
     "migrate": "Translate settings of NxD Inference for the native plugin.",
     "compile": "Compile a model ahead of time: on this machine, or in a training job.",

@@ -1,6 +1,7 @@
 """Explains a failed deployment: finds a known symptom in the logs, and gives cause and fix.
 
-The table is searched from the top: messages of the container come before those of its libraries and of SageMaker.
+The table is searched from the top: messages of the container come before those of its libraries and of SageMaker. Two
+messages of libraries come before those of the container, which quote them and do not know the fix.
 `docs/troubleshooting.md` is the same table for readers.
 """
 
@@ -43,6 +44,16 @@ class Diagnosis:
 
 SYMPTOMS = (
     Symptom(r"^serve: (.+)$", "the container refuses a setting: {1}", "Fix the setting, and deploy again."),
+    Symptom(
+        r"Cannot copy out of meta tensor",
+        "a model by its hub id, with tied embeddings, was sharded at load",
+        "Push the model to S3, or set ENDPOINT_SAVE_SHARDED_CHECKPOINT=true.",
+    ),
+    Symptom(
+        r"cannot import name .default_dump_dir",
+        "the image's triton is older than its vLLM needs",
+        "Build the image with triton 3.0.0 or newer, installed after vLLM.",
+    ),
     Symptom(
         r"^\[\s*[\d.]+ s\] failed: (.+)$", "the container could not start: {1}", "Do what it says, and deploy again."
     ),

@@ -47,6 +47,15 @@ def test_check_of_what_works(tmp_path: Path) -> None:
     assert (memory["instance"], memory["max_num_seqs"], memory["max_model_len"]) == ("trn1.32xlarge", 4, 512)
 
 
+def test_versions_lists_the_packages_and_the_line() -> None:
+    document = json.loads(run("versions", "--json").stdout)
+    assert document["packages"]["vllm"]
+    assert document["line"] == "cpu"
+    text = run("versions").output
+    assert f"vllm {document['packages']['vllm']}" in text
+    assert "the line cpu" in text
+
+
 def test_check_names_every_wrong_setting_and_exits_1(tmp_path: Path) -> None:
     settings = env_file(tmp_path, ENDPOINT_MODL="x", SM_VLLM_PORT="1", NEURON_COMPILED_ARTIFACT="x")
     result = run("check", "--json", "--env-file", settings, MODEL)

@@ -204,6 +204,19 @@ def test_each_symptom_has_its_cause(line: str, cause: str) -> None:
     assert found.fix.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("[  61.0 s] failed: start engine: NotImplementedError: Cannot copy out of meta tensor; no data!", "SHARDED"),
+        ("ImportError: cannot import name 'default_dump_dir' from 'triton.runtime.cache'", "triton 3.0.0"),
+    ],
+)
+def test_the_errors_that_the_guides_quote_have_their_workaround(line: str, fix: str) -> None:
+    found = diagnose("", [line])
+    assert found is not None
+    assert fix in found.fix
+
+
 def test_an_ordinary_start_has_no_symptom() -> None:
     log = [
         "[   0.4 s] listening on port 8080; GET /ping shows the stage",
