@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
+from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code import requirements
 from handler.custom_code.code_source import CodeSource, find_code
 from handler.errors import SettingError
 from handler.model.model_source import Model
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles, S3Files
 from handler.startup.serving_state import ServingState
 
 logger = logging.getLogger(__name__)
+
+
+def names_requirements(config: EndpointConfig) -> bool:
+    """Whether the model may have code whose requirements are installed. It is asked before the model is fetched.
+
+    :raises EndpointError: the model is in S3 and cannot be read.
+    """
+    name = config.model
+    files = S3Files(name) if name.startswith("s3://") else LocalFiles(Path(name), name)
+    candidates = (requirements.NAME, requirements.NAME.rpartition("/")[2])
+    return config.custom_code and any(files.read(candidate) is not None for candidate in candidates)
 
 
 def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
