@@ -50,7 +50,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
+.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -61,6 +61,7 @@ help:
 	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     send malformed and hostile bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
+	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
 	echo "make lint                                            run ruff, mypy and import-linter"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
 	echo "make docs                                            write docs/configuration.md from the code"
@@ -145,6 +146,10 @@ test-neuron:
 	$(NEURON_PYTHON) -m pip install --quiet --constraint /tmp/neuron-pins.txt -r requirements/runtime.txt pytest pytest-timeout httpx
 	$(NEURON_PYTHON) -m pip install --quiet --no-deps --editable .
 	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron
+
+# SOURCES has checkouts of NxD Inference, NxD and the plugin (docs/on-neuron.md). Their configuration code runs on the CPU.
+test-nxdi: $(READY)
+	@NXDI_SOURCES='$(abspath $(SOURCES))' $(BIN)/python -m pytest tests/nxdi_sources
 
 # Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
 plans: $(DEV)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,8 +14,10 @@ from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.problems import mask
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
+from handler.neuron.checks.several_nodes import HOSTED
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
+from model_packaging.deployment.definition.request import environment_problems
 
 
 def examine(
@@ -22,7 +25,8 @@ def examine(
 ) -> Examination:
     """Makes a plan and a memory estimate. Every problem is a finding. Secrets in the plan are masked.
 
-    :param environ: the settings. The process's own environment is not read.
+    :param environ: the settings. The process's own environment is not read. They must fit into a SageMaker model if the
+        instance is SageMaker's, unless they are this process's own (`--env`).
     :param model: a directory, s3://bucket/prefix or hub id. It overrides the settings.
     :param instance, line: the values of the command line. They override the settings.
     """
@@ -31,6 +35,9 @@ def examine(
     except SettingError as error:
         return rejected_settings(error)
     found = examine_config(config)
+    hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
+    for problem in environment_problems(environ) if hosted else ():
+        found = replace(found, findings=(*rejected_settings(problem).findings, *found.findings))
     return replace(found, plan=_masked_plan(found.plan, secrets(config)))
 
 

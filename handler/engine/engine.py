@@ -78,7 +78,7 @@ class Engine:
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
-            logger.warning("generation_config.json sets %s to %s, which on-device sampling ignores", name, value)
+            logger.warning("generation_config.json sets %s to %s, which the engine ignores", name, value)
         self.slots = vllm_api.max_num_seqs(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer, front_end.chat_template)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -12,9 +11,8 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.remote_code import check_remote_code
 from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
+from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.s3_download import download_prefix
-
-FetchProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Model:
     size: int
 
 
-def fetch_model(config: EndpointConfig, progress: FetchProgress = lambda done, total: None) -> Model:
+def fetch_model(config: EndpointConfig, progress: ByteProgress = ignore_bytes) -> Model:
     """The configured model, on this machine.
 
     :param progress: called with the bytes done and the total bytes during a download.
@@ -40,9 +38,7 @@ def fetch_model(config: EndpointConfig, progress: FetchProgress = lambda done, t
     name = config.model
     setting = config.source("model").name or "ENDPOINT_MODEL"
     if name.startswith("s3://"):
-        target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
-        download_prefix(name, target, setting, progress)
-        return _local(target, name, setting, config)
+        return _local(download(name, config, setting, progress), name, setting, config)
     if name.startswith(("/", "./", "../")) or _exists(Path(name)):
         return _local(Path(name), name, setting, config)
     if "://" in name or name.count("/") > 1:
@@ -56,6 +52,17 @@ def _shown_name(path: Path, name: str) -> str:
     if isinstance(given, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", given):
         return given
     return PurePosixPath(name.rstrip("/")).name if "://" in name else path.resolve().name
+
+
+def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgress = ignore_bytes) -> Path:
+    """Downloads a model or an adapter from S3. Returns its directory, which is the same for the same URI.
+
+    :raises SettingError: there is nothing, or a key would leave the directory.
+    :raises StartFailed: S3 denied access or the download failed.
+    """
+    target = config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
+    download_prefix(uri, target, setting, progress)
+    return target
 
 
 def _exists(path: Path) -> bool:

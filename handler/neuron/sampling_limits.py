@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from handler.json_value import Json
@@ -23,6 +23,7 @@ class SamplingLimits:
     :param on_device: the device samples. It does not enforce structured output (except with the native plugin).
     :param global_topk: the largest top_k with an effect; None if there is no limit.
     :param supported: the parameters with an effect; None for all, empty for none.
+    :param ignored: parameters without an effect although the CPU samples.
     :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
         (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     """
@@ -31,6 +32,7 @@ class SamplingLimits:
     global_topk: int | None
     supported: frozenset[str] | None
     prompt_logprobs: bool = False
+    ignored: frozenset[str] = frozenset()
 
     @property
     def logprobs(self) -> bool:
@@ -43,12 +45,15 @@ class SamplingLimits:
 
 ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=True)
 NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
+# The plugin's batch has no logits processors, and its requests have no generator (plugin 0.5.0,
+# worker/neuronx_distributed_model_runner.py:150 and :976).
+PLUGIN_ON_CPU: Final = replace(NXD_ON_CPU, ignored=frozenset({"logit_bias", "min_p", "seed"}))
 
 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
     """The limits of a plan's engine. If the user names compiled artifacts, their limits apply instead."""
     if plan.line.startswith("nxdi"):
-        return _nxd(_section(plan, "override_neuron_config"), {})
+        return _nxd(_section(plan, "override_neuron_config"), {}, PLUGIN_ON_CPU)
     if plan.line.startswith("native"):
         return _native(_section(plan, "neuron_config"))
     if plan.line.startswith("fork"):
@@ -70,14 +75,14 @@ def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
     return section if isinstance(section, dict) else {}
 
 
-def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimits:
+def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits = NXD_ON_CPU) -> SamplingLimits:
     """The limits of NxD Inference. Its default uses each request's parameters; any configuration replaces it."""
     text = keys.get("text_neuron_config")
     if isinstance(text, dict):
         keys = text
     sampling = keys.get(KEY, default or {"dynamic": True})
     if not isinstance(sampling, dict):
-        return NXD_ON_CPU
+        return on_cpu
     limit = sampling.get("global_topk", MOST)
     most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
     return SamplingLimits(True, most, SUPPORTED if sampling.get("dynamic") is True else frozenset())

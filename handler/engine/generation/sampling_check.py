@@ -1,12 +1,13 @@
 """Rejects sampling parameters that the device would silently ignore. The error names the parameter and the fix.
 
 On-device sampling supports only temperature, top_p and top_k. Penalties, seeds and the others have no effect there
-(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU supports all of them.
+(vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU supports all of them, but
+the NxDI plugin ignores three there (`SamplingLimits.ignored`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from handler.engine.generation.generation import Sampling
@@ -43,6 +44,7 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1, 1.0),
     "seed": (None,),
 }
+IGNORED = "leave it out: the NxDI plugin ignores it when the endpoint samples on the CPU"
 FIX = "leave it out, or have the endpoint sample on the CPU (ENDPOINT_ON_DEVICE_SAMPLING=false)"
 
 
@@ -56,6 +58,9 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
         raise UnsupportedField(
             "prompt_logprobs", "this endpoint's Neuron line returns no log probabilities of a prompt: leave it out"
         )
+    for name in sorted(limits.ignored & NEUTRAL.keys()):
+        if getattr(sampling, name) not in NEUTRAL[name]:
+            raise UnsupportedField(name, IGNORED)
     if not limits.on_device:
         return
     for name, neutral in NEUTRAL.items():
@@ -76,12 +81,13 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     if (echoed or document.get("prompt_logprobs") is not None) and not limits.prompt_logprobs:
         field = "logprobs" if echoed else "prompt_logprobs"
         raise UnsupportedField(field, "this endpoint's Neuron line returns no log probabilities of a prompt")
+    refused = DOCUMENT_NEUTRAL if limits.on_device else sorted(limits.ignored & DOCUMENT_NEUTRAL.keys())
+    for name in refused:
+        value = document.get(name)
+        if not any(value == none and type(value) is type(none) for none in DOCUMENT_NEUTRAL[name]):
+            raise UnsupportedField(name, FIX if limits.on_device else IGNORED)
     if not limits.on_device:
         return
-    for name, neutral in DOCUMENT_NEUTRAL.items():
-        value = document.get(name)
-        if not any(value == none and type(value) is type(none) for none in neutral):
-            raise UnsupportedField(name, FIX)
     choice = document.get("tool_choice")
     if document.get("tools") and (choice == "required" or isinstance(choice, dict)):
         raise UnsupportedField("tool_choice", f"a required tool call needs a grammar: {FIX}")
@@ -102,11 +108,8 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
 
 
 def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> dict[str, float]:
-    """The values of the model's generation_config.json that on-device sampling ignores."""
-    if not limits.on_device:
-        return {}
-    return {
-        name: value
-        for name, value in defaults.items()
-        if name in NEUTRAL and name != "temperature" and not limits.supports(name) and value not in NEUTRAL[name]
-    }
+    """The values of the model's generation_config.json that the engine ignores."""
+    ignored: Set[str] = limits.ignored
+    if limits.on_device:
+        ignored = {name for name in NEUTRAL if not limits.supports(name)} - {"temperature"}
+    return {name: value for name, value in defaults.items() if name in ignored and value not in NEUTRAL[name]}

@@ -101,6 +101,7 @@ MODEL_TYPES: Final = (
     "gpt_oss",
     "llama",
     "llama4",
+    "llava",
     "mllama",
     "mistral",
     "mixtral",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from handler.engine.generation.generation import Grammar, Sampling
-from handler.engine.generation.sampling_check import check, ignored_defaults
+from handler.engine.generation.sampling_check import check, check_document, ignored_defaults
 from handler.errors import InvalidField, UnsupportedField
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, PLUGIN_ON_CPU, SamplingLimits, sampling_limits
 
 
 def limits(**sampling: object) -> SamplingLimits:
@@ -75,3 +75,25 @@ def test_the_prompts_log_probabilities_are_refused_where_the_runner_reports_none
         assert caught.value.param == "prompt_logprobs"
     check(Sampling(prompt_logprobs=0, logprobs=5), ON_CPU)
     check(Sampling(logprobs=5), NXD_ON_CPU)
+
+
+@pytest.mark.parametrize(("name", "value"), [("min_p", 0.1), ("seed", 0), ("logit_bias", {"5": 1})])
+def test_what_the_plugin_ignores_on_the_cpu_is_refused(name: str, value: object) -> None:
+    with pytest.raises(UnsupportedField, match="NxDI plugin ignores it") as caught:
+        _check_either(name, value, PLUGIN_ON_CPU)
+    assert caught.value.param == name
+    _check_either(name, value, NXD_ON_CPU)
+
+
+def _check_either(name: str, value: object, there: SamplingLimits) -> None:
+    """A bias is a field that only vLLM's classes serve."""
+    if name == "logit_bias":
+        check_document({name: value}, there)
+    else:
+        check(Sampling(**{name: value}), there)  # type: ignore[arg-type]
+
+
+def test_what_the_plugin_has_on_the_cpu_passes() -> None:
+    check(Sampling(min_tokens=3, repetition_penalty=1.1, logprobs=2, min_p=0.0), PLUGIN_ON_CPU)
+    check_document({"logit_bias": {}, "bad_words": ["x"], "allowed_token_ids": [5], "seed": None}, PLUGIN_ON_CPU)
+    assert ignored_defaults({"min_p": 0.1, "repetition_penalty": 1.05}, PLUGIN_ON_CPU) == {"min_p": 0.1}

@@ -12,6 +12,7 @@ from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
 from handler.model.model_source import Model, fetch_model
+from handler.storage.byte_progress import ByteProgress
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
@@ -105,7 +106,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 ) -> None:
     fetched: list[tuple[str, Path, str]] = []
 
-    def download(uri: str, target: Path, setting: str, progress: source.FetchProgress) -> None:
+    def download(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
         fetched.append((uri, target, setting))
         target.mkdir(parents=True)
         (target / "config.json").write_text("{}")

@@ -9,7 +9,7 @@ from typing import Any
 from neuron_plans import outcome
 
 from handler.engine.generation.generation import Grammar, Sampling
-from handler.engine.generation.sampling_check import check
+from handler.engine.generation.sampling_check import check, check_document
 from handler.errors import ClientError
 from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.sampling_limits import SamplingLimits, sampling_limits
@@ -19,7 +19,8 @@ COLUMNS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "top_k": ({"top_k": 256},),
     "top_k > 256": ({"top_k": 257},),
     "penalties": tuple({name: 0.5} for name in ("repetition_penalty", "frequency_penalty", "presence_penalty")),
-    "min_p, seed, min_tokens": ({"min_p": 0.1}, {"seed": 1}, {"min_tokens": 2}),
+    "min_p, seed, logit_bias": ({"min_p": 0.1}, {"seed": 1}, {"logit_bias": {"5": 1}}),
+    "min_tokens": ({"min_tokens": 2},),
     "structured output": ({"grammar": Grammar("json", "{}", "response_format")},),
     "logprobs": ({"logprobs": 1},),
     "prompt_logprobs": ({"prompt_logprobs": 1},),
@@ -51,13 +52,17 @@ def table() -> str:
 
 
 def cell(limits: SamplingLimits, asked: tuple[dict[str, Any], ...]) -> str:
-    refused = {served(limits, Sampling(**one)) for one in asked}
+    refused = {served(limits, one) for one in asked}
     return "yes" if refused == {True} else "400" if refused == {False} else "some"
 
 
-def served(limits: SamplingLimits, sampling: Sampling) -> bool:
+def served(limits: SamplingLimits, asked: dict[str, Any]) -> bool:
+    """A bias is a field that only vLLM's classes serve."""
     try:
-        check(sampling, limits)
+        if "logit_bias" in asked:
+            check_document(asked, limits)
+        else:
+            check(Sampling(**asked), limits)
     except ClientError:
         return False
     return True

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from neuron_plans import planned
 
-from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, SUPPORTED, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, PLUGIN_ON_CPU, SUPPORTED, SamplingLimits, sampling_limits
 
 SPECULATIVE = {"speculative_model": "/d", "num_speculative_tokens": 4}
 TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
@@ -19,7 +19,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         ("nxdi-0.16", {}, SamplingLimits(True, 256, SUPPORTED)),
         ("nxdi-0.16", {"global_topk": 64}, SamplingLimits(True, 64, SUPPORTED)),
         ("nxdi-0.16", {"global_topk": 1000}, SamplingLimits(True, 256, SUPPORTED)),
-        ("nxdi-0.16", {"on_device_sampling": False}, NXD_ON_CPU),
+        ("nxdi-0.16", {"on_device_sampling": False}, PLUGIN_ON_CPU),
         (
             "nxdi-0.16",
             {"neuron_config": {"on_device_sampling_config": {"dynamic": False}}},

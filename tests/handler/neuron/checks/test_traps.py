@@ -199,7 +199,7 @@ TRAPS: dict[str, Trap] = {
         "speculative_config",
     ),
     "speculation-with-lora": (
-        "nxdi-0.16",
+        "fork-0.9.1",
         {**DRAFT, "lora_modules": {"a": "/a"}, "lora_target_modules": ("q_proj",)},
         ERROR,
         "enable_lora",
