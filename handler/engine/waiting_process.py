@@ -26,8 +26,8 @@ from unittest.mock import patch
 
 # How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`).
 CORE = "EngineCore"
-# Variables with these prefixes take effect only when a process starts. (OpenCV, which vLLM imports, sets LD_LIBRARY_PATH
-# in any process. OMP_NUM_THREADS is set by vLLM to the number that torch has chosen, which is the same in each process.)
+# Variables with these prefixes take effect only when a process starts. Two others may differ: OpenCV, which vLLM
+# imports, sets LD_LIBRARY_PATH in each process, and vLLM sets OMP_NUM_THREADS to the number that torch has chosen.
 AT_THE_START = ("LD_PRELOAD", "KMP_", "GLIBC_", "MALLOC_")
 IMPORTED = b"i"
 HEADER = 8  # bytes: the length of the environment
@@ -46,12 +46,16 @@ class WaitingProcess:
         self.sentinel, held = os.pipe()
         self._imported: bool | None = None
         self._lock = threading.Lock()
-        tracker = resource_tracker.getfd()
+        # A core that is ended by a signal leaves semaphores, which the tracker removes. It need not warn of that.
+        with patch.object(sys, "warnoptions", [*sys.warnoptions, "ignore:resource_tracker:UserWarning"]):
+            tracker = resource_tracker.getfd()
+        assert tracker is not None, "it has just been started"
         command = spawn.get_command_line(tracker_fd=tracker, pipe_handle=theirs.fileno())
         here = f"{__name__} import wait; wait({module!r}, {theirs.fileno()}, {tracker})"
         command[-2] = f"import sys; sys.path[:] = {sys.path!r}; from {here}"
-        executable = sys.executable
-        self._pid: int | None = util.spawnv_passfds(executable, command, [tracker, theirs.fileno(), held])
+        self._pid: int | None = util.spawnv_passfds(
+            os.fsencode(sys.executable), command, [tracker, theirs.fileno(), held]
+        )
         theirs.close()
         os.close(held)
 
@@ -101,6 +105,7 @@ class WaitingProcess:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+            os.close(self.sentinel)
 
 
 class _Handover(popen_spawn_posix.Popen):
@@ -146,9 +151,15 @@ def wait(module: str, handle: int, tracker: int) -> None:
     for stream, received in zip(STREAMS, streams, strict=True):
         os.dup2(received, stream)
         os.close(received)
-    os.environ.clear()
-    os.environ.update(reduction.ForkingPickler.loads(environment))
+    _use(reduction.ForkingPickler.loads(environment))
     spawn.spawn_main(pipe_handle=handle, tracker_fd=tracker)
+
+
+def _use(environment: dict[str, str]) -> None:
+    """Changes only what differs: setproctitle finds the process's title through the first variable's address."""
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment.items() - os.environ.items())
 
 
 def _at_the_start(environment: dict[str, str]) -> dict[str, str]:
