@@ -6,11 +6,13 @@ whatever it imports at its top, and vLLM 0.32.0 does not start where Flask is lo
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import time
 from collections.abc import MutableMapping
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from handler.json_value import Json
     from handler.startup.admission import Admission
+    from handler.startup.lifecycle import TimedStep
 
 logger = logging.getLogger("container.serve")  # also if this is the main module
 EXIT_SETTING = 2
@@ -62,7 +65,9 @@ def main() -> None:
     from handler.startup.lifecycle import Lifecycle
 
     def make_service(shared: Admission | None = None) -> Service:
-        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed), shared)
+        return Service.of(
+            config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed, timeline.step_ended), shared
+        )
 
     if config.front_ends > 1:
         from container.server.multiprocess.multiprocess_server import SharedServer
@@ -107,6 +112,8 @@ def process_start() -> float:
 class Timeline:
     """Prints one line for each stage, with its time and the time since the process began; or logs it as an event.
 
+    At the end of the start, successful or not, one JSON line has the begin and the end of each step and stage.
+
     :param began: seconds since boot.
     """
 
@@ -114,6 +121,8 @@ class Timeline:
         self.began = began
         self.port = 0
         self._as_json = as_json
+        self._bars: list[tuple[float, dict[str, Json]]] = []  # with the begin
+        self._last_stage: list[Json] = []
 
     def _line(self, text: str, event: str, **fields: Json) -> None:
         since = time.clock_gettime(time.CLOCK_BOOTTIME) - self.began
@@ -127,13 +136,36 @@ class Timeline:
         self.port = port
         self._line(f"listening on port {port}; GET /ping shows the stage", "listening", port=port)
 
+    def step_ended(self, step: TimedStep) -> None:
+        assert step.ended is not None
+        self._bar(step.name, step.began, step.ended, list(step.waited_for))
+
     def stage_ended(self, stage: str, seconds: float) -> None:
+        now = time.monotonic()
+        if all(bar["step"] != stage for _, bar in self._bars):  # else the stage only waited for the step
+            self._bar(stage, now - seconds, now, self._last_stage)
+        self._last_stage = [stage]
         self._line(f"{stage}: {seconds:.1f} s", "stage", stage=stage, seconds=round(seconds, 3))
 
+    def _bar(self, step: str, began: float, ended: float, waited_for: list[Json]) -> None:
+        """:param began, ended: monotonic seconds."""
+        zero = time.monotonic() - time.clock_gettime(time.CLOCK_BOOTTIME) + self.began
+        times: dict[str, Json] = {"begin_seconds": round(began - zero, 2), "end_seconds": round(ended - zero, 2)}
+        self._bars.append((began, {"step": step, **times, "waited_for": waited_for}))
+
+    def _bars_line(self) -> None:
+        steps: list[Json] = [bar for _, bar in sorted(self._bars, key=itemgetter(0))]
+        if self._as_json:
+            self._line("the steps of the start", "timeline", steps=steps)
+        else:
+            print(json.dumps({"event": "timeline", "steps": steps}), flush=True)
+
     def failed(self, reason: str) -> None:
+        self._bars_line()
         self._line(f"failed: {reason}", "failed", reason=reason)
 
     def ready(self) -> None:
+        self._bars_line()
         curl = (
             f"curl -s http://127.0.0.1:{self.port}/invocations -H 'Content-Type: application/json' "
             """-d '{"messages": [{"role": "user", "content": "What does /ping mean?"}], "temperature": 0}'"""

@@ -29,6 +29,7 @@ def or_null(name: str) -> Schema:
 
 
 TOKEN: Final = {"id": or_null("integer"), "text": TEXT, "logprob": or_null("number")}
+BYTES: Final = {"done_bytes": COUNT, "total_bytes": COUNT, "bytes_per_second": COUNT}
 REPLIES: Final[dict[str, Schema]] = {
     "Error": closed(
         {"error": closed({"message": TEXT, "type": TEXT, "param": or_null("string"), "code": TEXT})},
@@ -36,7 +37,8 @@ REPLIES: Final[dict[str, Schema]] = {
     "Progress": closed(
         {"status": TEXT, "stage": TEXT, "stage_seconds": NUMBER, "seconds": NUMBER},
         {
-            "progress": closed({"done_bytes": COUNT, "total_bytes": COUNT, "bytes_per_second": COUNT}),
+            "progress": closed({**BYTES}),
+            "steps": listed(closed({"step": TEXT, "seconds": NUMBER, **BYTES})),
             "waiting": TEXT,
             "reason": TEXT,
             "neuron": {"type": "object"},

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from container.process_group import shared_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
-from handler.startup.lifecycle import ServingStatus, Status
+from handler.startup.lifecycle import ServingStatus, Status, TimedStep
 
 # vLLM's own gauges and counters (v1/metrics/loggers.py). Older Neuron lines have another name for the first.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -60,7 +60,7 @@ def stage_times(status: Status, began: float) -> dict[str, object]:
     }
 
 
-def progress(status: Status) -> dict[str, object]:
+def progress(status: Status | TimedStep) -> dict[str, object]:
     """How much of a download is done."""
     return {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)}
 

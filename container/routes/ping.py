@@ -5,6 +5,8 @@ SageMaker sends it with a 2 s time-out and reads the status. The body is for peo
 
 from __future__ import annotations
 
+import time
+
 from flask import Blueprint, Response
 
 from container.routes.page_metrics import progress, stage_times
@@ -46,6 +48,11 @@ def ping_reply(service: Service) -> tuple[int, bytes]:
     body: dict[str, object] = {"status": state, **stage_times(status, service.lifecycle.began)}
     if status.total:
         body["progress"] = progress(status)
+    if running := [step for step in service.lifecycle.steps.values() if step.ended is None]:
+        now = time.monotonic()
+        body["steps"] = [
+            {"step": step.name, "seconds": round(now - step.began, 1), **progress(step)} for step in running
+        ]
     if status.waiting:
         body["waiting"] = status.waiting
     if reason:

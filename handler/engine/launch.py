@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import front_end
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.prefill_pace import pace_limit
+from handler.engine.waiting_process import WaitingProcess
 from handler.errors import SettingError
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import length_limits
@@ -26,8 +28,21 @@ Stage = Callable[[str], None]
 logger = logging.getLogger(__name__)
 
 
+def import_vllm() -> None:
+    """Imports vLLM and its serving classes, which takes 8 to 11 s. The plan's environment must be set before."""
+    from handler.engine.vllm_api.core import core, engine_arguments  # noqa: F401
+
+    _serving_api()
+
+
 def launch(
-    plan: EnginePlan, config: EndpointConfig, stage: Stage = lambda name: None, *, further: bool = False
+    plan: EnginePlan,
+    config: EndpointConfig,
+    stage: Stage = lambda name: None,
+    *,
+    further: bool = False,
+    imports: Callable[[], object] = import_vllm,
+    waiting: WaitingProcess | None = None,
 ) -> Engine:
     """Imports vLLM, starts the engine core and waits until it accepts requests. 20 to 60 s on CPU.
 
@@ -35,10 +50,13 @@ def launch(
     :param config: names the setting behind a rejected argument, in messages, and says how long a stall is.
     :param stage: called with the name of each stage when it begins.
     :param further: this process has other engines already.
+    :param imports: returns when vLLM is imported. Another thread may do that already.
+    :param waiting: a process that becomes the engine core.
     :raises SettingError: vLLM's parser rejects an engine argument.
     :raises Exception: any error that vLLM raises when it cannot start.
     """
     stage("import vLLM")
+    imports()
     from handler.engine.vllm_api.core import core as vllm_api
     from handler.engine.vllm_api.core import engine_arguments
 
@@ -51,7 +69,8 @@ def launch(
         from handler.engine.vllm_api.core import shared_clients
 
         build = partial(shared_clients.launch, engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, pace)
-    return _engine(plan, config, engine_args, build, stage)
+    with nullcontext() if waiting is None else waiting.becomes_core():
+        return _engine(plan, config, engine_args, build, stage)
 
 
 def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine:

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
+from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code import requirements
 from handler.custom_code.code_contract import CustomCode
 from handler.custom_code.code_source import CodeSource, find_code
 from handler.custom_code.engine_model import EngineModel
 from handler.engine.engine import Engine
-from handler.errors import SettingError
+from handler.errors import EndpointError, SettingError
 from handler.model.model_source import Model
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles, S3Files
 from handler.startup.serving_state import ServingState
 
 logger = logging.getLogger(__name__)
+
+
+def names_requirements(config: EndpointConfig) -> bool:
+    """Whether the model may have code whose requirements are installed. It is asked before the model is fetched.
+
+    True also if that cannot be read. The fetch of the model then reports why.
+    """
+    name = config.model
+    if not config.custom_code:
+        return False
+    try:
+        files = S3Files(name) if name.startswith("s3://") else LocalFiles(Path(name), name)
+        return any(files.read(file) is not None for file in (requirements.NAME, Path(requirements.NAME).name))
+    except EndpointError:
+        return True
 
 
 def prepared_code(state: ServingState, model: Model) -> CodeSource | None:

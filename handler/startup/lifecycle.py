@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -40,15 +41,35 @@ class Status:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """One step of the start, which may run beside others. Times are monotonic seconds.
+
+    :param waited_for: the steps that had to end before it began.
+    :param ended: None while it runs.
+    :param done, total, rate: its progress, as in `Status`.
+    """
+
+    name: str
+    waited_for: tuple[str, ...]
+    began: float
+    ended: float | None = None
+    done: int = 0
+    total: int = 0
+    rate: float = 0.0
+
+
 class Lifecycle:
     """The state of the endpoint. The start, the watchdog and signals change it; every request reads it. Thread-safe.
 
     :param stage_ended: called with each finished stage and its seconds.
+    :param step_ended: called with each finished step.
     :param became_ready: called once.
     :param failed: called once, with the reason.
     :ivar changed: called after each change of the state or the stage, before the other functions.
     :ivar served: whether the endpoint has been ready.
     :ivar stages: the finished stages of the start, in order, each with its seconds.
+    :ivar steps: the steps that run beside each other, by name, in the order in which they began.
     """
 
     __slots__ = (
@@ -58,10 +79,12 @@ class Lifecycle:
         "_prefix",
         "_stage_ended",
         "_status",
+        "_step_ended",
         "began",
         "changed",
         "served",
         "stages",
+        "steps",
     )
 
     def __init__(
@@ -69,7 +92,9 @@ class Lifecycle:
         stage_ended: Callable[[str, float], None] = lambda stage, seconds: None,
         became_ready: Callable[[], None] = lambda: None,
         failed: Callable[[str], None] = lambda reason: None,
+        step_ended: Callable[[TimedStep], None] = lambda step: None,
     ) -> None:
+        self._step_ended = step_ended
         self._stage_ended = stage_ended
         self._became_ready = became_ready
         self._failed = failed
@@ -78,6 +103,7 @@ class Lifecycle:
         self.began = time.monotonic()
         self.served = False
         self.stages: tuple[tuple[str, float], ...] = ()
+        self.steps: dict[str, TimedStep] = {}
         self._prefix = ""
         self._status = Status(ServingStatus.STARTING, "bind port", self.began)
 
@@ -93,9 +119,26 @@ class Lifecycle:
         """Sets a prefix for the names of the next stages, as in `compile: start engine`."""
         self._prefix = f"{prefix}: " if prefix else ""
 
-    def progress(self, done: int, total: int, rate: float = 0.0, waiting: str = "") -> None:
+    @contextmanager
+    def step(self, name: str, waited_for: tuple[str, ...] = ()) -> Iterator[None]:
+        """Within it, a step runs beside the stages and other steps."""
         with self._lock:
-            self._status = replace(self._status, done=done, total=total, rate=rate, waiting=waiting)
+            self.steps = {**self.steps, name: TimedStep(name, waited_for, time.monotonic())}
+        try:
+            yield
+        finally:
+            with self._lock:
+                ended = replace(self.steps[name], ended=time.monotonic())
+                self.steps = {**self.steps, name: ended}
+            self._step_ended(ended)
+
+    def progress(self, done: int, total: int, rate: float = 0.0, waiting: str = "", step: str = "") -> None:
+        """Reports the progress of a step, or that of the current stage if it is called the same or no step is given."""
+        with self._lock:
+            if step in self.steps:
+                self.steps = {**self.steps, step: replace(self.steps[step], done=done, total=total, rate=rate)}
+            if step in ("", self._status.stage):
+                self._status = replace(self._status, done=done, total=total, rate=rate, waiting=waiting)
 
     def ready(self) -> None:
         if self._end_stage(ServingStatus.READY, "ready"):

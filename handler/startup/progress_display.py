@@ -29,12 +29,12 @@ def shown(
     show: ProgressListener | None = None
 
     with ExitStack() as stack:
-        stack.callback(lifecycle.progress, 0, 0)
+        stack.callback(lifecycle.progress, 0, 0, step=description)
 
         def update(now: TransferProgress) -> None:
             nonlocal show
             waiting = "another process on this machine restores the same files" if now.waiting else ""
-            lifecycle.progress(now.done, now.total, now.rate, waiting)
+            lifecycle.progress(now.done, now.total, now.rate, waiting, description)
             if show is None:  # no bar if everything is already here
                 show = stack.enter_context(progress_bar(description)) if terminal else lines.show
             show(now)

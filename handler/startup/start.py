@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +14,8 @@ from handler.artifacts.restore.restore_target import SETTING, require_scratch
 from handler.config.dialects.sagemaker import BASE
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
-from handler.engine.launch import launch
+from handler.engine.launch import import_vllm, launch
+from handler.engine.waiting_process import WaitingProcess
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError, SettingError
 from handler.model.companions import Companions, fetch_companions
@@ -25,7 +28,7 @@ from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
 from handler.startup.artifact_search import engine_by_artifacts, engine_with_neff_cache
 from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
-from handler.startup.custom_code_loading import load_custom_code, prepared_code
+from handler.startup.custom_code_loading import load_custom_code, names_requirements, prepared_code
 from handler.startup.external_artifacts_loading import with_external_artifacts
 from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
@@ -33,8 +36,12 @@ from handler.startup.progress_display import of_bytes, shown
 from handler.startup.scratch_artifacts import compiles_in_scratch, with_scratch_artifacts
 from handler.startup.serving_state import ServingState
 from handler.startup.start_errors import explained_start_failure
+from handler.startup.start_steps import StartSteps, Step
 
 logger = logging.getLogger(__name__)
+MODEL, CODE, COMPANIONS, IMPORT = "fetch model", "prepare custom code", "fetch adapters and draft", "import vLLM"
+CORE, CORE_IMPORT = "start the core's process", "import vLLM in the core's process"
+CORE_IMPORTS = "handler.engine.vllm_api.core.core_imports"
 
 
 def start(state: ServingState) -> None:
@@ -58,20 +65,75 @@ def start(state: ServingState) -> None:
 
 def _start_with_model(state: ServingState) -> None:
     """The steps of a start with a model. Without an engine (ENDPOINT_ENGINE=none), its own code serves alone."""
-    config = state.config
+    config, lifecycle = state.config, state.lifecycle
     plan = None if config.engine == "none" else checked_plan(config)
     if plan is not None:
         require_line(plan, config.source("line").name or "ENDPOINT_LINE")
     _check_scratch(config, plan)
-    model = _fetch_model(state)
-    code = prepared_code(state, model)
-    if plan is not None:
-        companions = _fetch_companions(state, plan)
-        plan = companions.rewritten(with_model(plan, model))
-        plan = with_external_artifacts(state, plan)
-        _start_engine(state, plan, model, companions)
+    steps, cores = StartSteps(lifecycle), list[WaitingProcess]()
+    try:
+        steps.begin(_side_by_side(state, plan, steps, cores))
+        lifecycle.stage(MODEL)
+        model = steps.result(MODEL)
+        code = steps.result(CODE)
+        if plan is not None:
+            if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
+                lifecycle.stage(COMPANIONS)
+            companions = steps.result(COMPANIONS)
+            plan = companions.rewritten(with_model(plan, model))
+            plan = with_external_artifacts(state, plan)
+            _start_engine(state, plan, model, companions, steps)
+    finally:
+        steps.end()
+        for core in cores:
+            core.end()
     load_custom_code(state, code)
     _start_front_ends(state)
+
+
+def _side_by_side(
+    state: ServingState, plan: EnginePlan | None, steps: StartSteps, cores: list[WaitingProcess]
+) -> list[Step]:
+    """The steps that run side by side. What comes after them runs in the start's own thread.
+
+    :param cores: gets the process that waits to become the engine core.
+    """
+    config = state.config
+
+    def transfer(name: str, fetch: Callable[[Callable[[int, int], None]], object]) -> object:
+        with shown(state.lifecycle, name) as progress:
+            report = of_bytes(progress)
+
+            def update(done: int, total: int) -> None:
+                steps.check()
+                report(done, total)
+
+            return fetch(update)
+
+    def begin_core(*_: object) -> WaitingProcess | None:
+        if not spawned:
+            return None
+        cores.append(WaitingProcess(CORE_IMPORTS))
+        return cores[-1]
+
+    found = [
+        Step(MODEL, partial(transfer, MODEL, partial(fetch_model, config))),
+        Step(CODE, partial(prepared_code, state), (MODEL,)),
+    ]
+    if plan is None:
+        return found
+    use_environment(plan)
+    # Packages that the model's own code requires are installed before anything of vLLM is imported.
+    before = (CODE,) if names_requirements(config) else ()
+    companions = partial(fetch_companions, config, compiled_in=plan.line != "cpu")
+    # Otherwise vLLM forks the core, which then has the imports already. On a CPU vLLM spawns it (platforms/cpu.py).
+    spawned = plan.line == "cpu" or os.environ.get("VLLM_WORKER_MULTIPROC_METHOD") == "spawn"
+    found += [
+        Step(COMPANIONS, partial(transfer, COMPANIONS, companions)),
+        Step(IMPORT, lambda *_: import_vllm(), before),
+        Step(CORE, begin_core, before),
+    ]
+    return [*found, Step(CORE_IMPORT, WaitingProcess.imported, (CORE,))] if spawned else found
 
 
 def _start_without_model(state: ServingState) -> None:
@@ -89,25 +151,12 @@ def _check_scratch(config: EndpointConfig, plan: EnginePlan | None) -> None:
         require_scratch(config.scratch, config.source("scratch").name or SETTING)
 
 
-def _fetch_model(state: ServingState) -> Model:
-    state.lifecycle.stage("fetch model")
-    with shown(state.lifecycle, "fetch model") as progress:
-        return fetch_model(state.config, of_bytes(progress))
-
-
-def _fetch_companions(state: ServingState, plan: EnginePlan) -> Companions:
-    """The adapters, the draft model and the quantized weights of the configuration."""
-    config, stage = state.config, "fetch adapters and draft"
-    if config.lora_modules or config.speculative_model or config.quantized_checkpoints_path:
-        state.lifecycle.stage(stage)
-    with shown(state.lifecycle, stage) as progress:
-        return fetch_companions(config, of_bytes(progress), compiled_in=plan.line != "cpu")
-
-
-def _start_engine(state: ServingState, plan: EnginePlan, model: Model, companions: Companions) -> None:
+def _start_engine(
+    state: ServingState, plan: EnginePlan, model: Model, companions: Companions, steps: StartSteps
+) -> None:
     """Starts the engine: with restored or newly compiled artifacts if there is a store, else directly."""
     config = state.config
-    start_engine = partial(_launch_engine, state, model, companions)
+    start_engine = partial(_launch_engine, state, model, companions, steps)
     if not config.artifact_store or config.compiled_artifacts:
         with explained_start_failure():
             start_engine(with_scratch_artifacts(config, plan, model, companions))
@@ -117,13 +166,16 @@ def _start_engine(state: ServingState, plan: EnginePlan, model: Model, companion
         engine_with_neff_cache(state, plan, Path(model.path), companions, start_engine)
 
 
-def _launch_engine(state: ServingState, model: Model, companions: Companions, plan: EnginePlan) -> Engine:
+def _launch_engine(
+    state: ServingState, model: Model, companions: Companions, steps: StartSteps, plan: EnginePlan
+) -> Engine:
     """Launches an engine with a plan, warms it up and gives it its adapters."""
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)
     if state.peers is not None:
         state.peers.planned(plan, model)
-    engine = state.engine = launch(plan, config, lifecycle.stage)
+    imports = partial(steps.result, IMPORT)
+    engine = state.engine = launch(plan, config, lifecycle.stage, imports=imports, waiting=steps.result(CORE))
     lifecycle.stage("warm up")
     warm_up(engine)
     notes = None if state.peers is None else state.peers.adapter_notes

@@ -17,6 +17,7 @@ from model_packaging.console.options import json_option, local_option, region_op
 @click.option("--since", default=60, show_default=True, type=click.IntRange(min=1), help="Minutes.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("--explain", is_flag=True, help="Only what is wrong, from the table of known symptoms.")
+@click.option("--timeline", is_flag=True, help="Only the steps of the last start, as bars on one axis.")
 @local_option
 @region_option
 @json_option
@@ -26,6 +27,7 @@ def command(
     since: int,
     follow: bool,
     explain: bool,
+    timeline: bool,
     local: bool,
     region: str | None,
     as_json: bool,
@@ -34,6 +36,7 @@ def command(
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.container_log import ContainerLog, groups
     from model_packaging.deployment.diagnosis import diagnose
+    from model_packaging.deployment.start_timeline import bars, last_start
     from model_packaging.local_endpoint import LocalLog
 
     log = (
@@ -50,6 +53,10 @@ def command(
             click.echo("\n".join(found.lines()))
         else:
             click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
+        return
+    if timeline:
+        steps = last_start([line.text for line in lines])
+        click.echo(json.dumps(steps) if as_json else "\n".join(bars(steps)))
         return
     if not lines and not follow:
         click.echo(f"No container of {name} has written anything{'' if local else f' in {since} minutes'}.", err=True)

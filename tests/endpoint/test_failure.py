@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serve_process import ServeProcess
+from serve_process import ServeProcess, session_members
 
 import sample_model
 
@@ -162,6 +163,18 @@ def test_sigterm_lets_streams_finish_and_refuses_new_requests(served: ServeProce
     assert served.process.wait(60) == 0
     with pytest.raises(httpx.ConnectError):
         served.client.get("/ping")
+
+
+def test_sigterm_while_vllm_is_imported_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "model").symlink_to(sample_model.path())
+    served = ServeProcess(tmp_path, {"SAGEMAKER_BASE_DIR": str(tmp_path)})
+    served.wait_port()
+    served.until(lambda: "import vLLM in the core's process" in served.ping()[1], 30)
+    assert served.terminate() == 0
+    deadline = time.monotonic() + 30
+    while left := session_members(served.process.pid):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
 
 
 def test_streams_that_outlast_the_drain_are_told_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from container.service import Service
 from container.telemetry import event_log
 from container.telemetry.embedded_metrics import MAX_VALUES, EmbeddedMetrics, document
 from handler.config.endpoint_config import EndpointConfig
+from handler.startup.lifecycle import TimedStep
+from model_packaging.deployment.start_timeline import last_start
 
 CHAT = {"messages": [{"role": "user", "content": "secret|b|c"}]}
 HEADERS = {
@@ -186,6 +189,31 @@ def test_the_start_is_events_too(log: Lines) -> None:
     assert stage["message"] == "fetch model: 1.5 s"
     assert [line["port"] for line in log.events("listening") + log.events("ready")] == [8080, 8080]
     assert log.events("failed")[0]["level"] == "error"
+
+
+def test_the_end_of_a_start_has_its_steps_with_what_they_waited_for(
+    log: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for as_json in (True, False):
+        timeline = Timeline(time.clock_gettime(time.CLOCK_BOOTTIME) - 10, as_json=as_json)
+        now = time.monotonic()
+        timeline.step_ended(TimedStep("import vLLM", ("prepare custom code",), now - 8, now - 2))
+        timeline.stage_ended("import vLLM", 5.0)
+        timeline.stage_ended("start engine", 1.0)
+        timeline.stage_ended("warm up", 0.0)
+        timeline.ready()
+    printed = next(json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{"))
+    for line in (*log.events("timeline"), printed):
+        steps = {step["step"]: step["waited_for"] for step in line["steps"]}
+        assert steps == {
+            "import vLLM": ["prepare custom code"],
+            "start engine": ["import vLLM"],
+            "warm up": ["start engine"],
+        }
+        assert [step["step"] for step in line["steps"]] == list(steps), "in the order of their begin"
+        first = line["steps"][0]
+        assert (round(first["begin_seconds"]), round(first["end_seconds"])) == (2, 8)
+    assert last_start([json.dumps(printed), "other"]) == printed["steps"]
 
 
 def test_a_traceback_is_within_its_line(log: Lines) -> None:

@@ -1,0 +1,143 @@
+"""A process that waits, and becomes what multiprocessing spawns."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from setproctitle import setproctitle
+
+from handler.engine.waiting_process import WaitingProcess
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def waiting() -> Iterator[WaitingProcess]:
+    """A process that has imported a module that nothing else here imports."""
+    process = WaitingProcess("colorsys")
+    yield process
+    process.end()
+
+
+def report(path: Path) -> None:
+    """Runs in the core: what it is and what it sees."""
+    path.write_text(f"{os.getpid()} {os.environ.get('SET_LATER')} {'colorsys' in sys.modules} {os.environ.get('GONE')}")
+    os.write(2, b"the core's own error\n")
+    setproctitle("VLLM::EngineCore")  # as vLLM's core does
+    path.with_name("title").write_bytes(Path("/proc/self/cmdline").read_bytes())
+    sys.exit(7)
+
+
+def core(path: Path) -> BaseProcess:
+    return SPAWN.Process(target=report, name="EngineCore_DP0", args=(path,))
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def test_it_becomes_the_core_with_the_present_environment_and_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GONE", "1")
+    waiting = WaitingProcess("colorsys")
+    (pid,) = [child for child in children() if "wait(" in " ".join(psutil.Process(child).cmdline())]
+    assert waiting.imported()
+    monkeypatch.setenv("SET_LATER", "yes")
+    monkeypatch.delenv("GONE")
+    saved = os.dup(2)
+    try:
+        with (tmp_path / "errors").open("wb") as errors:
+            os.dup2(errors.fileno(), 2)  # as the start does, which keeps the core's last words
+            process = core(tmp_path / "seen")
+            with waiting.becomes_core():
+                process.start()
+        process.join(30)
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+    assert (process.pid, process.exitcode) == (pid, 7)
+    assert (tmp_path / "seen").read_text() == f"{pid} yes True None"
+    assert (tmp_path / "title").read_bytes().startswith(b"VLLM::EngineCore")
+    assert (tmp_path / "errors").read_text() == "the core's own error\n"
+    waiting.end()  # it is the core's process now, and has been reaped
+
+
+def test_only_the_first_core_is_the_waiting_process(waiting: WaitingProcess, tmp_path: Path) -> None:
+    with waiting.becomes_core():
+        first, second = core(tmp_path / "first"), core(tmp_path / "second")
+        other = SPAWN.Process(target=report, name="Process-1", args=(tmp_path / "other",))
+        for process in (other, first, second):
+            process.start()
+    for process in (other, first, second):
+        process.join(30)
+        assert process.exitcode == 7
+    assert [(tmp_path / name).read_text().split()[2] for name in ("other", "first", "second")] == [
+        "False",
+        "True",
+        "False",
+    ]
+
+
+def killed(waiting: WaitingProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert waiting._pid is not None
+    psutil.Process(waiting._pid).kill()
+
+
+def other_preload(waiting: WaitingProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KMP_BLOCKTIME", "1")
+
+
+@pytest.mark.parametrize("change", [killed, other_preload])
+def test_a_core_that_it_cannot_become_is_spawned(
+    waiting: WaitingProcess, change: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = waiting._pid
+    change(waiting, monkeypatch)
+    process = core(tmp_path / "seen")
+    with waiting.becomes_core():
+        process.start()
+    process.join(30)
+    assert process.exitcode == 7
+    assert process.pid != pid
+    assert pid not in children(), "the waiting process was not ended"
+
+
+def test_a_core_that_inherits_a_descriptor_is_spawned(waiting: WaitingProcess) -> None:
+    queue: Queue[int] = SPAWN.Queue()
+    process = SPAWN.Process(target=queue.put, name="EngineCore_DP0", args=(5,))
+    with waiting.becomes_core():
+        process.start()
+    assert queue.get(timeout=30) == 5
+    process.join(30)
+    assert process.exitcode == 0
+
+
+def test_a_module_that_cannot_be_imported() -> None:
+    waiting = WaitingProcess("no_such_module")
+    assert not waiting.imported()
+    waiting.end()
+
+
+def test_it_ends_with_the_process_that_started_it() -> None:
+    script = (
+        "from handler.engine.waiting_process import WaitingProcess; w = WaitingProcess('colorsys'); w.imported(); "
+        "print(w._pid, flush=True); import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    pid = int(found.stdout)
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
