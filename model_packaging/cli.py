@@ -47,7 +47,12 @@ COMMANDS = {
     "store": "List, verify, pin and delete the entries of an artifact store.",
     "completion": "Print the shell code that completes this command.",
 }
-MODULES = {"local": ("local_sagemaker.cli", "local"), "completion": (__name__, "completion")}
+MODULES = {
+    "inspect": ("model_packaging.commands.package", "inspect_command"),
+    "verify": ("model_packaging.commands.package", "verify_command"),
+    "local": ("local_sagemaker.cli", "local"),
+    "completion": (__name__, "completion"),
+}
 
 
 class Commands(click.Group):
