@@ -81,7 +81,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
         width=width,
         cache_width=1.0 if _fp8_cache(config, raw) else width,
-        quantized=config.quantization is not None or raw.get("quantized") is True,
+        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True,
         unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
         sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
@@ -105,6 +105,11 @@ def _spare_sequences(raw: Mapping[str, Json], attention_dp: int) -> int:
 
 def _in_blocks(config: EndpointConfig) -> bool:
     return bool(config.enable_prefix_caching or config.enable_chunked_prefill)
+
+
+def _is_quantized(quantization: str | None) -> bool:
+    """Whether the weights get smaller. The native plugin's bf16 says that they do not."""
+    return quantization is not None and not quantization.lower().startswith(("bf16", "bfloat16"))
 
 
 def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
