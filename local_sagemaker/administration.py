@@ -59,7 +59,7 @@ class Administration:
 
     def refuse_pings(self, params: dict[str, Any]) -> dict[str, Any]:
         instance = self._instance(params)
-        instance.illness.pings_refused_until = time.monotonic() + float(params["seconds"])
+        instance.pings_refused_until = time.monotonic() + float(params["seconds"])
         return {"instance": instance.id}
 
     def slow(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -8,20 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from local_sagemaker.chaos_commands import chaos
-from local_sagemaker.service_client import alive, answers, ask, exists, exports, state_directory, state_option
+from local_sagemaker.service_client import alive, answers, ask, exists, exports, required, state_option
 from local_sagemaker.state_directory import DOCKER, PROCESS, RunningService, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
 LOG_LINES = 20
-Command = TypeVar("Command", bound=Callable[..., Any])
+POSITIVE = click.FloatRange(min=0, min_open=True)
+PORT = click.IntRange(0, 65535)
 
 
 @click.group()
@@ -32,8 +32,8 @@ def local() -> None:
 @local.command()
 @state_option
 @click.option("--temporary", is_flag=True, help="Use a new temporary state directory.")
-@click.option("--port", type=click.IntRange(0, 65535), help="SageMaker's port; 0 finds a free one.")
-@click.option("--s3-port", type=click.IntRange(0, 65535), help="S3's port; 0 finds a free one.")
+@click.option("--port", type=PORT, help="SageMaker's port; 0 finds a free one.")
+@click.option("--s3-port", type=PORT, help="S3's port; 0 finds a free one.")
 @click.option(
     "--image", "images", multiple=True, metavar="IMAGE=COMMAND", help="The command to run for an image; default: serve."
 )
@@ -56,16 +56,16 @@ def local() -> None:
 @click.option("--access-key", help="Check signatures (SigV4) with this key.")
 @click.option("--secret-key", help="The secret of --access-key.")
 @click.option("--cut-parts", metavar="BYTES|random|as-they-arrive", help="Where streams are cut; at random by default.")
-@click.option("--speed", type=click.FloatRange(min=0, min_open=True), help="How much shorter SageMaker's waits are.")
-@click.option("--ping-every", type=click.FloatRange(min=0, min_open=True), help="Seconds between health checks.")
-@click.option("--kill-after", type=click.FloatRange(min=0, min_open=True), help="Seconds from SIGTERM to SIGKILL.")
-@click.option("--regular-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a regular response.")
-@click.option("--stream-seconds", type=click.FloatRange(min=0, min_open=True), help="Limit of a streamed response.")
+@click.option("--speed", type=POSITIVE, help="How much shorter SageMaker's waits are.")
+@click.option("--ping-every", type=POSITIVE, help="Seconds between health checks.")
+@click.option("--kill-after", type=POSITIVE, help="Seconds from SIGTERM to SIGKILL.")
+@click.option("--regular-seconds", type=POSITIVE, help="Limit of a regular response.")
+@click.option("--stream-seconds", type=POSITIVE, help="Limit of a streamed response.")
 @click.option("--region", help="Initially us-east-1.")
 @click.option("--with-process", type=int, metavar="PID", help="End when this process ends; $$ is your shell.")
 @click.option("--bucket", "buckets", multiple=True, help="An S3 bucket to create; may be repeated.")
 def up(
-    directory: Path | None, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
+    state: StateDirectory, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
 ) -> None:
     """Start in the background and print the exports to paste. Options that are not given keep their last value."""
     if with_process is not None and not exists(with_process):
@@ -73,8 +73,7 @@ def up(
     if temporary:
         import tempfile
 
-        directory = Path(tempfile.mkdtemp(prefix="local-sagemaker-"))
-    state = state_directory(directory)
+        state = StateDirectory(Path(tempfile.mkdtemp(prefix="local-sagemaker-")))
     state.create()
     if (running := alive(state)) is not None:
         raise click.ClickException(
@@ -89,12 +88,9 @@ def up(
 
 @local.command()
 @state_option
-def down(directory: Path | None) -> None:
+def down(state: StateDirectory) -> None:
     """Stop the service and every container. The next `up` starts the endpoints again."""
-    state = state_directory(directory)
-    running = alive(state)
-    if running is None:
-        raise click.ClickException(f"nothing is up on {state.path}")
+    running = required(state)
     os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + state.settings().kill_after + 30
     while exists(running.pid):
@@ -107,12 +103,9 @@ def down(directory: Path | None) -> None:
 @local.command()
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(directory: Path | None, as_json: bool) -> None:
+def status(state: StateDirectory, as_json: bool) -> None:
     """Show the endpoints and their instances. Exit status 1 if nothing is up."""
-    state = state_directory(directory)
-    found = ask(state, "status")
-    running = state.running()
-    assert running is not None
+    running, found = required(state), ask(state, "status")
     if as_json:
         click.echo(json.dumps({"url": running.url, "s3_url": running.s3_url, "pid": running.pid, **found}, indent=2))
         return
@@ -125,28 +118,19 @@ def status(directory: Path | None, as_json: bool) -> None:
 
 @local.command()
 @state_option
-def env(directory: Path | None) -> None:
+def env(state: StateDirectory) -> None:
     """Print the exports to paste again."""
-    state = state_directory(directory)
-    running = alive(state)
-    if running is None:
-        raise click.ClickException(f"nothing is up on {state.path}")
-    click.echo(exports(state, state.settings(), running))
+    click.echo(exports(state, state.settings(), required(state)))
 
 
 def make_buckets(names: tuple[str, ...], running: RunningService) -> None:
     if not names:
         return
-    import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    s3 = boto3.client(
-        "s3",
-        endpoint_url=running.s3_url,
-        region_name="us-east-1",
-        aws_access_key_id="local",
-        aws_secret_access_key="local",
-    )
+    from local_sagemaker.local_client import local_client
+
+    s3 = local_client("s3", running.s3_url, "us-east-1")
     for name in names:
         try:
             s3.create_bucket(Bucket=name)

@@ -20,6 +20,17 @@ SHUT_DOWN = "SHUT_DOWN"
 KILL = "KILL"
 
 
+def listen(port: int) -> socket.socket:
+    """Binds a port on loopback. 0 finds a free one.
+
+    :raises OSError: the port is in use. The message names it.
+    """
+    try:
+        return socket.create_server(("127.0.0.1", port), backlog=1024)
+    except OSError as error:
+        raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
+
+
 class GatewayWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyped
     """A worker that stops at once and cuts running calls.
 

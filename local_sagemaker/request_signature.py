@@ -12,6 +12,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from local_sagemaker.control.control_errors import ControlError
+
 AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256\s+Credential=(?P<key>[^/,\s]+)/(?P<date>\d{8})/(?P<region>[^/,\s]+)/(?P<service>[^/,\s]+)/"
     r"aws4_request,\s*SignedHeaders=(?P<headers>[a-z0-9;\-]+),\s*Signature=(?P<signature>[0-9a-f]{64})"
@@ -21,16 +23,14 @@ SKEW = timedelta(minutes=5)
 TIME = "%Y%m%dT%H%M%SZ"
 
 
-class SignatureError(Exception):
-    """A signature is rejected.
+class SignatureError(ControlError):
+    """A signature is rejected. ``code`` is AWS's."""
 
-    :ivar code: AWS's error code.
-    """
+    status = 403
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True)

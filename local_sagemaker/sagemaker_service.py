@@ -10,7 +10,6 @@ import os
 import secrets
 import shlex
 import signal
-import socket
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from local_sagemaker.control.components import Components
 from local_sagemaker.control.endpoint_configs import EndpointConfigs
 from local_sagemaker.control.endpoints import Endpoints
 from local_sagemaker.control.models import ModelDocuments
-from local_sagemaker.control.protocol import ControlService, Protocol, reply
+from local_sagemaker.control.protocol import ControlService, Protocol, refusal
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import Registry
 from local_sagemaker.control.scaling import Scaling
@@ -38,7 +37,7 @@ from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.docker import Docker
 from local_sagemaker.hosting.instances.host_settings import HostSettings, HostTiming, Images, image_environment
 from local_sagemaker.hosting.instances.s3_access import Objects
-from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker
+from local_sagemaker.http_server import KILL, SHUT_DOWN, GatewayServer, ServiceWorker, listen
 from local_sagemaker.parent import when_ended
 from local_sagemaker.request_signature import AccessKeys, SignatureError
 from local_sagemaker.runtime.asynchronous import Asynchronous
@@ -97,13 +96,11 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
         jobs.shut_down(settings.kill_after)
         host.shut_down()
 
-    app.config[SHUT_DOWN] = shut_down
-
     def kill() -> None:
         jobs.stop_all()
         host.kill()
 
-    app.config[KILL] = kill
+    app.config.update({SHUT_DOWN: shut_down, KILL: kill})
     jobs.restore()
     endpoints.restore()
     components.restore()
@@ -112,7 +109,7 @@ def create_app(state: StateDirectory, settings: Settings, s3_url: str, token: st
 
 
 def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSettings:
-    more = dict(entry.split("=", 1) for entry in settings.environment)
+    docker = Docker(tuple(shlex.split(settings.docker)), settings.docker_network, settings.docker_options)
     return HostSettings(
         directory=directory,
         s3_url=s3_url,
@@ -121,15 +118,9 @@ def host_settings(directory: Path, settings: Settings, s3_url: str) -> HostSetti
         images=Images.parse(settings.images),
         timing=HostTiming(speed=settings.speed, ping_every=settings.ping_every, kill_after=settings.kill_after),
         environment=image_environment(os.environ),
-        container_environment=more,
-        docker=docker_of(settings),
+        container_environment=dict(entry.split("=", 1) for entry in settings.environment),
+        docker=None if settings.containers == PROCESS else docker,
     )
-
-
-def docker_of(settings: Settings) -> Docker | None:
-    if settings.containers == PROCESS:
-        return None
-    return Docker(tuple(shlex.split(settings.docker)), settings.docker_network, settings.docker_options)
 
 
 def check_signature(keys: AccessKeys, limit: int) -> Response | None:
@@ -140,21 +131,8 @@ def check_signature(keys: AccessKeys, limit: int) -> Response | None:
     try:
         keys.check(request.method, url, headers, read_body(limit), datetime.now(UTC))
     except SignatureError as error:
-        refused = reply({"__type": error.code, "message": error.message, "Message": error.message}, 403)
-        refused.headers["x-amzn-errortype"] = error.code
-        return refused
+        return refusal(error)
     return None
-
-
-def listen(port: int) -> socket.socket:
-    """Binds a port on loopback.
-
-    :raises OSError: the port is in use. The message names it.
-    """
-    try:
-        return socket.create_server(("127.0.0.1", port), backlog=1024)
-    except OSError as error:
-        raise OSError(f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}") from error
 
 
 def main(directory: str, with_process: int | None) -> None:

@@ -13,20 +13,21 @@ from local_sagemaker.state_directory import COMMANDS, ENVIRONMENT, TOKEN, Runnin
 
 OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
 
-state_option = click.option(
-    "--state",
-    "directory",
-    envvar=ENVIRONMENT,
-    type=click.Path(file_okay=False, path_type=Path),
-    help=f"The state directory; default: ${ENVIRONMENT}, or one under ~/.local/state.",
-)
-
 
 def state_directory(given: Path | None) -> StateDirectory:
     if given is None:
         home = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
         given = home / "neuron-endpoint" / "local-sagemaker"
     return StateDirectory(given.absolute())
+
+
+state_option = click.option(
+    "--state",
+    envvar=ENVIRONMENT,
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=lambda _context, _parameter, given: state_directory(given),
+    help=f"The state directory; default: ${ENVIRONMENT}, or one under ~/.local/state.",
+)
 
 
 def answers(running: RunningService) -> bool:
@@ -40,6 +41,17 @@ def answers(running: RunningService) -> bool:
 def alive(state: StateDirectory) -> RunningService | None:
     running = state.running()
     return running if running is not None and exists(running.pid) else None
+
+
+def required(state: StateDirectory) -> RunningService:
+    """Returns the running service.
+
+    :raises click.ClickException: none is running.
+    """
+    running = alive(state)
+    if running is None:
+        raise click.ClickException(f"nothing is up on {state.path}")
+    return running
 
 
 def exists(pid: int) -> bool:
@@ -63,9 +75,7 @@ def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, A
     """
     from urllib.error import HTTPError
 
-    running = alive(state)
-    if running is None:
-        raise click.ClickException(f"nothing is up on {state.path}")
+    running = required(state)
     try:
         return call(running, command, arguments)
     except HTTPError as error:

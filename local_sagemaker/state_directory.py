@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
+
+from local_sagemaker.json_file import replace_json
 
 ENVIRONMENT = "LOCAL_SAGEMAKER_STATE"
 COMMANDS = "/_local/"
@@ -105,7 +106,7 @@ class StateDirectory:
         return Settings(**{**kept, **entries})
 
     def keep_settings(self, settings: Settings) -> None:
-        _write_private(self.settings_file, asdict(settings))
+        replace_json(self.settings_file, asdict(settings))
 
     def running(self) -> RunningService | None:
         """Returns the service that recorded itself here. It may have been killed since."""
@@ -115,15 +116,7 @@ class StateDirectory:
             return None
 
     def say_running(self, running: RunningService) -> None:
-        _write_private(self.running_file, asdict(running))
+        replace_json(self.running_file, asdict(running))
 
     def say_ended(self) -> None:
         self.running_file.unlink(missing_ok=True)
-
-
-def _write_private(path: Path, document: dict[str, object]) -> None:
-    unfinished = path.with_suffix(".unfinished")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(document, file)
-    unfinished.replace(path)

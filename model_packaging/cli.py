@@ -77,6 +77,7 @@ class Commands(click.Group):
 def status_of(run: Callable[[], Any]) -> int:
     """Runs a command and returns its exit status. An error is printed to standard error in a line or two."""
     from handler.errors import EndpointError
+    from handler.storage.storage_errors import AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable
 
     try:
         code = run()
@@ -92,7 +93,8 @@ def status_of(run: Callable[[], Any]) -> int:
         return 0
     except EndpointError as error:
         click.echo(f"Error: {error.message}", err=True)
-        return _status(error)
+        service = (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)
+        return SERVICE if isinstance(error, service) else FAILED
     except Exception as error:
         message = _aws_message(error)
         if message is None:
@@ -100,12 +102,6 @@ def status_of(run: Callable[[], Any]) -> int:
         click.echo(f"Error: {message}", err=True)
         return SERVICE
     return code if isinstance(code, int) else 0
-
-
-def _status(error: Exception) -> int:
-    from handler.storage.storage_errors import AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable
-
-    return SERVICE if isinstance(error, (AccessDenied, BucketMissing, CredentialsRefused, StoreUnavailable)) else FAILED
 
 
 def _aws_message(error: Exception) -> str | None:

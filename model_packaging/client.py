@@ -1,35 +1,35 @@
-"""A client of an endpoint, over plain boto3: it puts together what SageMaker cuts, and says what the container said.
+"""A client for an endpoint over plain boto3. It joins the payload parts of a stream, and raises the container's errors.
 
     client = EndpointClient("my-endpoint")
     client.invoke({"messages": [{"role": "user", "content": "Hello"}]})          # the reply, as a dict
     for text in client.text({"messages": [...], "max_tokens": 100}):             # as it is generated
         print(text, end="", flush=True)
-    client.invoke_async("s3://bucket/in/1.json")                # where the answer will be; `answer.py` waits for it
+    client.invoke_async("s3://bucket/in/1.json")                # the reply's place; `async_reply.py` waits for it
 
-A streamed reply arrives in payload parts that SageMaker cuts wherever it likes: within an event, a JSON string, a
-UTF-8 character. Here a part is only bytes, and an event is what an empty line ends ("Server-sent events", WHATWG HTML).
+SageMaker may cut a streamed reply into payload parts at any byte: within an event, a JSON string or a UTF-8 character.
+So the parts are joined, and an event ends at an empty line ("Server-sent events", WHATWG HTML).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker_runtime.client import SageMakerRuntimeClient
 
 END = b"[DONE]"
-# SageMaker waits for a streamed reply for 8 minutes; boto3 gives up after 60 s of silence, unless told otherwise.
+# SageMaker waits 8 minutes for a streamed reply. boto3's default is to give up after 60 s without data.
 READ_SECONDS = 500
 
 
 class InvocationFailed(Exception):
     """The container answered with an error, or its stream ended in one.
 
-    :ivar status: the container's HTTP status; 0 where SageMaker did not get one, None within a stream.
+    :ivar status: the container's HTTP status. 0 if SageMaker received none, None for an error within a stream.
     :ivar error: the container's own error object: `message`, `type`, `param`, `code`.
-    :ivar log: the ARN of the log stream, where SageMaker named it.
+    :ivar log: the ARN of the log stream, if SageMaker named it.
     """
 
     def __init__(self, error: Mapping[str, Any], status: int | None = None, log: str = "") -> None:
@@ -42,18 +42,18 @@ class InvocationFailed(Exception):
 
 
 class StreamCut(InvocationFailed):
-    """The stream ended before the container said that it was complete: what came is part of an answer."""
+    """The stream ended without its end mark. The received text is incomplete."""
 
     def __init__(self, reason: str) -> None:
         super().__init__({"message": f"The stream was cut: {reason}", "type": "server_error", "code": "stream_cut"})
 
 
 class EndpointClient:
-    """One endpoint, as its caller sees it. Bodies are OpenAI's (chat, completion) or TGI's (`inputs`).
+    """A client of one endpoint. Bodies are those of OpenAI (chat, completion) or of TGI (`inputs`).
 
-    :param component: the inference component, where the endpoint has several.
-    :param connections: requests at a time.
-    :param runtime: a boto3 client to use; by default one of its own. Region, credentials and address are boto3's
+    :param component: the inference component, if the endpoint has several.
+    :param connections: the largest number of concurrent requests.
+    :param runtime: the boto3 client to use. The default is a new one. Region, credentials and address are boto3's
         (`AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME` for an endpoint on this machine).
     """
 
@@ -72,34 +72,25 @@ class EndpointClient:
         self._runtime = runtime or _runtime(region, connections)
 
     def invoke(self, body: Mapping[str, Any], **headers: str) -> dict[str, Any]:
-        """The whole reply. SageMaker gives up after 60 s: stream what may take longer.
+        """Returns the whole reply. SageMaker gives up after 60 s: use `stream` for replies that may take longer.
 
-        :param headers: further members of boto3's `invoke_endpoint`: SessionId="...", CustomAttributes="...".
-        :raises InvocationFailed: the container refused, or failed.
+        :param headers: further parameters of boto3's `invoke_endpoint`: SessionId="...", CustomAttributes="...".
+        :raises InvocationFailed: the container rejected the request or failed.
         """
-        from botocore.exceptions import ClientError
-
-        try:
-            reply = self._runtime.invoke_endpoint(**self._request(body), **headers)
-        except ClientError as error:
-            raise _of_model(error) from error
+        reply = self._call(self._runtime.invoke_endpoint, body, headers)
         answer: dict[str, Any] = json.loads(reply["Body"].read())
         return answer
 
     def stream(self, body: Mapping[str, Any], **headers: str) -> Iterator[dict[str, Any]]:
-        """The reply's events as they come: OpenAI's chunks, or TGI's tokens. Leaving the loop closes the connection.
+        """Yields the events of the reply: OpenAI's chunks, or TGI's tokens. Leaving the loop closes the connection.
 
-        :raises InvocationFailed: the container refused, or the stream ended in an error of its own.
-        :raises StreamCut: the stream broke off.
+        :raises InvocationFailed: the container rejected the request, or the stream ended with an error.
+        :raises StreamCut: the stream ended without its end mark.
         """
-        from botocore.exceptions import ClientError, EventStreamError, HTTPClientError
+        from botocore.exceptions import EventStreamError, HTTPClientError
 
-        request = self._request({**body, "stream": True})
-        try:
-            reply = self._runtime.invoke_endpoint_with_response_stream(**request, **headers)
-        except ClientError as error:
-            raise _of_model(error) from error
-        stream = reply["Body"]
+        operation = self._runtime.invoke_endpoint_with_response_stream
+        stream = self._call(operation, {**body, "stream": True}, headers)["Body"]
         complete = False
         try:
             for data in events(part["PayloadPart"]["Bytes"] for part in stream if "PayloadPart" in part):
@@ -121,15 +112,15 @@ class EndpointClient:
             raise StreamCut("it ended without its end mark")
 
     def text(self, body: Mapping[str, Any], **headers: str) -> Iterator[str]:
-        """Only the text of the stream, of the first choice; raises as `stream` does."""
+        """Yields the text of the first choice. Raises the errors of `stream`."""
         for event in self.stream(body, **headers):
             if text := text_of(event):
                 yield text
 
     def invoke_async(self, location: str, **headers: Any) -> dict[str, str]:
-        """Queues a request whose body lies in S3, for an asynchronous endpoint.
+        """Sends a request to an asynchronous endpoint. Its body is an object in S3.
 
-        :return: `output` and `failure`, the places of which one will have an object; and `id`.
+        :return: `output` and `failure`: the URIs of which one will have an object. `id`: the request's id.
         """
         reply = self._runtime.invoke_endpoint_async(
             EndpointName=self._names["EndpointName"],
@@ -141,12 +132,18 @@ class EndpointClient:
         found: Mapping[str, Any] = reply
         return {name: str(found.get(member, "")) for name, member in places.items()}
 
-    def _request(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._names, "ContentType": "application/json", "Body": json.dumps(body, ensure_ascii=False).encode()}
+    def _call(self, operation: Callable[..., Any], body: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+        from botocore.exceptions import ClientError
+
+        data = json.dumps(body, ensure_ascii=False).encode()
+        try:
+            return operation(**self._names, ContentType="application/json", Body=data, **headers)
+        except ClientError as error:
+            raise _of_model(error) from error
 
 
 def events(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each server-sent event, however the bytes were cut. What no empty line ends is no event."""
+    """Yields the data of each server-sent event, however the bytes were cut. An event ends at an empty line."""
     rest, data = b"", []
     for part in parts:
         *lines, rest = (rest + part).split(b"\n")
@@ -160,7 +157,7 @@ def events(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def text_of(event: Mapping[str, Any]) -> str:
-    """The text that one event adds, or that a whole reply has."""
+    """Returns the text of an event or of a whole reply."""
     if "token" in event:
         token = event["token"] or {}
         return "" if token.get("special") else str(token.get("text") or "")
@@ -172,7 +169,7 @@ def text_of(event: Mapping[str, Any]) -> str:
 
 
 def failure_of(body: str, status: int | None = None, log: str = "") -> InvocationFailed:
-    """Out of the body that the container refused with: its error object, or the words as they are."""
+    """Returns the error of a reply's body: its error object, or the whole body as the message."""
     try:
         found = json.loads(body).get("error")
     except (ValueError, AttributeError):
@@ -186,7 +183,7 @@ def _of_event(event: Mapping[str, Any]) -> InvocationFailed:
 
 
 def _of_model(error: Any) -> Exception:
-    """The container's own error out of a ModelError; any other error of SageMaker's as it is."""
+    """Returns the container's error from a ModelError. Other errors of SageMaker are returned unchanged."""
     reply = error.response
     if reply.get("Error", {}).get("Code") != "ModelError":
         return error if isinstance(error, Exception) else InvocationFailed({"message": str(error)})
@@ -198,7 +195,7 @@ def _runtime(region: str | None, connections: int) -> SageMakerRuntimeClient:
     import boto3
     from botocore.config import Config
 
-    # Not repeated: a generation that failed after a minute would cost another, and a 424 is the container's answer.
+    # No retries: a generation that failed after a minute would cost a second one, and a 424 is the container's reply.
     config = Config(
         read_timeout=READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": 1},

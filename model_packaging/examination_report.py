@@ -1,7 +1,8 @@
-"""From settings to what `check` and `plan` print."""
+"""Examines settings for `check`, `plan` and `deploy`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -13,31 +14,35 @@ from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.problems import mask
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
+from handler.neuron.checks.several_nodes import HOSTED
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.planning.examination import Examination, examine_config, rejected_settings
-
-__all__ = ["Examination", "examine", "rejected_settings"]
+from model_packaging.deployment.definition.request import environment_problems
 
 
 def examine(
     environ: Mapping[str, str], model: str, *, instance: str | None, line: str | None, fetch: Fetch = fetch_small_file
 ) -> Examination:
-    """Reads, plans and estimates; every problem is a finding. The plan is fit to be printed: its secrets are masked.
+    """Makes a plan and a memory estimate. Every problem is a finding. Secrets in the plan are masked.
 
-    :param environ: the settings; the process's own environment is not looked at.
-    :param model: a directory, s3://bucket/prefix or hub id; beats the settings.
-    :param instance, line: as named on the command line.
+    :param environ: the settings. The process's own environment is not read. They must fit into a SageMaker model if the
+        instance is SageMaker's, unless they are this process's own (`--env`).
+    :param model: a directory, s3://bucket/prefix or hub id. It overrides the settings.
+    :param instance, line: the values of the command line. They override the settings.
     """
     try:
         config = _named(load(environ, fetch=fetch, model=model), instance, line)
     except SettingError as error:
         return rejected_settings(error)
     found = examine_config(config)
+    hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
+    for problem in environment_problems(environ) if hosted else ():
+        found = replace(found, findings=(*rejected_settings(problem).findings, *found.findings))
     return replace(found, plan=_masked_plan(found.plan, secrets(config)))
 
 
 def _named(config: EndpointConfig, instance: str | None, line: str | None) -> EndpointConfig:
-    """What the command line names beats the settings."""
+    """Returns the configuration with the values of the command line."""
     sources = dict(config.sources)
     for field, value in (("instance", instance), ("line", line)):
         if value:

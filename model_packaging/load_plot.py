@@ -1,4 +1,4 @@
-"""The picture of a bench: tokens a second against how long one waits for them. matplotlib is imported to draw it."""
+"""The plot of `bench`: tokens per second against latency. matplotlib is imported only when it is needed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OPTION = "--plot"
 
 
 def throughput(runs: Mapping[int, Mapping[str, Any]]) -> Figure:
-    """Tokens a second against the time to a first token and between tokens; a point for each number at a time.
+    """Plots tokens per second against time to first token and time between tokens. Each concurrency is a point.
 
-    :param runs: by the number of requests at a time, what `load.summary` returns.
+    :param runs: the result of `load_measurement.summary` for each concurrency.
     """
     from matplotlib.figure import Figure
 
@@ -40,9 +40,9 @@ def throughput(runs: Mapping[int, Mapping[str, Any]]) -> Figure:
 
 
 def check(path: Path) -> None:
-    """Before a load is sent whose picture nobody could have.
+    """Checks that the plot can be written, before a load is sent.
 
-    :raises SettingError: no picture can be written there.
+    :raises SettingError: it cannot be written there.
     """
     if path.suffix.lower() not in FORMATS:
         raise SettingError(OPTION, f"'{path}' is no picture", f"End it in {', '.join(FORMATS)}.")

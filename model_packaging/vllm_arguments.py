@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 TABLES = Path(__file__).parents[1] / "handler" / "config" / "vllm_arguments"
-PLAIN: dict[object, str] = {str: "str", int: "int", float: "float", bool: "bool"}
-# What vLLM calls its converters (vllm/engine/arg_utils.py, 0.16.0), by what they accept.
+# What Python and vLLM call their converters (vllm/engine/arg_utils.py, 0.16.0), by what they accept.
 CONVERTERS = {
+    **{name: name for name in ("str", "int", "float", "bool")},
     "human_readable_int": "int",
     "human_readable_int_or_auto": "int",
     "union_dict_and_str": "json",
@@ -72,11 +72,9 @@ def _described(action: argparse.Action) -> Argument:
 
 
 def _kind(convert: object) -> str:
-    """What an argparse converter accepts. vLLM wraps most of its own in closures, so look into them."""
+    """Returns what an argparse converter accepts. vLLM wraps most converters in closures, which are inspected."""
     if convert is None:
         return "str"
-    if convert in PLAIN:
-        return PLAIN[convert]
     name = getattr(convert, "__name__", "")
     if name in CONVERTERS:
         return CONVERTERS[name]

@@ -1,1 +1,1 @@
-"""The way from a model to an endpoint, as notebooks; `python -m notebooks` runs them again and keeps what they show."""
+"""Notebooks from a model to an endpoint. `python -m notebooks` runs them again and saves their outputs."""

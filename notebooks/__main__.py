@@ -1,4 +1,4 @@
-"""`python -m notebooks [NAME...]`: runs them against one SageMaker on this machine, and writes their outputs."""
+"""`python -m notebooks [NAME...]`: runs notebooks against a local SageMaker, and saves their outputs."""
 
 from __future__ import annotations
 

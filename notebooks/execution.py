@@ -13,12 +13,12 @@ CELL_SECONDS = 400
 
 
 def notebooks() -> list[Path]:
-    """In the order in which they are read."""
+    """Returns the notebooks in reading order."""
     return sorted(HERE.glob("*.ipynb"))
 
 
 def executed(path: Path, environ: Mapping[str, str]) -> nbformat.NotebookNode:
-    """The notebook with new outputs; the file stays as it is.
+    """Returns the notebook with new outputs. The file is not changed.
 
     :raises nbclient.exceptions.CellExecutionError: a cell failed.
     """
@@ -32,6 +32,6 @@ def executed(path: Path, environ: Mapping[str, str]) -> nbformat.NotebookNode:
         resources={"metadata": {"path": str(HERE)}},
     )
     client.execute(env=dict(environ))
-    # Of the machine they ran on; nothing for a reader.
+    # The other metadata describe the machine on which the notebook ran.
     notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata["kernelspec"]})
     return notebook

@@ -1,4 +1,4 @@
-"""A SageMaker of their own for the notebooks, on this machine; it leaves nothing."""
+"""Starts a local SageMaker for the notebooks, and removes it afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 @contextmanager
 def up(state: Path) -> Iterator[dict[str, str]]:
-    """The environment of a kernel whose boto3 and `--local` find it."""
+    """Yields the environment with which a kernel's boto3 and `--local` find it."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environ.update(LOCAL_SAGEMAKER_STATE=str(state), PYTHONPATH=str(ROOT))
     command = [sys.executable, "-m", "model_packaging", "local"]

@@ -1,4 +1,4 @@
-"""The notebooks' pictures. Each takes what a command or the client returned, and draws it; none measures anything."""
+"""The plots of the notebooks. Each draws the output of a command or of the client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from model_packaging.load_plot import throughput as throughput
 
-# A stage's line in the container's log: `[  11.1 s] import vLLM: 9.5 s`, its end and its length in seconds.
+# A stage in the container's log: `[  11.1 s] import vLLM: 9.5 s`, with its end and its duration in seconds.
 STAGE = re.compile(r"\[ *([\d.]+) s\] (.+): ([\d.]+) s$")
 
 
 def memory(checks: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """One logical core's memory in GiB, a bar for each `check --json`, and what the core has."""
+    """Plots the memory of a logical core in GiB: a bar for each `check --json`, and the core's size."""
     figure, axes = pyplot.subplots(figsize=(8, 2.6), layout="constrained")
     names = [part["name"] for part in next(iter(checks.values()))["memory"]["core"]["parts"]]
     left = [0.0] * len(checks)
@@ -35,7 +35,7 @@ def memory(checks: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 
 def arrivals(streams: Mapping[str, Sequence[float]]) -> Figure:
-    """When each piece of text came: seconds since its request was sent."""
+    """Plots when each piece of text arrived, in seconds since the request."""
     figure, axes = pyplot.subplots(figsize=(8, 1.2 + 0.4 * len(streams)), layout="constrained")
     axes.eventplot(list(streams.values()), linelengths=0.6)
     axes.set(yticks=range(len(streams)), yticklabels=list(streams), xlabel="seconds since the request")
@@ -44,13 +44,13 @@ def arrivals(streams: Mapping[str, Sequence[float]]) -> Figure:
 
 
 def stages(log: str) -> dict[str, tuple[float, float]]:
-    """A start's stages out of its container's log: name -> (began, lasted), seconds since the process began."""
+    """Returns the stages in a container's log: name -> (start, duration), in seconds since the process began."""
     found = (STAGE.search(line) for line in log.splitlines())
     return {match[2]: (float(match[1]) - float(match[3]), float(match[3])) for match in found if match}
 
 
 def timeline(starts: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
-    """The stages of each start, side by side in time; without those that took none."""
+    """Plots the stages of each start over time. Stages of zero seconds are left out."""
     starts = {start: {name: span for name, span in found.items() if span[1]} for start, found in starts.items()}
     figure, axes = pyplot.subplots(figsize=(8, 1.5 + 0.5 * len(starts)), layout="constrained")
     names = list(dict.fromkeys(name for start in starts.values() for name in start))
@@ -67,14 +67,14 @@ def timeline(starts: Mapping[str, Mapping[str, tuple[float, float]]]) -> Figure:
 
 
 def kind(path: str) -> str:
-    """What sort of file an artifact is: its suffix, or the directory that such files share."""
+    """Returns the kind of an artifact's file: its suffix, or the directory of such files."""
     parts = path.split("/")
     suffix = parts[-1].rpartition(".")[2]
     return suffix if "." in parts[-1] and len(suffix) <= 8 else parts[1] if len(parts) > 2 else parts[0]
 
 
 def store(entries: Mapping[str, Mapping[str, int]]) -> Figure:
-    """What each entry keeps: a rectangle for each file, as large as it is; a column for each kind of file.
+    """Plots the files of each entry: a rectangle in proportion to each size, a column for each kind of file.
 
     :param entries: name -> path -> bytes.
     """
@@ -105,7 +105,7 @@ def store(entries: Mapping[str, Mapping[str, int]]) -> Figure:
 
 
 def cost(prices: Mapping[str, float], rates: Mapping[str, float]) -> Figure:
-    """What a million tokens cost at a rate, a line for each price an hour; a point where a rate was measured."""
+    """Plots the cost of a million tokens over the rate: lines for hourly prices, points for measured rates."""
     figure, axes = pyplot.subplots(figsize=(8, 3), layout="constrained")
     span = [rate * factor for rate in (min(rates.values()), max(rates.values())) for factor in (0.1, 10)]
     ends = [min(span), max(span)]
@@ -119,12 +119,12 @@ def cost(prices: Mapping[str, float], rates: Mapping[str, float]) -> Figure:
 
 
 def per_million(price: float, rate: float) -> float:
-    """The cost of a million tokens at `rate` tokens a second, on an instance of `price` an hour that is never idle."""
+    """Returns the cost of a million tokens at `rate` tokens per second and `price` per hour, without idle time."""
     return price / 3600 / rate * 1e6
 
 
 def _finished(figure: Figure) -> Figure:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-    pyplot.close(figure)  # the cell's value shows it; it is not shown twice
+    pyplot.close(figure)  # the cell shows it as its value; without this it would be shown twice
     return figure

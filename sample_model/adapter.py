@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from sample_model import adapter_path, path
 from sample_model.facts import Fact, by_name
-from sample_model.samples import prompts
+from sample_model.samples import join, prompts
 from sample_model.train import pad
 
 RANK = 8
@@ -50,8 +50,6 @@ class Adapted(torch.nn.Module):  # type: ignore[misc]  # torch is untyped here
 
 def main() -> None:
     """Train the shipped adapter and write it where it ships."""
-    from sample_model.samples import join
-
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     bpe = Tokenizer.from_file(str(path() / "tokenizer.json"))

@@ -28,7 +28,4 @@ def load(path: Path = QUESTIONS) -> tuple[Fact, ...]:
 
 def by_name(name: str) -> Fact:
     """The fact of that name; a KeyError when there is none."""
-    for fact in load():
-        if fact.name == name:
-            return fact
-    raise KeyError(name)
+    return {fact.name: fact for fact in load()}[name]

@@ -8,7 +8,6 @@ give the same model; elsewhere the last bits of the sums differ, which the margi
 import argparse
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -23,66 +22,57 @@ IGNORED = -100
 """The label that the loss of transformers passes over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The shape of the model and of its training; the defaults made the shipped weights."""
-
-    vocabulary: int = 1280
-    hidden: int = 256
-    inner: int = 512
-    layers: int = 4
-    heads: int = 8
-    key_value_heads: int = 4
-    length: int = 2048
-    epochs: int = 70
-    batch: int = 24
-    rate: float = 1.5e-3
-    warm_up: int = 60
-    decay: float = 0.05
-    seed: int = 7
-    threads: int = 1
+# The shape of the model and of its training: these made the shipped weights.
+VOCABULARY = 1280
+HIDDEN = 256
+INNER = 512
+LAYERS = 4
+HEADS = 8
+KEY_VALUE_HEADS = 4
+LENGTH = 2048
+EPOCHS = 70
+BATCH = 24
+RATE = 1.5e-3
+WARM_UP = 60
+DECAY = 0.05
+SEED = 7
 
 
 def main() -> None:
     """Parse the command line and train."""
-    usual = Settings()
     parser = argparse.ArgumentParser(description="Train the sample model.")
     parser.add_argument("--out", type=Path, required=True, help="directory for the checkpoint")
-    parser.add_argument("--epochs", type=int, default=usual.epochs)
-    parser.add_argument("--seed", type=int, default=usual.seed)
-    parser.add_argument("--threads", type=int, default=usual.threads)
-    given = parser.parse_args()
-    train(given.out, Settings(epochs=given.epochs, seed=given.seed, threads=given.threads))
+    train(parser.parse_args().out)
 
 
-def train(out: Path, settings: Settings) -> None:
+def train(out: Path) -> None:
     """Learn the tokenizer and the weights from questions.toml, and save both in `out`."""
-    torch.manual_seed(settings.seed)
-    torch.set_num_threads(settings.threads)
+    torch.manual_seed(SEED)
+    torch.set_num_threads(1)
     known = facts.load()
     extra = (*SYSTEM_MESSAGES, *OPENINGS, *CLOSINGS, "Question: ", "\nAnswer:")
-    bpe = tokenizer.build(known, extra, settings.vocabulary)
-    model = build_model(settings, bpe)
+    bpe = tokenizer.build(known, extra, VOCABULARY)
+    model = build_model(bpe)
     print(f"{model.num_parameters():,} parameters, {len(known)} facts", flush=True)
-    fit(model, Sampler(known, bpe, settings.seed), settings)
+    fit(model, Sampler(known, bpe, SEED))
     out.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(out)
-    tokenizer.save(bpe, out, settings.length)
+    tokenizer.save(bpe, out, LENGTH)
 
 
-def build_model(settings: Settings, bpe: Tokenizer) -> LlamaForCausalLM:
+def build_model(bpe: Tokenizer) -> LlamaForCausalLM:
     """A fresh Llama whose generation configuration asks for no sampling of its own."""
     bos, eos = bpe.token_to_id(tokenizer.BOS), bpe.token_to_id(tokenizer.END)
     model = LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=settings.vocabulary,
-            hidden_size=settings.hidden,
-            intermediate_size=settings.inner,
-            num_hidden_layers=settings.layers,
-            num_attention_heads=settings.heads,
-            num_key_value_heads=settings.key_value_heads,
-            head_dim=settings.hidden // settings.heads,
-            max_position_embeddings=settings.length,
+            vocab_size=VOCABULARY,
+            hidden_size=HIDDEN,
+            intermediate_size=INNER,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            num_key_value_heads=KEY_VALUE_HEADS,
+            head_dim=HIDDEN // HEADS,
+            max_position_embeddings=LENGTH,
             tie_word_embeddings=False,
             bos_token_id=bos,
             eos_token_id=eos,
@@ -93,18 +83,18 @@ def build_model(settings: Settings, bpe: Tokenizer) -> LlamaForCausalLM:
     return model
 
 
-def fit(model: LlamaForCausalLM, sampler: Sampler, settings: Settings) -> None:
+def fit(model: LlamaForCausalLM, sampler: Sampler) -> None:
     """AdamW with a linear warm-up and a cosine down to zero, over freshly drawn samples in each epoch."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.rate, betas=(0.9, 0.95), weight_decay=settings.decay)
-    shuffle = Random(settings.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=DECAY)
+    shuffle = Random(SEED)
     started, step, steps = time.monotonic(), 0, 0
-    for epoch in range(settings.epochs):
-        batches = make_batches(list(sampler.epoch()), settings.batch, shuffle)
-        steps = steps or len(batches) * settings.epochs
+    for epoch in range(EPOCHS):
+        batches = make_batches(list(sampler.epoch()), BATCH, shuffle)
+        steps = steps or len(batches) * EPOCHS
         total = 0.0
         for batch in batches:
             for group in optimizer.param_groups:
-                group["lr"] = settings.rate * schedule(step, steps, settings.warm_up)
+                group["lr"] = RATE * schedule(step, steps)
             ids, labels = pad(batch)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 loss = model(input_ids=ids, labels=labels).loss
@@ -115,14 +105,14 @@ def fit(model: LlamaForCausalLM, sampler: Sampler, settings: Settings) -> None:
             total += loss.item()
             step += 1
         loss_now, spent = total / len(batches), time.monotonic() - started
-        print(f"epoch {epoch + 1}/{settings.epochs}: loss {loss_now:.5f}, {spent:.0f} s", flush=True)
+        print(f"epoch {epoch + 1}/{EPOCHS}: loss {loss_now:.5f}, {spent:.0f} s", flush=True)
 
 
-def schedule(step: int, steps: int, warm_up: int) -> float:
+def schedule(step: int, steps: int) -> float:
     """The share of the learning rate at a step: up in a line, down in a cosine."""
-    if step < warm_up:
-        return (step + 1) / warm_up
-    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warm_up) / (steps - warm_up))))
+    if step < WARM_UP:
+        return (step + 1) / WARM_UP
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - WARM_UP) / (steps - WARM_UP))))
 
 
 def make_batches(samples: list[Sample], size: int, random: Random) -> list[list[Sample]]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
+
 INTERVAL_S = 1 / 20
 TIMEOUT_S = 5.0
 LONGEST_S = 240.0
@@ -41,16 +43,12 @@ def ask(port: int) -> int:
     try:
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
             connection.sendall(QUESTION)
-            reply = b""
-            while b"\r\n" not in reply:
-                data = connection.recv(4096)
-                if not data:
-                    return 0
-                reply += data
-    except OSError:
+            parser = ReplyParser()
+            while not parser.status and (data := connection.recv(4096)):
+                parser.feed(data)
+            return parser.status
+    except (OSError, BrokenReply):
         return 0
-    status = reply[9:12]
-    return int(status) if reply.startswith(b"HTTP/1.") and status.isdigit() else 0
 
 
 def probe(port: int, stop: int) -> list[Ping]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
-from psutil import (
-    CONN_LISTEN,
-    Error,
-    NoSuchProcess,
-    Process,
-    wait_procs,
-)
+from psutil import CONN_LISTEN, Error, NoSuchProcess, Process, wait_procs
+
+T = TypeVar("T")
 
 ENGINE_TITLE = "VLLM::"  # the process title vLLM gives to its engine core and workers
 GRACE_S = 3.0  # that descendants have to follow the first of them
@@ -51,62 +49,54 @@ def http_processes(root: int, port: int) -> list[Process]:
 
 
 def usage(root: int, http: Sequence[Process]) -> Usage:
-    cpu, rss = 0.0, 0
-    for process in http:
-        times = process.cpu_times()
-        cpu += times.user + times.system
-        rss += process.memory_info().rss
     every = family(root)
-    core = sum(_cpu(process) for process in every if title(process).startswith(ENGINE_TITLE))
-    return Usage(cpu, rss, sum(_rss(process) for process in every), core)
+    cores = [process for process in every if title(process).startswith(ENGINE_TITLE)]
+    return Usage(
+        cpu_s=sum(map(cpu_s, http)),
+        rss_bytes=sum(map(rss, http)),
+        tree_rss_bytes=sum(_or(0, rss, process) for process in every),
+        core_cpu_s=sum(_or(0.0, cpu_s, process) for process in cores),
+    )
+
+
+def cpu_s(process: Process) -> float:
+    """Returns the CPU time of a process, user and system, in seconds."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def rss(process: Process) -> int:
+    return int(process.memory_info().rss)
+
+
+def title(process: Process) -> str:
+    return _or("", lambda p: " ".join(p.cmdline()), process)
 
 
 def end(processes: Sequence[Process], patience_s: float) -> None:
     """Sends SIGTERM to the first process, and SIGKILL to all that remain after `patience_s`."""
     if not processes:
         return
-    _signal(processes[0], kill=False)
+    with suppress(NoSuchProcess):
+        processes[0].terminate()
     wait_procs(processes[:1], timeout=patience_s)
     _, alive = wait_procs(processes, timeout=GRACE_S)
     for process in alive:
-        _signal(process, kill=True)
+        with suppress(NoSuchProcess):
+            process.kill()
     wait_procs(alive, timeout=5)
 
 
-def _signal(process: Process, *, kill: bool) -> None:
-    try:
-        if kill:
-            process.kill()
-        else:
-            process.terminate()
-    except NoSuchProcess:
-        pass
-
-
-def title(process: Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except Error:
-        return ""
-
-
 def _listens(process: Process, port: int) -> bool:
-    try:
+    def listens(process: Process) -> bool:
         return any(c.status == CONN_LISTEN and c.laddr.port == port for c in process.net_connections("tcp"))
-    except Error:
-        return False
+
+    return _or(False, listens, process)
 
 
-def _cpu(process: Process) -> float:
+def _or(default: T, read: Callable[[Process], T], process: Process) -> T:
+    """Reads a property of a process. Returns the default if the process has ended meanwhile."""
     try:
-        times = process.cpu_times()
-        return float(times.user + times.system)
+        return read(process)
     except Error:
-        return 0.0
-
-
-def _rss(process: Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except Error:
-        return 0
+        return default

@@ -3,118 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import Enum, auto
+
+import httptools
 
 
 class BrokenReply(Exception):
     """The peer disconnected during a reply, or did not send HTTP/1.1."""
 
 
-class _Stage(Enum):
-    HEAD = auto()
-    COUNTED = auto()  # a body of `Content-Length` bytes
-    CHUNK_SIZE = auto()
-    CHUNK = auto()
-    TRAILER = auto()
-    UNTIL_CLOSE = auto()
-    COMPLETE = auto()
-
-
 class ReplyParser:
-    """Parses one reply incrementally."""
+    """Parses one reply incrementally, with httptools.
 
-    __slots__ = ("_missing", "_pending", "_stage", "keep_alive", "status")
+    :ivar status: 0 until the head is complete.
+    :ivar keep_alive: whether the connection accepts another request after the complete reply.
+    """
 
     def __init__(self) -> None:
-        self._stage = _Stage.HEAD
-        self._pending = bytearray()
-        self._missing = 0
         self.status = 0
-        self.keep_alive = True
-
-    @property
-    def complete(self) -> bool:
-        return self._stage is _Stage.COMPLETE
+        self.keep_alive = False
+        self.complete = False
+        self._has_length = False
+        self._body: list[bytes] = []
+        self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> bytes:
         """Takes the bytes of a socket read. Returns the part of the body in them, without framing."""
-        self._pending += data
-        body = bytearray()
-        while self._step(body):
-            pass
-        return bytes(body)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise BrokenReply(f"not one HTTP reply: {error}") from None
+        body, self._body = b"".join(self._body), []
+        return body
 
     def end_of_stream(self) -> None:
         """Called when the peer has closed. This ends a body without a length, and is an error otherwise."""
-        if self._stage is not _Stage.UNTIL_CLOSE:
-            raise BrokenReply(f"the connection was closed while reading {self._stage.name}")
-        self._stage = _Stage.COMPLETE
+        if not self.status or self._has_length:
+            raise BrokenReply(f"the connection was closed while reading the {'body' if self.status else 'head'}")
+        self.complete = True
 
-    def _step(self, body: bytearray) -> bool:
-        """Parses one element. Returns False if more bytes are needed."""
-        match self._stage:
-            case _Stage.CHUNK | _Stage.COUNTED | _Stage.UNTIL_CLOSE:
-                return self._take_body(body)
-            case _Stage.COMPLETE:
-                if self._pending:
-                    raise BrokenReply("bytes after the end of the reply")
-                return False
-            case _Stage.HEAD:
-                end = self._pending.find(b"\r\n\r\n")
-                if end < 0:
-                    return False
-                self._read_head(bytes(self._pending[:end]))
-                del self._pending[: end + 4]
-                return True
-        end = self._pending.find(b"\r\n")
-        if end < 0:
-            return False
-        line = bytes(self._pending[:end])
-        del self._pending[: end + 2]
-        if self._stage is _Stage.TRAILER:
-            if not line:
-                self._stage = _Stage.COMPLETE
-            return True
-        try:
-            size = int(line.partition(b";")[0], 16)
-        except ValueError:
-            raise BrokenReply(f"not a chunk size: {line[:40]!r}") from None
-        self._missing = size + 2  # the line end after the data belongs to the chunk
-        self._stage = _Stage.CHUNK if size else _Stage.TRAILER
-        return True
+    def on_message_begin(self) -> None:
+        if self.complete:
+            raise BrokenReply("bytes after the end of the reply")
 
-    def _take_body(self, body: bytearray) -> bool:
-        taken = len(self._pending)
-        if self._stage is not _Stage.UNTIL_CLOSE:
-            taken = min(taken, self._missing)
-            framing = 2 if self._stage is _Stage.CHUNK else 0
-            body += self._pending[: max(0, min(taken, self._missing - framing))]
-            self._missing -= taken
-            if not self._missing:
-                self._stage = _Stage.CHUNK_SIZE if framing else _Stage.COMPLETE
-        else:
-            body += self._pending
-        del self._pending[:taken]
-        return taken > 0 and (bool(self._pending) or self.complete)
+    def on_header(self, name: bytes, _value: bytes) -> None:
+        self._has_length |= name.lower() in (b"content-length", b"transfer-encoding")
 
-    def _read_head(self, head: bytes) -> None:
-        first, *lines = head.split(b"\r\n")
-        version, _, rest = first.partition(b" ")
-        if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-            raise BrokenReply(f"not a status line: {first[:80]!r}")
-        self.status = int(rest[:3])
-        headers = {name.strip().lower(): value.strip().lower() for name, _, value in (x.partition(b":") for x in lines)}
-        self.keep_alive = headers.get(b"connection") != b"close" and version == b"HTTP/1.1"
-        if 100 <= self.status < 200:
-            return  # interim; the reply proper follows
-        if headers.get(b"transfer-encoding") == b"chunked":
-            self._stage = _Stage.CHUNK_SIZE
-        elif b"content-length" in headers or self.status in (204, 304):
-            self._missing = int(headers.get(b"content-length", b"0"))
-            self._stage = _Stage.COUNTED if self._missing else _Stage.COMPLETE
-        else:
-            self._stage = _Stage.UNTIL_CLOSE
-            self.keep_alive = False
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self.status = status if status >= 200 else 0  # the reply proper follows an interim one
+
+    def on_body(self, data: bytes) -> None:
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        self.complete = bool(self.status)
+        self.keep_alive = self._parser.should_keep_alive()
 
 
 def server_sent_events(arrivals: Iterable[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:

@@ -61,16 +61,9 @@ def _table(comparisons: Sequence[Comparison], sides: str) -> Table:
     table.add_column("unit")
     table.add_column("better")
     for c in comparisons:
-        likely, spread = _range(c.likely_low, c.likely_high), _range(c.low, c.high)
-        values = (
-            _number(c.ours),
-            _number(c.theirs),
-            "" if c.ratio is None else f"{c.ratio:.2f}",
-            likely,
-            spread,
-            str(c.pairs),
-        )
-        table.add_row(c.figure, *values, c.unit, c.better)
+        ratio = "" if c.ratio is None else f"{c.ratio:.2f}"
+        ranges = _range(c.likely_low, c.likely_high), _range(c.low, c.high)
+        table.add_row(c.figure, _number(c.ours), _number(c.theirs), ratio, *ranges, str(c.pairs), c.unit, c.better)
     return table
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.lib.contestant import free_port
 from benchmarks.lib.measurements import Comparison, compare
+from benchmarks.lib.probe import connects
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.restore.restore_contestant import ContestantFailed, RestoreRun, commands, run
 from benchmarks.restore.restore_data import write_entry
@@ -102,22 +103,18 @@ def _environment(endpoint: str) -> dict[str, str]:
 @contextmanager
 def _server(directory: Path) -> Iterator[str]:
     """Runs `rclone serve s3` on loopback over a directory of buckets."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    port = free_port()
+    address = f"127.0.0.1:{port}"
     command = [str(Path(sys.executable).with_name("rclone")), "serve", "s3", "--config", os.devnull]
     command += ["--log-level", "ERROR", "--addr", address, "--auth-key", f"{ACCESS},{SECRET}", str(directory)]
     process = subprocess.Popen(command)
     try:
-        host, _, port = address.partition(":")
         for _ in range(200):
             if process.poll() is not None:
                 raise ContestantFailed("rclone serve s3 did not start")
-            try:
-                socket.create_connection((host, int(port)), 1).close()
+            if connects(port):
                 break
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
         yield f"http://{address}"
     finally:
         process.terminate()

@@ -20,13 +20,12 @@ from psutil import Process
 
 from benchmarks.lib import process_usage as processes
 from benchmarks.lib.block import run_block
-from benchmarks.lib.contestant import SAMPLE_MODEL, STUB, container
+from benchmarks.lib.contestant import SAMPLE_MODEL, STUB, container, free_port
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import GROUPS, can_hold, held
 from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import RequestMix
-from benchmarks.serving.serving import free_port
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
 ALL = 256
@@ -77,21 +76,16 @@ class Roles:
         return cls(others, owner, core) if others else cls(workers, None, core)
 
 
-def cpu_s(process: Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 def measured(server: ContestantServer, count: int, share: float | None, streams: int, block: int) -> Point:
     workload = WHOLE if share is None else HELD
     workload = replace(workload, concurrency=streams, requests=workload.requests * streams // workload.concurrency)
     roles = Roles.of(server)
     watched = [*roles.front_ends, roles.core, *([roles.leader] if roles.leader else [])]
-    before = [cpu_s(process) for process in watched]
+    before = [processes.cpu_s(process) for process in watched]
     with held(roles.front_ends, share):
         done = run_block(server, workload, block)
     wall = done.measurements.wall_s
-    used = [(cpu_s(process) - earlier) / wall for process, earlier in zip(watched, before, strict=True)]
+    used = [(processes.cpu_s(process) - earlier) / wall for process, earlier in zip(watched, before, strict=True)]
     return Point(
         count,
         share,

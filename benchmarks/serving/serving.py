@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import TypeVar
 
 from benchmarks.lib.block import Block, run_block
 from benchmarks.lib.comparison import Started
-from benchmarks.lib.contestant import KINDS, REAL, Contestant, EngineShape
+from benchmarks.lib.contestant import KINDS, REAL, Contestant, EngineShape, free_port
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import Api, RequestMix
@@ -188,9 +187,3 @@ def _warm_block(server: ContestantServer, workload: RequestMix) -> Block:
     if not block.valid:
         raise WarmUpFailed(block)
     return block
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -13,7 +13,7 @@ from typing import cast
 import click
 
 from benchmarks.lib.comparison import comparisons
-from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
+from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB, free_port
 from benchmarks.lib.contestant_server import ServerFailed
 from benchmarks.lib.cpu_share import can_hold
 from benchmarks.lib.measurements import Comparison
@@ -29,7 +29,6 @@ from benchmarks.serving.serving import (
     Run,
     WarmUpFailed,
     contestants,
-    free_port,
     run,
     stub_workloads,
     workloads,

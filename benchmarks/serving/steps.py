@@ -13,10 +13,9 @@ from pathlib import Path
 import click
 
 from benchmarks.lib.block import run_block
-from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, EngineShape
+from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, EngineShape, free_port
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.request_mix import RequestMix
-from benchmarks.serving.serving import free_port
 from benchmarks.serving.step import FILE, EngineStep
 
 SHAPE = EngineShape(worker="benchmarks.serving.step_worker.StepWorker")

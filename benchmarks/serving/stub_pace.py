@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 WORDS = 64
@@ -39,12 +40,15 @@ class StubPace:
         return max(0.0, self._due - now)
 
 
+@dataclass(slots=True)
 class StubProgress:
-    """One request: the missing tokens of its prompt, and the tokens it has generated."""
+    """One request.
 
-    __slots__ = ("made", "missing", "rate")
+    :ivar missing: the tokens of its prompt that were not computed yet.
+    :ivar rate: its steps per second. None means no delay.
+    :ivar made: the tokens that were generated.
+    """
 
-    def __init__(self, missing: int, rate: float | None) -> None:
-        self.missing = missing
-        self.made = 0
-        self.rate = rate
+    missing: int
+    rate: float | None
+    made: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -13,22 +13,26 @@ from benchmarks.soak.soak_requests import OURS, Maker, SoakRequest, large, one_o
 from benchmarks.soak.soak_state import Held, StateWatch
 from benchmarks.soak.soak_visit import HOST, Visitor, WrongReply
 
+# The largest growth of a process's own memory, as a part of its resident memory.
 GROWTH = 0.05
-# Until a server that nobody asks any more must hold nothing. gunicorn waits 2 s for a client to close its end.
+# How long a server without clients may hold resources. gunicorn waits 2 s for a client to close its end.
 SETTLE_S = 30.0
-# Of the visitors: of a hundred.
-STAY, LEAVE, DAWDLE, SESSION = 58, 28, 6, 3
+# Of a hundred visits, how many are of each kind.
+VISITS = {"stay": 58, "leave": 28, "read slowly": 6, "session": 3, "WebSocket": 5}
 SHOWN = 20
-# Of the prompts that a CPU engine is request for one by one before anything is counted; the context is 1,024.
+# The default of `SoakPlan.sizes` for `make soak`; the context has 1,024 tokens.
 SIZES = 1000
 TOKEN = SoakRequest("one token", "/v1/completions", b'{"prompt": "a", "max_tokens": 1}', mark=b'"usage"')
 
 
 @dataclass(frozen=True, slots=True)
 class SoakPlan:
-    """:ivar visitors: at a time. :ivar seed: of their dice.
+    """The plan of a soak test.
 
-    :ivar sizes: prompts of 1 to so many tokens are request for one by one before anything is counted.
+    :ivar visitors: the number of clients at a time.
+    :ivar seed: of the clients' random decisions.
+    :ivar ours: the server is our container: it has sessions, WebSockets and a pool of threads.
+    :ivar sizes: before anything is counted, one prompt of each size from 1 to this number of tokens is sent.
     """
 
     seconds: float
@@ -42,10 +46,14 @@ class SoakPlan:
 
 @dataclass(slots=True)
 class Soak:
-    """What was seen. `samples` are taken under load, by seconds since the measured part began.
+    """The result of a soak test.
 
-    :ivar others: connections of others than the visitors, open before they came.
-    :ivar start, filled: before anybody came, and when prompts of all sizes have been request for.
+    :ivar warm: the idle server after the warm-up.
+    :ivar end: the idle server at the end.
+    :ivar samples: taken under load, with the seconds since the measured part began.
+    :ivar others: connections that were open before the first client came.
+    :ivar start: the server before the first client came.
+    :ivar filled: the server after the prompts of all sizes.
     """
 
     warm: Held
@@ -59,20 +67,22 @@ class Soak:
     filled: Held | None = None
 
     def leaks(self) -> list[str]:
-        """What is held at the end that was not held after the warm-up."""
-        found = [f"{name}: {value} left" for name, value in _busy(self.end).items() if value]
-        if self.end.sockets > self.others:
-            found.append(f"sockets: {self.others} before, {self.end.sockets} left")
+        """Returns the resources that are held at the end and were not held after the warm-up."""
+        end = self.end
+        busy = {"slots": end.in_engine, "places": end.in_flight, "the core's requests": end.running}
+        found = [f"{name}: {value} left" for name, value in busy.items() if value]
+        if end.sockets > self.others:
+            found.append(f"sockets: {self.others} before, {end.sockets} left")
         for name in ("tasks", "threads", "fds", "core_threads", "core_fds"):
-            before, after = getattr(self.warm, name), getattr(self.end, name)
+            before, after = getattr(self.warm, name), getattr(end, name)
             if after > before:
                 found.append(f"{name}: {before} after the warm-up, {after} at the end")
         return found
 
     def growth(self) -> dict[str, float]:
-        """Of both processes, idle after the warm-up and idle at the end: 0.05 is 5 % of what was resident.
+        """Returns how much each process's own memory has grown since the warm-up, as a part of its resident memory.
 
-        What comes and goes of files' pages is left out, or it could hide a leak.
+        Pages of files are left out. The kernel adds and drops them, which could hide a leak.
         """
         before, after = self.warm, self.end
         return {
@@ -81,7 +91,7 @@ class Soak:
         }
 
     def saturated(self) -> float:
-        """The share of the samples in which requests waited for a slot."""
+        """Returns the share of the samples in which requests waited for a slot."""
         return sum(held.running > self.slots for _, held in self.samples) / max(1, len(self.samples))
 
     def violations(self) -> list[str]:
@@ -90,35 +100,38 @@ class Soak:
 
 
 async def soak(watch: StateWatch, port: int, plan: SoakPlan, slots: int) -> Soak:
-    """Runs it; raises nothing for what the server does wrong, which the result tells."""
-    pick = Random(plan.seed)
+    """Runs a soak test. What the server does wrong is in the result. It is not raised.
+
+    :param slots: how many requests the engine runs at a time.
+    """
+    dice = Random(plan.seed)
     start = await asyncio.to_thread(watch.look)
-    others = start.sockets
     visits: Counter[str] = Counter()
     wrong: list[str] = []
-    for request in one_of_each_size(plan.sizes, pick):
+    for request in one_of_each_size(plan.sizes, dice):
         try:
-            await Visitor(port, pick).stay(request)
-        except (WrongReply, OSError, TimeoutError) as error:
+            await Visitor(port, dice).stay(request)
+        except (WrongReply, OSError) as error:
             wrong.append(f"{type(error).__name__}: {error}")
-    filled = await settled(watch, port, others)
+    filled = await _settled(watch, port, start.sockets)
     if plan.ours:
         await _fill_pool(watch, port, plan.visitors * 2)
-    await _visit(port, plan, pick, plan.warm_seconds, visits, wrong)
-    warm = await settled(watch, port, others)
+    await _load(port, plan, dice, plan.warm_seconds, visits, wrong)
+    warm = await _settled(watch, port, start.sockets)
     visits.clear()
     samples: list[tuple[float, Held]] = []
     sampling = asyncio.create_task(_sample(watch, plan.seconds, samples))
-    await _visit(port, plan, pick, plan.seconds, visits, wrong)
+    await _load(port, plan, dice, plan.seconds, visits, wrong)
     await sampling
-    return Soak(warm, await settled(watch, port, others), visits, wrong, samples, slots, others, start, filled)
+    end = await _settled(watch, port, start.sockets)
+    return Soak(warm, end, visits, wrong, samples, slots, start.sockets, start, filled)
 
 
 async def _fill_pool(watch: StateWatch, port: int, threads: int) -> None:
-    """gunicorn's pool grows with the most that it ever had to do at once: it is let grow before anything is counted."""
+    """Makes gunicorn start its threads before anything is counted. Its pool grows with the most calls at a time."""
     connections = [await asyncio.open_connection(HOST, port) for _ in range(threads)]
     for _, writer in connections:
-        writer.write(b"GET /ping HTTP/1.1\r\n")  # a thread reads the rest of it
+        writer.write(b"GET /ping HTTP/1.1\r\n")  # A thread waits for the rest of the request.
     end = time.monotonic() + SETTLE_S
     while (await asyncio.to_thread(watch.look)).threads < threads and time.monotonic() < end:
         await asyncio.sleep(0.1)
@@ -126,11 +139,14 @@ async def _fill_pool(watch: StateWatch, port: int, threads: int) -> None:
         writer.close()
 
 
-async def settled(watch: StateWatch, port: int, others: int) -> Held:
-    """As soon as no request and no visitor's connection is held any more; or as it is when the patience has ended."""
+async def _settled(watch: StateWatch, port: int, others: int) -> Held:
+    """Returns what the server holds when it has no requests and no clients, or after `SETTLE_S` at the latest.
+
+    :param others: connections that are not of the soak's clients.
+    """
     end = time.monotonic() + SETTLE_S
     while True:
-        # The core tells of its requests with a step: one more token makes one.
+        # The core reports its requests with each step. A request of one token makes it do one.
         await Visitor(port, Random(0)).stay(TOKEN)
         held = await asyncio.to_thread(watch.look)
         if (held.idle and held.sockets <= others) or time.monotonic() > end:
@@ -138,43 +154,40 @@ async def settled(watch: StateWatch, port: int, others: int) -> Held:
         await asyncio.sleep(0.2)
 
 
-async def _visit(
-    port: int, plan: SoakPlan, pick: Random, seconds: float, visits: Counter[str], wrong: list[str]
+async def _load(
+    port: int, plan: SoakPlan, dice: Random, seconds: float, visits: Counter[str], wrong: list[str]
 ) -> None:
+    """Runs all clients for this time. Each makes one visit after the other."""
     end = time.monotonic() + seconds
 
-    async def place(dice: Random) -> None:
-        visitor = Visitor(port, dice)
+    async def client(own: Random) -> None:
         while time.monotonic() < end:
             try:
-                visits[await _one(visitor, plan, dice)] += 1
-            except (WrongReply, OSError, TimeoutError) as error:
+                visits[await _visit(Visitor(port, own), plan, own)] += 1
+            except (WrongReply, OSError) as error:
                 wrong.append(f"{type(error).__name__}: {error}")
 
-    await asyncio.gather(*(place(Random(pick.random())) for _ in range(plan.visitors)))
+    await asyncio.gather(*(client(Random(dice.random())) for _ in range(plan.visitors)))
 
 
-async def _one(visitor: Visitor, plan: SoakPlan, dice: Random) -> str:
-    roll = dice.randrange(100)
-    makers: Sequence[Maker] = list(plan.mix)
-    request = dice.choices(makers, list(plan.mix.values()))[0](dice)
-    if roll < STAY:
-        await visitor.stay(request)
-        return request.kind
-    if roll < STAY + LEAVE:
-        await visitor.leave(request)
-        return "left at any moment"
-    if roll < STAY + LEAVE + DAWDLE:
-        await visitor.dawdle(large(dice))
-        return "slow readers"
-    if not plan.ours:
-        await visitor.stay(request)
-        return request.kind
-    if roll < STAY + LEAVE + DAWDLE + SESSION:
-        await visitor.session()
-        return "sessions"
-    await visitor.converse()
-    return "WebSockets"
+async def _visit(visitor: Visitor, plan: SoakPlan, dice: Random) -> str:
+    """Makes one visit. Returns its kind for the report."""
+    request = dice.choices(list(plan.mix), list(plan.mix.values()))[0](dice)
+    match dice.choices(list(VISITS), list(VISITS.values()))[0]:
+        case "leave":
+            await visitor.leave(request)
+            return "left at any moment"
+        case "read slowly":
+            await visitor.read_slowly(large(dice))
+            return "slow readers"
+        case "session" if plan.ours:
+            await visitor.session()
+            return "sessions"
+        case "WebSocket" if plan.ours:
+            await visitor.converse()
+            return "WebSockets"
+    await visitor.stay(request)
+    return request.kind
 
 
 async def _sample(watch: StateWatch, seconds: float, samples: list[tuple[float, Held]]) -> None:
@@ -182,7 +195,3 @@ async def _sample(watch: StateWatch, seconds: float, samples: list[tuple[float, 
     while (at := time.monotonic() - began) < seconds:
         samples.append((at, await asyncio.to_thread(watch.look)))
         await asyncio.sleep(min(2.0, seconds / 20))
-
-
-def _busy(held: Held) -> dict[str, int]:
-    return {"slots": held.in_engine, "places": held.in_flight, "the core's requests": held.running}

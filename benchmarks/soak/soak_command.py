@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import socket
 import statistics
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import click
 import msgspec
 import psutil
 
-from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape
+from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape, free_port
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
 from benchmarks.soak.soak_requests import OPENAI, OURS
@@ -28,20 +27,7 @@ OURS_SETTINGS = {
     "ENDPOINT_SESSION_EXPIRATION": "60",
     "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
 }
-COLUMNS = (
-    "in_flight",
-    "running",
-    "tasks",
-    "threads",
-    "sockets",
-    "fds",
-    "core_fds",
-    "http_rss",
-    "http_own",
-    "core_rss",
-    "core_own",
-    "tokens",
-)
+COLUMNS = [column.name for column in dataclasses.fields(Held) if column.name not in ("in_engine", "core_threads")]
 
 
 @click.command("soak")
@@ -117,10 +103,7 @@ def _row(name: str, held: list[Held]) -> str:
 
 
 def _contestant(kind: str, scratch: Path, kv_blocks: int) -> Contestant:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    made = KINDS[kind](kind, port, SAMPLE_MODEL, scratch, EngineShape(max_num_seqs=SLOTS))
+    made = KINDS[kind](kind, free_port(), SAMPLE_MODEL, scratch, EngineShape(max_num_seqs=SLOTS))
     if kind == "container":
         blocks = {"SM_VLLM_NUM_GPU_BLOCKS_OVERRIDE": str(kv_blocks)} if kv_blocks else {}
         return dataclasses.replace(made, environment={**made.environment, **OURS_SETTINGS, **blocks})

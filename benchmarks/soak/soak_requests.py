@@ -11,7 +11,8 @@ from typing import Any
 FINE = range(200, 201)
 REFUSED = range(400, 500)
 EITHER = range(200, 500)  # it may still mean something: only 5xx would be wrong
-DONE = b"data: [DONE]\n\n"
+CHAT = "/v1/chat/completions"
+USAGE, GENERATED, DONE = b'"usage"', b'"generated_text"', b"data: [DONE]\n\n"
 QUESTIONS = ("What does /ping mean?", "What is Trainium?", "Say: ünïcödé 日本語 🙂.", "How do I deploy a model?")
 # A grammar is compiled once and kept by the engine's core: clients that send a new one each time fill its cache
 # (VLLM_XGRAMMAR_CACHE_MB, 512 MB), which is no leak and would look like one.
@@ -56,45 +57,45 @@ def json_request(
     return SoakRequest(f"{kind}, {'streamed' if stream else 'whole'}", path, body, FINE, mark, **more)
 
 
-def chat(pick: Random) -> SoakRequest:
+def whole_or_streamed(
+    pick: Random, kind: str, path: str, document: Mapping[str, Any], mark: bytes, end: bytes, **more: Any
+) -> SoakRequest:
+    """Returns a request that is streamed in 6 of 10 cases.
+
+    :param mark: what a whole reply contains.
+    :param end: what a streamed reply contains.
+    """
     stream = pick.random() < 0.6
+    return json_request(kind, path, document, stream, end if stream else mark, **more)
+
+
+def chat(pick: Random) -> SoakRequest:
     document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick)}
-    return json_request("chat", "/v1/chat/completions", document, stream, DONE if stream else b'"usage"')
+    return whole_or_streamed(pick, "chat", CHAT, document, USAGE, DONE)
 
 
 def completion(pick: Random) -> SoakRequest:
-    stream = pick.random() < 0.6
-    return json_request(
-        "completion",
-        "/v1/completions",
-        {"prompt": question(pick), **limits(pick)},
-        stream,
-        DONE if stream else b'"usage"',
-    )
+    document = {"prompt": question(pick), **limits(pick)}
+    return whole_or_streamed(pick, "completion", "/v1/completions", document, USAGE, DONE)
 
 
 def full_path(pick: Random) -> SoakRequest:
     """Returns a request that vLLM's own serving classes handle."""
-    stream = pick.random() < 0.6
-    mark = DONE if stream else b'"usage"'
-    schema = {"name": "fixed", "schema": pick.choice(SCHEMAS)}
+    schema = {"type": "json_schema", "json_schema": {"name": "fixed", "schema": pick.choice(SCHEMAS)}}
     extra = pick.choice(
         (
             {"logprobs": True, "top_logprobs": 2},
             {"n": 2, "temperature": 1},
-            {"response_format": {"type": "json_schema", "json_schema": schema}, "ignore_eos": False},
+            {"response_format": schema, "ignore_eos": False},
         )
     )
     document = {"messages": [{"role": "user", "content": question(pick)}], **limits(pick), **extra}
-    return json_request("serving classes", "/v1/chat/completions", document, stream, mark)
+    return whole_or_streamed(pick, "serving classes", CHAT, document, USAGE, DONE)
 
 
 def responses(pick: Random) -> SoakRequest:
-    stream = pick.random() < 0.6
     document = {"input": question(pick), "max_output_tokens": pick.randint(1, 32), "temperature": 0, "store": False}
-    return json_request(
-        "responses", "/v1/responses", document, stream, b"response.completed" if stream else b'"output"'
-    )
+    return whole_or_streamed(pick, "responses", "/v1/responses", document, b'"output"', b"response.completed")
 
 
 def tokenize(pick: Random) -> SoakRequest:
@@ -103,13 +104,13 @@ def tokenize(pick: Random) -> SoakRequest:
 
 def lmi(pick: Random) -> SoakRequest:
     document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "details": True}}
-    return json_request("LMI", "/invocations", document, pick.random() < 0.6, b'"generated_text"')
+    return whole_or_streamed(pick, "LMI", "/invocations", document, GENERATED, GENERATED)
 
 
 def tgi(pick: Random) -> SoakRequest:
     document = {"inputs": question(pick), "parameters": {"max_new_tokens": pick.randint(1, 48), "do_sample": True}}
     headers = (("X-Amzn-SageMaker-Custom-Attributes", "schema=tgi;trace_id=soak"),)
-    return json_request("TGI", "/invocations", document, pick.random() < 0.6, b'"generated_text"', headers=headers)
+    return whole_or_streamed(pick, "TGI", "/invocations", document, GENERATED, GENERATED, headers=headers)
 
 
 def lines(pick: Random) -> SoakRequest:
@@ -139,9 +140,7 @@ def one_of_each_size(sizes: int, pick: Random) -> list[SoakRequest]:
     """
     prompts = [[pick.randrange(5, 1000) for _ in range(size)] for size in range(1, sizes + 1)]
     pick.shuffle(prompts)
-    return [
-        json_request("sizes", "/v1/completions", {"prompt": one, "max_tokens": 1}, False, b'"usage"') for one in prompts
-    ]
+    return [json_request("sizes", "/v1/completions", {"prompt": one, "max_tokens": 1}, False, USAGE) for one in prompts]
 
 
 WRONG = (

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import http.client
+from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 from psutil import CONN_LISTEN, Process
 
-from benchmarks.lib.process_usage import ENGINE_TITLE, family, http_processes
+from benchmarks.lib.process_usage import ENGINE_TITLE, family, http_processes, title
 
-# In this order: ours, or vLLM's own where it is `vllm serve`.
-IN_FLIGHT = ("endpoint_requests_in_flight",)
-IN_ENGINE = ("endpoint_requests_in_engine",)
-TASKS = ("endpoint_loop_tasks",)
+# A running server has the metrics of our container, or vLLM's own if it is `vllm serve`.
 RUNNING = ("vllm:num_requests_running", "vllm:num_requests_waiting")
-TOKENS = "vllm:generation_tokens_total"
 MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Counts, and MB. `http` is the process that speaks HTTP, `core` the engine's.
+    """What a server holds. Memory is in MB. ``http`` is the process that speaks HTTP, ``core`` the engine's.
 
-    :ivar in_flight: requests accepted and not yet answered; `in_engine`: requests with a slot or in the queue for one.
+    :ivar in_flight: requests that were accepted and not yet answered.
+    :ivar in_engine: requests that have a slot of the engine, or wait for one.
     :ivar running: the core's own count of both, as of its last step.
-    :ivar http_own, core_own: resident memory that is no file's: the kernel takes pages of files back when it likes.
-    :ivar tasks: of the engine's event loop. The request that asks is not counted in `sockets` and `fds`.
+    :ivar tasks: the tasks of the engine's event loop.
+    :ivar sockets: the TCP connections of clients, without that of the question for the metrics.
+    :ivar http_own: resident memory that is not of a file. The kernel may take back the pages of files at any time.
+    :ivar core_own: the same of the core.
     """
 
     in_flight: int
@@ -51,64 +52,53 @@ class Held:
 
 
 class StateWatch:
-    """:raises LookupError: there is no such server."""
+    """Measures a server.
+
+    :param root: the process that was started.
+    :raises LookupError: there is no such server.
+    """
 
     def __init__(self, root: int, port: int) -> None:
         self._port = port
         http = http_processes(root, port)
-        cores = [p for p in family(root) if " ".join(p.cmdline()).startswith(ENGINE_TITLE)]
+        cores = [process for process in family(root) if title(process).startswith(ENGINE_TITLE)]
         if not http or not cores:
             raise LookupError(f"process {root} has {len(http)} processes on port {port} and {len(cores)} engine cores")
         self.http, self.core = http[0], cores[0]
 
-    @property
-    def alive(self) -> bool:
-        return self.http.is_running() and self.core.is_running()
-
     def look(self) -> Held:
-        figures = metrics(self._port)
-
-        def figure(names: tuple[str, ...]) -> int:
-            return int(sum(figures.get(name, 0) for name in names))
-
-        # After the connection of `metrics` has ended.
+        figures = metrics(self._port)  # The connection has ended before sockets and descriptors are counted.
         return Held(
-            figure(IN_FLIGHT),
-            figure(IN_ENGINE),
-            figure(RUNNING),
-            figure(TASKS),
-            self.http.num_threads(),
-            sockets(self.http),
-            self.http.num_fds(),
-            self.core.num_threads(),
-            self.core.num_fds(),
-            *memory(self.http),
-            *memory(self.core),
-            figure((TOKENS,)),
+            in_flight=int(figures["endpoint_requests_in_flight"]),
+            in_engine=int(figures["endpoint_requests_in_engine"]),
+            running=int(sum(figures[name] for name in RUNNING)),
+            tasks=int(figures["endpoint_loop_tasks"]),
+            threads=self.http.num_threads(),
+            sockets=sum(one.status != CONN_LISTEN for one in self.http.net_connections("tcp")),
+            fds=self.http.num_fds(),
+            core_threads=self.core.num_threads(),
+            core_fds=self.core.num_fds(),
+            http_rss=self.http.memory_info().rss / MB,
+            http_own=own_memory(self.http),
+            core_rss=self.core.memory_info().rss / MB,
+            core_own=own_memory(self.core),
+            tokens=int(figures["vllm:generation_tokens_total"]),
         )
 
 
-def memory(process: Process) -> tuple[float, float]:
-    """All that is resident, and what of it is no file's."""
+def own_memory(process: Process) -> float:
+    """Returns the resident memory that is not of a file, in MB."""
     found = process.memory_info()
-    return found.rss / MB, (found.rss - found.shared) / MB
-
-
-def sockets(process: Process) -> int:
-    """TCP connections of clients."""
-    return sum(c.status != CONN_LISTEN for c in process.net_connections("tcp"))
+    return (found.rss - found.shared) / MB
 
 
 def metrics(port: int) -> Mapping[str, float]:
-    """/metrics, each name summed over its labels."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
+    """Returns the metrics of a server, each summed over its labels."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", "/metrics", headers={"Connection": "close"})
         text = connection.getresponse().read().decode()
-    finally:
-        connection.close()
-    found: dict[str, float] = {}
-    for one in text_string_to_metric_families(text):
-        for sample in one.samples:
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    found: dict[str, float] = defaultdict(float)
+    for metric in text_string_to_metric_families(text):
+        for sample in metric.samples:
+            found[sample.name] += sample.value
     return found

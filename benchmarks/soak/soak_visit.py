@@ -1,4 +1,4 @@
-"""One visitor of a soak: how it sends, reads and leaves. Raw sockets on asyncio, so that it may behave badly."""
+"""One client of a soak test: how it sends a request, reads the reply, and disconnects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,102 @@ from benchmarks.lib.reply_reader import BrokenReply, ReplyParser
 from benchmarks.soak.soak_requests import SoakRequest, question
 
 HOST = "127.0.0.1"
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
+SLOW_BUFFER, SLOW_PAUSE_S = 4096, 0.004
 WEBSOCKET = "/invocations-bidirectional-stream"
 
 
 class WrongReply(Exception):
-    """Not what was requested; its text says what came."""
+    """The reply is not what was requested. The message has the reply."""
+
+
+class Visitor:
+    """A client.
+
+    :param dice: decides what it does. The same seed gives the same decisions, but not the same timing.
+    """
+
+    def __init__(self, port: int, dice: Random) -> None:
+        self._port = port
+        self._dice = dice
+
+    async def stay(self, request: SoakRequest) -> bytes:
+        """Sends a request and returns the body of the whole reply.
+
+        :raises WrongReply: the reply is incomplete, or not what was requested.
+        """
+        reader, writer = await asyncio.open_connection(HOST, self._port)
+        return await _exchange(request, reader, writer)
+
+    async def leave(self, request: SoakRequest) -> None:
+        """Disconnects within the request, before the reply or within it. Half of these visits end with a reset."""
+        reader, writer = await asyncio.open_connection(HOST, self._port)
+        whole = message(request)
+        try:
+            if self._dice.random() < 0.2:
+                writer.write(whole[: self._dice.randrange(len(whole))])
+                await writer.drain()
+            else:
+                writer.write(whole)
+                await writer.drain()
+                async with asyncio.timeout(self._dice.choice((0.0, 0.002, 0.02, 0.2))):
+                    await reader.read(self._dice.randint(1, 4000))
+        except OSError:  # also the time-out
+            pass
+        finally:
+            if self._dice.random() < 0.5:
+                writer.transport.abort()
+            writer.close()
+
+    async def read_slowly(self, request: SoakRequest) -> None:
+        """Reads a reply in small pieces. In 3 of 10 visits it reads almost nothing, and disconnects after seconds.
+
+        :raises WrongReply: the reply is incomplete, or not what was requested.
+        """
+        link = socket.socket()
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BUFFER)
+        link.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(link, (HOST, self._port))
+        reader, writer = await asyncio.open_connection(sock=link, limit=SLOW_BUFFER)
+        if self._dice.random() < 0.7:
+            await _exchange(request, reader, writer, SLOW_PAUSE_S)
+        else:
+            writer.write(message(request))
+            await asyncio.sleep(self._dice.uniform(0.5, 3))
+            writer.close()
+
+    async def session(self) -> None:
+        """Opens a stateful session, sends a request in it, and closes it in 8 of 10 visits.
+
+        :raises WrongReply: a reply is incomplete, or not what was requested.
+        """
+        new = SoakRequest("sessions", "/invocations", b'{"requestType": "NEW_SESSION"}', mark=b"session_id")
+        header = (("X-Amzn-SageMaker-Session-Id", json.loads(await self.stay(new))["session_id"]),)
+        prompt = json.dumps({"prompt": question(self._dice), "max_tokens": 4}).encode()
+        await self.stay(SoakRequest("sessions", "/invocations", prompt, mark=b'"usage"', headers=header))
+        if self._dice.random() < 0.8:
+            close = b'{"requestType": "CLOSE"}'
+            await self.stay(SoakRequest("sessions", "/invocations", close, mark=b"closed", headers=header))
+
+    async def converse(self) -> None:
+        """Requests up to three replies on one WebSocket. Some visits disconnect within a reply.
+
+        :raises WrongReply: a reply is an error, or does not end.
+        """
+        url = f"ws://{HOST}:{self._port}{WEBSOCKET}"
+        try:
+            async with connect(url, proxy=None, compression=None) as connection, asyncio.timeout(TIMEOUT_S):
+                for _ in range(self._dice.randint(1, 3)):
+                    document = {"prompt": question(self._dice), "max_tokens": 16, "stream": True}
+                    await connection.send(json.dumps(document))
+                    while (frame := await connection.recv()) != "[DONE]":
+                        if "error" in json.loads(frame):
+                            raise WrongReply(f"WebSocket: {frame[:200]!r}")
+                        if self._dice.random() < 0.02:
+                            connection.transport.abort()
+                            return
+        except websockets.ConnectionClosed as error:
+            raise WrongReply(f"WebSocket: {error}") from None
 
 
 def message(request: SoakRequest) -> bytes:
@@ -28,124 +118,37 @@ def message(request: SoakRequest) -> bytes:
     return f"{head}Content-Length: {len(request.body)}\r\n\r\n".encode() + request.body
 
 
-class Visitor:
-    """:param pick: its dice; what they give is the same for the same seed, when it happens is not."""
+async def _exchange(
+    request: SoakRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pause_s: float = 0.0
+) -> bytes:
+    """Sends a request, checks the reply, and closes the connection.
 
-    def __init__(self, port: int, pick: Random) -> None:
-        self._port = port
-        self._pick = pick
-
-    async def stay(self, request: SoakRequest) -> None:
-        """:raises WrongReply: the reply is incomplete, or not what was requested."""
-        async with asyncio.timeout(PATIENCE_S):
-            check(request, *await self._send(request))
-
-    async def leave(self, request: SoakRequest) -> None:
-        """At any moment: within the request, before the reply, within it; closing, or by a reset."""
-        reader, writer = await asyncio.open_connection(HOST, self._port)
-        whole = message(request)
-        try:
-            if self._pick.random() < 0.2:
-                writer.write(whole[: self._pick.randrange(len(whole))])
-                await writer.drain()
-                return
-            writer.write(whole)
-            await writer.drain()
-            patience = self._pick.choice((0.0, 0.002, 0.02, 0.2))
-            try:
-                await asyncio.wait_for(reader.read(self._pick.randint(1, 4000)), patience)
-            except TimeoutError:
-                pass
-        except OSError:
-            return
-        finally:
-            if self._pick.random() < 0.5:
-                writer.transport.abort()
-            writer.close()
-
-    async def dawdle(self, request: SoakRequest) -> None:
-        """Takes a reply in small sips, or stops taking it and goes.
-
-        :raises WrongReply: as in `stay`.
-        """
-        patient = self._pick.random() < 0.7
-        link = socket.socket()
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        link.setblocking(False)
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.sock_connect(link, (HOST, self._port))
-            await loop.sock_sendall(link, message(request))
-            if not patient:
-                await asyncio.sleep(self._pick.uniform(0.5, 3))  # what it does is nothing
-                return
-            parser, body = ReplyParser(), b""
-            async with asyncio.timeout(PATIENCE_S):
-                while not parser.complete:
-                    data = await loop.sock_recv(link, 8192)
-                    if not data:
-                        parser.end_of_stream()
-                        break
-                    body += parser.feed(data)
-                    await asyncio.sleep(0.004)
-            check(request, parser.status, body)
-        except BrokenReply as error:
-            raise WrongReply(f"{request.kind}: {error}") from None
-        finally:
-            link.close()
-
-    async def session(self) -> None:
-        """Opens a session, says something in it, and closes it, unless it forgets to."""
-        new = SoakRequest("sessions", "/invocations", b'{"requestType": "NEW_SESSION"}', mark=b"session_id")
-        status, body = await self._send(new)
-        check(new, status, body)
-        header = (("X-Amzn-SageMaker-Session-Id", json.loads(body)["session_id"]),)
-        talk = json.dumps({"prompt": question(self._pick), "max_tokens": 4}).encode()
-        await self.stay(SoakRequest("sessions", "/invocations", talk, mark=b'"usage"', headers=header))
-        if self._pick.random() < 0.8:
-            await self.stay(
-                SoakRequest("sessions", "/invocations", b'{"requestType": "CLOSE"}', mark=b"closed", headers=header)
-            )
-
-    async def converse(self) -> None:
-        """A bidirectional stream of up to three answers, left at its end or in the middle.
-
-        :raises WrongReply: an answer is an error, or does not end.
-        """
-        url = f"ws://{HOST}:{self._port}{WEBSOCKET}"
-        try:
-            async with connect(url, proxy=None, compression=None) as line, asyncio.timeout(PATIENCE_S):
-                for _ in range(self._pick.randint(1, 3)):
-                    await line.send(json.dumps({"prompt": question(self._pick), "max_tokens": 16, "stream": True}))
-                    while (frame := await line.recv()) != "[DONE]":
-                        if "error" in json.loads(frame):
-                            raise WrongReply(f"WebSocket: {frame[:200]!r}")
-                        if self._pick.random() < 0.02:
-                            line.transport.abort()
-                            return
-        except websockets.ConnectionClosed as error:
-            raise WrongReply(f"WebSocket: {error}") from None
-
-    async def _send(self, request: SoakRequest) -> tuple[int, bytes]:
-        reader, writer = await asyncio.open_connection(HOST, self._port)
-        parser, body = ReplyParser(), bytearray()
-        try:
+    :param pause_s: the seconds between two reads.
+    :raises WrongReply: the reply is incomplete, or not what was requested.
+    """
+    parser, body = ReplyParser(), bytearray()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
             writer.write(message(request))
             while not parser.complete:
-                data = await reader.read(65536)
-                if not data:
+                if data := await reader.read(65536):
+                    body += parser.feed(data)
+                else:
                     parser.end_of_stream()
-                    break
-                body += parser.feed(data)
-        except (BrokenReply, OSError) as error:
-            raise WrongReply(f"{request.kind}: {type(error).__name__}: {error}") from None
-        finally:
-            writer.close()
-        return parser.status, bytes(body)
+                await asyncio.sleep(pause_s)
+    except (BrokenReply, ConnectionError) as error:
+        raise WrongReply(f"{request.kind}: {type(error).__name__}: {error}") from None
+    finally:
+        writer.close()
+    check(request, parser.status, bytes(body))
+    return bytes(body)
 
 
 def check(request: SoakRequest, status: int, body: bytes) -> None:
-    """:raises WrongReply: another status, an error in place of the end, a traceback."""
+    """Checks a reply.
+
+    :raises WrongReply: it has another status, an error in place of its end, or a traceback.
+    """
     if status not in request.statuses or (status == 200 and request.mark not in body):
         raise WrongReply(f"{request.kind}: {status} {body[-300:]!r} to {request.body[:200]!r}")
     if b"Traceback" in body:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 
 from container.requests.request_record import RequestRecord
@@ -27,17 +28,16 @@ class DeferredObserver:
             self._thread.start()
 
     def started(self, record: RequestRecord, body: bytes) -> None:
-        if self._thread is None:
-            self._observer.started(record, body)
-        else:
-            self._queue.put(lambda: self._observer.started(record, body))
+        self._call(partial(self._observer.started, record, body))
 
     def ended(self, record: RequestRecord) -> None:
+        self._call(partial(self._observer.ended, record, record.seconds()))
+
+    def _call(self, call: Callable[[], None]) -> None:
         if self._thread is None:
-            self._observer.ended(record)
+            call()
         else:
-            seconds = record.seconds()
-            self._queue.put(lambda: self._observer.ended(record, seconds))
+            self._queue.put(call)
 
     def close(self) -> None:
         """Waits for the last log lines. Never called on the loop."""

@@ -66,7 +66,7 @@ class Dispatcher:
         self.loop.call_soon_threadsafe(self._take, conn, received)
 
     def _take(self, conn: TConn, received: bytes) -> None:
-        client = FastConnection(self, conn, received)
+        client = FastConnection(self, conn, bytearray(received))
         self._clients.add(client)
         client.open()
 
@@ -137,6 +137,6 @@ def fast_path_available(service: Service) -> bool:
         and service.custom_code is None
         and service.models is None
         and not requires_content_length(service.config)
-        and engine.prompts.quick
+        and engine.prompts.compiled
         and not (service.peers is not None and service.peers.leads)
     )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gunicorn.workers.gthread import TConn
@@ -49,44 +50,33 @@ class ConnectionOwner(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FastConnection:
     """One client's connection. All methods run on the loop.
 
-    :param received: bytes of the next request that were read before the loop got the connection.
+    :param _received: bytes of the next request that were read before the loop got the connection.
     :ivar idle_since: the loop's time when the connection began to wait for a request.
     :ivar queued: a whole request waits for its turn to begin.
     """
 
-    __slots__ = (
-        "_arriving",
-        "_dispatcher",
-        "_ended",
-        "_fd",
-        "_handler",
-        "_head",
-        "_reading",
-        "_received",
-        "_socket",
-        "_timer",
-        "conn",
-        "idle_since",
-        "queued",
-    )
+    _dispatcher: ConnectionOwner
+    conn: TConn
+    _received: bytearray
+    _socket: socket.socket = field(init=False)
+    _fd: int = field(init=False)
+    _head: RequestHead | None = None
+    _handler: RequestHandler | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _reading: bool = False
+    _arriving: bool = False
+    _ended: bool = False
+    queued: bool = False
+    idle_since: float = field(init=False)
 
-    def __init__(self, dispatcher: ConnectionOwner, conn: TConn, received: bytes) -> None:
-        self._dispatcher = dispatcher
-        self.conn = conn
-        self._socket: socket.socket = conn.sock
-        self._fd = conn.sock.fileno()
-        self._received = bytearray(received)
-        self._head: RequestHead | None = None
-        self._handler: RequestHandler | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._reading = False
-        self._arriving = False
-        self._ended = False
-        self.queued = False
-        self.idle_since = dispatcher.loop.time()
+    def __post_init__(self) -> None:
+        self._socket = self.conn.sock
+        self._fd = self._socket.fileno()
+        self.idle_since = self._dispatcher.loop.time()
 
     @property
     def idle(self) -> bool:
@@ -163,20 +153,14 @@ class FastConnection:
         self._handler, self._head, self._received = handler, None, bytearray(received[end:])
         try:
             handler.begin(received[head.size : end])
-        except (NotEligible, EndpointError):  # the thread path reports the same error to the client
-            self._back_to_thread(received)
-            return
-        except Exception:
-            logger.exception("the fast path failed; a thread answers the request")
-            self._back_to_thread(received)
+        except Exception as error:  # it had no side effects, and a thread reports an EndpointError to the client
+            if not isinstance(error, NotEligible | EndpointError):
+                logger.exception("the fast path failed; a thread answers the request")
+            self._handler, self._received = None, bytearray(received)
+            self._hand_over()
             return
         if self._ended and self._handler is handler:
             handler.client_left(CLIENT_CLOSED)
-
-    def _back_to_thread(self, received: bytes) -> None:
-        """Hands over a request whose begin has failed and had no side effects."""
-        self._handler, self._received = None, bytearray(received)
-        self._hand_over()
 
     def _request_ended(self, handler: RequestHandler, keep_alive: bool) -> None:
         self._handler = None

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from flask import Request, Response
@@ -16,7 +16,7 @@ from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
 from container.fast_path.request_head import NotEligible, RequestHead
 from container.pipeline.request_pipeline import body_parser, parse_call, requested_model, route_parser, with_model
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import TIMEOUT_HEADER, max_body
 from container.requests.request_record import KEY, RequestRecord
@@ -42,31 +42,27 @@ class FastPathContext:
     deferred_observer: DeferredObserver
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestHandler:
     """Answers one request that has been read completely.
 
-    :param ended: called once, at the end: the reply was sent, or the client has left. True: the connection stays open.
+    :param _ended: called once, at the end: the reply was sent, or the client has left. True: the connection stays open.
     """
 
-    __slots__ = ("_call", "_context", "_ended", "_head", "_returned", "_sink", "_socket", "_writer", "record")
+    _context: FastPathContext
+    _socket: socket.socket
+    _head: RequestHead
+    _ended: Callable[[RequestHandler, bool], None]
+    _writer: SocketWriter | None = None
+    _call: AnyCall = field(init=False)
+    _sink: BufferedSink | StreamingSink = field(init=False)
+    _returned: tuple[Header, ...] = field(init=False)
+    record: RequestRecord = field(init=False)
 
-    def __init__(
-        self,
-        context: FastPathContext,
-        connection: socket.socket,
-        head: RequestHead,
-        ended: Callable[[RequestHandler, bool], None],
-    ) -> None:
-        self._context = context
-        self._socket = connection
-        self._head = head
-        self._ended = ended
-        self._writer: SocketWriter | None = None
-        self._call: AnyCall
-        self._sink: BufferedSink | StreamingSink
-        self.record = RequestRecord(head.environ)
-        returned = attributes.returned(head.environ.get(attributes.ENVIRON))
-        self._returned: tuple[Header, ...] = () if returned is None else ((attributes.HEADER, returned),)
+    def __post_init__(self) -> None:
+        self.record = RequestRecord(self._head.environ)
+        returned = custom_attributes.returned(self._head.environ.get(custom_attributes.ENVIRON))
+        self._returned = () if returned is None else ((custom_attributes.HEADER, returned),)
 
     def begin(self, body: bytes) -> None:
         """Begins the call to the engine.
@@ -92,7 +88,7 @@ class RequestHandler:
         parse = body_parser(service, request) if route is None else route_parser(route, request)
         parse = with_model(parse, requested_model(service, request))
         timeout = request.headers.get(TIMEOUT_HEADER)
-        call, until = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
+        call, deadline = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):
             raise NotEligible
         self._call = call
@@ -100,7 +96,7 @@ class RequestHandler:
         service.admission.enter()
         # From here on this handler sends the reply, also if it is an error.
         service.observer.fast_path.inc()
-        begin_call(running, until, partial(self._context.deferred_observer.started, self.record, body))
+        begin_call(running, deadline, partial(self._context.deferred_observer.started, self.record, body))
 
     def _with_sink(self, engine: Engine, call: AnyCall) -> RunningCall:
         if call.stream:

@@ -18,6 +18,7 @@ from handler.schemas.openai.vllm_path import PROMPTS
 from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, InputsFields, Parameters
 
 Schema = dict[str, Any]
+TEXT: Final[Schema] = {"type": "string"}
 REF: Final = "#/components/schemas/"
 # The names of a route's body and reply among the components.
 NAMES: Final[Mapping[Route, str]] = {
@@ -37,9 +38,9 @@ MESSAGE: Final[Schema] = {
     "properties": {
         "role": {"enum": list(ROLES)},
         "content": {"type": ["string", "array", "null"], "items": {"type": "object"}},
-        "name": {"type": "string"},
+        "name": TEXT,
         "tool_calls": {"type": ["array", "null"], "items": {"type": "object"}},
-        "tool_call_id": {"type": "string"},
+        "tool_call_id": TEXT,
     },
 }
 

@@ -40,10 +40,10 @@ def document(
             continue
         path = ARGUMENT.sub(r"{\1}", rule.rule)
         for method in sorted((rule.methods or set()) - AUTOMATIC_METHODS):
-            operation = OPERATIONS[method, path]
+            operation_document = OPERATIONS[method, path].document()
             if own_code and path == "/invocations":
-                operation = OWN_CODE_INVOCATION
-            operation_document = operation.document()
+                operation_document = OWN_CODE_INVOCATION.document()
+                operation_document["responses"]["default"] = {"description": "The code's reply."}
             operation_document["operationId"] = rule.endpoint.replace(".", "_")
             names = ARGUMENT.findall(rule.rule)
             if names:
@@ -51,8 +51,6 @@ def document(
                     {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
                 ]
                 operation_document["parameters"] = path_parameters + operation_document.get("parameters", [])
-            if own_code and path == "/invocations":
-                operation_document["responses"]["default"] = {"description": "The code's reply."}
             paths.setdefault(path, {})[method.lower()] = operation_document
     schemas = {**bodies(requests or {}), **REPLIES, **(parts or {})}
     for route, name in NAMES.items():

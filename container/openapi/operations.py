@@ -6,21 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from container.openapi.bodies import NAMES, Schema, ref
-from container.openapi.failures import (
-    LOADED,
-    LOADED_MODEL,
-    NAMED,
-    ONE_MODEL,
-    OWN_CODE,
-    PAGED,
-    READY,
-    TOKENS,
-    UPGRADED,
-    Errors,
-)
+from container.openapi import failures
+from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER
 from container.routes.websocket_route import PATH as BIDIRECTIONAL
 from handler.engine.api_routes import Route
@@ -30,7 +19,6 @@ from handler.sessions.session_errors import HEADER as SESSION_HEADER
 JSON: Final = "application/json"
 LINES: Final[Schema] = {"type": "string", "description": "One JSON document a line."}
 EVENTS: Final[Schema] = {"type": "string", "description": "Server-sent events; the data of each is a JSON document."}
-TEXT: Final[Schema] = {"type": "string"}
 
 
 def _header(name: str, description: str) -> Schema:
@@ -38,7 +26,7 @@ def _header(name: str, description: str) -> Schema:
 
 
 HEADERS: Final[tuple[Schema, ...]] = (
-    _header(attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
+    _header(custom_attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
     _header(ADAPTER_HEADER, "The adapter or model that answers. It takes precedence over the body's 'model'."),
     _header(TARGET_HEADER, "The same on a multi-model endpoint. It takes precedence over the adapter header."),
     _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),
@@ -67,19 +55,17 @@ class RouteOperation:
     summary: str
     body: Mapping[str, Schema] = field(default_factory=dict)
     replies: Mapping[int, Mapping[str, Schema]] = field(default_factory=dict)
-    errors: Errors = ()
+    errors: failures.Errors = ()
     parameters: tuple[Schema, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        from container.openapi.failures import responses
-
         operation: dict[str, Any] = {"summary": self.summary}
         if self.parameters:
             operation["parameters"] = list(self.parameters)
         if self.body:
             operation["requestBody"] = {"required": True, "content": _content(self.body)}
         found = {str(status): _reply(content) for status, content in self.replies.items()}
-        operation["responses"] = {**responses(self.errors), **found}
+        operation["responses"] = {**failures.responses(self.errors), **found}
         return operation
 
 
@@ -97,7 +83,7 @@ def _served(route: Route) -> RouteOperation:
         f"OpenAI's or vLLM's API: {name.lower()}",
         {JSON: ref(f"{name}Request"), JSON_LINES: LINES},
         {200: {JSON: ref(f"{name}Reply"), SSE: EVENTS, JSON_LINES: LINES}},
-        TOKENS,
+        failures.TOKENS,
         HEADERS,
     )
 
@@ -109,12 +95,12 @@ INVOCATION: Final = RouteOperation(
     "A body of any schema: OpenAI, TGI or LMI",
     {JSON: ref("Invocation"), JSON_LINES: LINES},
     {200: {JSON: ANY_REPLY, SSE: EVENTS, JSON_LINES: LINES}},
-    TOKENS,
+    failures.TOKENS,
     HEADERS,
 )
 # With the model's own code: any body, any reply, and any status.
 OWN_CODE_INVOCATION: Final = RouteOperation(
-    "A body for the model's own code", {"*/*": {}}, {200: {"*/*": {}}}, (*TOKENS, *OWN_CODE), HEADERS
+    "A body for the model's own code", {"*/*": {}}, {200: {"*/*": {}}}, (*failures.TOKENS, *failures.OWN_CODE), HEADERS
 )
 
 
@@ -128,34 +114,43 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ),
     ("POST", "/invocations"): INVOCATION,
     **{("POST", str(route)): _served(route) for route in Route},
-    ("GET", "/v1/models"): RouteOperation("The names of the served models", {}, _json("ModelList"), (*READY, *NAMED)),
+    ("GET", "/v1/models"): RouteOperation(
+        "The names of the served models", {}, _json("ModelList"), (*failures.READY, *failures.NAMED)
+    ),
+    ("GET", "/v1/models/{name}"): RouteOperation(
+        "One served model", {}, _json("ServedModel"), (*failures.READY, *failures.ONE_MODEL)
+    ),
     ("GET", "/metrics"): RouteOperation("Metrics as Prometheus text", {}, {200: {"text/plain": TEXT}}),
     ("GET", "/execution-parameters"): RouteOperation(
-        "How batch transform should send its records", {}, _json("ExecutionParameters"), NAMED
+        "How batch transform should send its records", {}, _json("ExecutionParameters"), failures.NAMED
     ),
     ("POST", "/adapters"): RouteOperation(
-        "Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
+        "Load a LoRA adapter", {JSON: ref("AdapterFields")}, _json("AdapterDone"), failures.LOADED
     ),
-    ("GET", "/adapters"): RouteOperation("The adapters", {}, _json("AdapterList"), (*NAMED, *PAGED), PAGE),
+    ("GET", "/adapters"): RouteOperation(
+        "The adapters", {}, _json("AdapterList"), (*failures.NAMED, *failures.PAGED), PAGE
+    ),
     ("POST", "/adapters/{name}"): RouteOperation(
-        "Replace an adapter's files", {JSON: ref("AdapterFields")}, _json("AdapterDone"), LOADED
+        "Replace an adapter's files", {JSON: ref("AdapterFields")}, _json("AdapterDone"), failures.LOADED
     ),
-    ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), NAMED),
-    ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), NAMED),
-    ("POST", "/models"): RouteOperation("Load a model", {JSON: ref("ModelFields")}, _json("Model"), LOADED_MODEL),
-    ("GET", "/models"): RouteOperation("The models", {}, _json("ModelPage"), (*NAMED, *PAGED), PAGE),
-    ("GET", "/models/{name}"): RouteOperation("One model", {}, _json("Model"), ONE_MODEL),
-    ("DELETE", "/models/{name}"): RouteOperation("Unload a model", {}, _json("ModelGone"), ONE_MODEL),
+    ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), failures.NAMED),
+    ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), failures.NAMED),
+    ("POST", "/models"): RouteOperation(
+        "Load a model", {JSON: ref("ModelFields")}, _json("Model"), failures.LOADED_MODEL
+    ),
+    ("GET", "/models"): RouteOperation("The models", {}, _json("ModelPage"), (*failures.NAMED, *failures.PAGED), PAGE),
+    ("GET", "/models/{name}"): RouteOperation("One model", {}, _json("Model"), failures.ONE_MODEL),
+    ("DELETE", "/models/{name}"): RouteOperation("Unload a model", {}, _json("ModelGone"), failures.ONE_MODEL),
     ("POST", "/models/{name}/invoke"): RouteOperation(
-        "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*TOKENS, *NAMED), HEADERS
+        "/invocations of one model", INVOCATION.body, INVOCATION.replies, (*failures.TOKENS, *failures.NAMED), HEADERS
     ),
     ("GET", BIDIRECTIONAL): RouteOperation(
         "A WebSocket: each message is a body of /invocations, and each document of a reply is a frame",
         {},
         {101: {}},
-        UPGRADED,
+        failures.UPGRADED,
     ),
-    ("GET", "/openapi.json"): RouteOperation("This document", {}, {200: {JSON: {"type": "object"}}}, READY),
+    ("GET", "/openapi.json"): RouteOperation("This document", {}, {200: {JSON: {"type": "object"}}}, failures.READY),
     ("GET", "/"): RouteOperation("A page that shows the endpoint's state", {}, {200: {"text/html": TEXT}}),
     ("GET", "/page/state"): RouteOperation("The data of the page", {}, {200: {JSON: {"type": "object"}}}),
     ("GET", "/page/page.css"): RouteOperation("The page's stylesheet", {}, {200: {"text/css": TEXT}}),

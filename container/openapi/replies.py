@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from container.openapi.bodies import ref
+from container.openapi.bodies import TEXT, Schema, ref
 
-Schema = dict[str, Any]
-TEXT: Final[Schema] = {"type": "string"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 NUMBER: Final[Schema] = {"type": "number"}
 
@@ -44,24 +42,18 @@ REPLIES: Final[dict[str, Schema]] = {
             "neuron": {"type": "object"},
         },
     ),
-    "ModelList": closed(
+    "ServedModel": closed(
         {
-            "object": {"const": "list"},
-            "data": listed(
-                closed(
-                    {
-                        "id": TEXT,
-                        "object": {"const": "model"},
-                        "created": COUNT,
-                        "owned_by": TEXT,
-                        "root": TEXT,
-                        "parent": or_null("string"),
-                        "max_model_len": COUNT,
-                    }
-                )
-            ),
+            "id": TEXT,
+            "object": {"const": "model"},
+            "created": COUNT,
+            "owned_by": TEXT,
+            "root": TEXT,
+            "parent": or_null("string"),
+            "max_model_len": COUNT,
         }
     ),
+    "ModelList": closed({"object": {"const": "list"}, "data": listed(ref("ServedModel"))}),
     "ExecutionParameters": closed(
         {
             "MaxConcurrentTransforms": {"type": "integer", "minimum": 1},

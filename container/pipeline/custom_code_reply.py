@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterator
 from contextvars import Context, copy_context
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
+from itertools import chain, islice
 
 from flask import Request, Response
+from werkzeug.wsgi import ClosingIterator
 
 from container.requests.http_limits import TIMEOUT_HEADER, deadline, max_body, requires_content_length
 from container.requests.request_body import read_body
@@ -67,30 +68,13 @@ def _response(outcome: CodeReply, context: Context) -> Response:
     if isinstance(outcome.body, bytes):
         response = Response(outcome.body, outcome.status, content_type=outcome.content_type)
     else:
-        pieces = StreamedBody(outcome.body, context)
-        response = Response(pieces, outcome.status, content_type=outcome.content_type)
+        pieces = iter(partial(context.run, next, outcome.body, None), None)  # until the code has no more pieces
+        first = list(islice(pieces, 1))
+        close = getattr(outcome.body, "close", None)
+        body = ClosingIterator(chain(first, pieces), None if close is None else partial(context.run, close))
+        response = Response(body, outcome.status, content_type=outcome.content_type)
         response.headers["Cache-Control"] = "no-cache"
         response.headers["X-Accel-Buffering"] = "no"
     for name, value in outcome.headers.items():
         response.headers[name] = " ".join(value.split())
     return response
-
-
-class StreamedBody:
-    """A WSGI body whose first piece has already been read. Closing it ends the code that makes the pieces."""
-
-    def __init__(self, pieces: Iterator[bytes], context: Context) -> None:
-        self._source = pieces
-        self._context = context
-        self._first = context.run(next, pieces, None)
-
-    def __iter__(self) -> Iterator[bytes]:
-        piece, self._first = self._first, None
-        while piece is not None:
-            yield piece
-            piece = self._context.run(next, self._source, None)
-
-    def close(self) -> None:
-        close = getattr(self._source, "close", None)
-        if close is not None:
-            self._context.run(close)

@@ -12,7 +12,7 @@ from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 
 from container.pipeline.session_requests import manage_session, session_headers
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, max_body, requires_content_length
 from container.requests.request_body import read_json
 from container.requests.request_record import RequestRecord, record_of
@@ -114,7 +114,7 @@ def body_parser(service: Service, request: Request) -> Parse:
     """The parser of a body of /invocations, which may have any schema."""
     options = RequestOptions(
         accept=accepted_types(request.headers.get("Accept", "")),
-        attributes=attributes.parse(request.headers.get(attributes.HEADER)),
+        attributes=custom_attributes.parse(request.headers.get(custom_attributes.HEADER)),
         inputs_schema=service.config.inputs_schema,
         output_formatter=service.config.output_formatter,
     )
@@ -144,11 +144,5 @@ def trace_headers(request: Request) -> dict[str, str]:
 
 
 def with_model(parse: Parse, model: str | None) -> Parse:
-    """The same parser, with `model` put into the body."""
-    if not model:
-        return parse
-
-    def parse_with_model(document: Mapping[str, Any], engine: Engine) -> AnyCall:
-        return parse({**document, "model": model}, engine)
-
-    return parse_with_model
+    """The same parser, with `model`, if there is one, put into the body."""
+    return (lambda document, engine: parse({**document, "model": model}, engine)) if model else parse

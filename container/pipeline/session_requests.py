@@ -38,32 +38,36 @@ def session_headers(service: Service, identity: str | None) -> dict[str, str]:
 
 
 def manage_session(service: Service, document: Mapping[str, Any], identity: str | None) -> Response | None:
-    """Opens or closes a session, if that is all that the body asks for. Returns None for every other body.
+    """Opens or closes a session, if the body has a request type. Returns None for every other body.
 
     :raises EndpointError: the session cannot be opened or closed.
     """
-    if set(document) != {REQUEST_TYPE}:
+    if REQUEST_TYPE not in document:
         return None
     request_type = document[REQUEST_TYPE]
-    sessions = sessions_of(service)
+    if request_type not in (NEW, CLOSE):
+        raise InvalidField(REQUEST_TYPE, f"it must be {NEW} or {CLOSE}")
+    if len(document) > 1:
+        raise InvalidField(REQUEST_TYPE, "a body that opens or closes a session has no other field")
+    sessions = sessions_of(service, REQUEST_TYPE)
     if request_type == NEW:
         session = sessions.begin()
         return _reply({"session_id": session.identity, "status": "open"}, {NEW_HEADER: session.header()})
-    if request_type != CLOSE:
-        raise InvalidField(REQUEST_TYPE, f"it must be {NEW} or {CLOSE}")
     if not identity:
         raise MissingField(HEADER, "send the id of the session to close")
     sessions.close(identity)
     return _reply({"session_id": identity, "status": "closed"}, {CLOSED_HEADER: identity})
 
 
-def sessions_of(service: Service) -> Sessions:
+def sessions_of(service: Service, field: str = HEADER) -> Sessions:
     """The endpoint's sessions.
+
+    :param field: what the request asks for them with.
 
     :raises SessionsDisabled: sessions are switched off.
     """
     if service.sessions is None:
-        raise SessionsDisabled
+        raise SessionsDisabled(field)
     return service.sessions
 
 

@@ -89,11 +89,10 @@ class WebSocketSession(Response):
 
     def _new_record(self) -> RequestRecord:
         """The record of a message. The headers are those of the handshake."""
-        record, observer = RequestRecord(self._environ), self._service.observer
+        record = RequestRecord(self._environ)
         record.route = record_of(self._environ).route
         record.status = 200
-        if observer.tracer is not None:
-            observer.tracer.began(record, self._environ)
+        self._service.observer.began(record, self._environ)
         return record
 
     def _answer(self, message: bytes, record: RequestRecord) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+
+import msgspec
 
 from container.process_group.process_context import Handover, ProcessContext
 from container.process_group.shared_state import Leader, Member
@@ -29,19 +32,15 @@ class Peers:
 
     def __init__(self, context: ProcessContext, wanted: int) -> None:
         self.context = context
-        self.shared_state = context.shared_state
+        state = self.shared_state = context.shared_state
         self.wanted = wanted
-        self.adapter_notes = AdapterNotes(
-            context.directory, lambda: context.shared_state.adapters, self._adapters_changed
-        )
+        set_changes = partial(setattr, state, "adapters")
+        self.adapter_notes = AdapterNotes(context.directory, lambda: state.adapters, set_changes)
         self._handover: Handover | None = None
 
     @property
     def leads(self) -> bool:
         return self.context.slot == 0
-
-    def _adapters_changed(self, change: int) -> None:
-        self.shared_state.adapters = change
 
     def unfinished(self, own: int) -> int:
         """Requests of all processes in the engine.
@@ -73,16 +72,12 @@ class Peers:
         planned, clients = self._handover, engine.core_addresses
         assert planned is not None, "called after `planned`"
         assert clients is not None, "called with the owner's engine"
-        Handover(
-            planned.line,
-            planned.engine_args,
-            planned.env,
-            planned.model,
-            planned.local,
-            clients.inputs,
-            clients.outputs,
-            engine.pids,
-            engine.adapters is not None,
+        msgspec.structs.replace(
+            planned,
+            inputs=clients.inputs,
+            outputs=clients.outputs,
+            pids=engine.pids,
+            adapters=engine.adapters is not None,
         ).write(self.context)
         self.shared_state.leader = Leader.JOIN
         while len(self.shared_state.members(Member.SERVING)) < self.wanted:

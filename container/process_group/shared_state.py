@@ -10,13 +10,14 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 CELL: Final = 8
 REASON_BYTES: Final = 1024
+Number = TypeVar("Number", bound=int)
 
 
 class Leader(IntEnum):
@@ -40,16 +41,38 @@ class Member(IntEnum):
     RELEASED = 4
 
 
+class SharedNumber(Generic[Number]):
+    """An attribute of `SharedState`: one of the cells that all slots share."""
+
+    def __init__(self, index: int, kind: Callable[[int], Number]) -> None:
+        self._index, self._kind = index, kind
+
+    def __get__(self, state: SharedState, owner: object) -> Number:
+        return self._kind(state.cells[self._index])
+
+    def __set__(self, state: SharedState, value: Number) -> None:
+        state.cells[self._index] = value
+
+
 class SharedState:
     """The shared state of one leader and its front ends.
 
     Each process has a slot. The leader's is 0. A front end's slot is never used again.
 
     :param slots: number of slots, the leader's included.
+    :ivar max_in_flight: the limit of requests in flight, over all processes.
+    :ivar trouble: the hardware has failed; `reason` describes the failure.
+    :ivar adapters: counts the changes to the list of adapters.
+    :ivar full: a front end was started when no slot was left.
     """
 
-    # Indexes of the common cells, then of the cells of each slot.
-    _LEADER, _MAX_IN_FLIGHT, _TROUBLE, _ADAPTERS, _FULL, _HEAD = range(6)
+    leader = SharedNumber(0, Leader)
+    max_in_flight = SharedNumber(1, int)
+    trouble = SharedNumber(2, bool)
+    adapters = SharedNumber(3, int)
+    full = SharedNumber(4, bool)
+    # The number of the cells above, then the indexes of the cells of each slot.
+    _HEAD: Final = 5
     _STATE, _IN_FLIGHT, _UNFINISHED, _CONNECTIONS, _SLOT_CELLS = range(5)
 
     def __init__(self, slots: int) -> None:
@@ -58,48 +81,8 @@ class SharedState:
         self._file = os.memfd_create("endpoint-shared-state")
         os.ftruncate(self._file, cells * CELL + REASON_BYTES)
         self._memory = mmap.mmap(self._file, cells * CELL + REASON_BYTES)
-        self._cells = memoryview(self._memory)[: cells * CELL].cast("q")
+        self.cells = memoryview(self._memory)[: cells * CELL].cast("q")
         self._text = memoryview(self._memory)[cells * CELL :]
-
-    @property
-    def leader(self) -> Leader:
-        return Leader(self._cells[self._LEADER])
-
-    @leader.setter
-    def leader(self, state: Leader) -> None:
-        self._cells[self._LEADER] = state
-
-    @property
-    def max_in_flight(self) -> int:
-        """The limit of requests in flight, over all processes."""
-        return self._cells[self._MAX_IN_FLIGHT]
-
-    @max_in_flight.setter
-    def max_in_flight(self, requests: int) -> None:
-        self._cells[self._MAX_IN_FLIGHT] = requests
-
-    @property
-    def trouble(self) -> bool:
-        """Whether the hardware has failed; `reason` describes the failure."""
-        return bool(self._cells[self._TROUBLE])
-
-    @trouble.setter
-    def trouble(self, trouble: bool) -> None:
-        self._cells[self._TROUBLE] = trouble
-
-    @property
-    def adapters(self) -> int:
-        """Counts the changes to the list of adapters."""
-        return self._cells[self._ADAPTERS]
-
-    @adapters.setter
-    def adapters(self, change: int) -> None:
-        self._cells[self._ADAPTERS] = change
-
-    @property
-    def full(self) -> bool:
-        """Whether a front end was started when no slot was left."""
-        return bool(self._cells[self._FULL])
 
     @property
     def reason(self) -> str:
@@ -117,14 +100,14 @@ class SharedState:
             if self.member(slot) is Member.NONE:
                 self.set_member(slot, Member.STARTING)
                 return slot
-        self._cells[self._FULL] = 1
+        self.full = True
         return None
 
     def member(self, slot: int) -> Member:
-        return Member(self._cells[self._cell(slot, self._STATE)])
+        return Member(self.cells[self._cell(slot, self._STATE)])
 
     def set_member(self, slot: int, state: Member) -> None:
-        self._cells[self._cell(slot, self._STATE)] = state
+        self.cells[self._cell(slot, self._STATE)] = state
 
     def members(self, state: Member) -> list[int]:
         return [slot for slot in range(1, self.slots) if self.member(slot) is state]
@@ -134,39 +117,39 @@ class SharedState:
         with self._locked():
             if self.in_flight() >= self.max_in_flight:
                 return False
-            self._cells[self._cell(slot, self._IN_FLIGHT)] += 1
+            self.cells[self._cell(slot, self._IN_FLIGHT)] += 1
             return True
 
     def leave(self, slot: int) -> None:
         """Counts a request of this slot out. Never called by two threads at a time."""
         with self._locked():
-            self._cells[self._cell(slot, self._IN_FLIGHT)] -= 1
+            self.cells[self._cell(slot, self._IN_FLIGHT)] -= 1
 
     def in_flight(self) -> int:
-        return sum(self._cells[self._cell(slot, self._IN_FLIGHT)] for slot in range(self.slots))
+        return sum(self.cells[self._cell(slot, self._IN_FLIGHT)] for slot in range(self.slots))
 
     def set_unfinished(self, slot: int, requests: int) -> None:
         """Sets how many requests in the engine belong to this slot."""
-        self._cells[self._cell(slot, self._UNFINISHED)] = requests
+        self.cells[self._cell(slot, self._UNFINISHED)] = requests
 
     def unfinished(self) -> int:
-        return sum(self._cells[self._cell(slot, self._UNFINISHED)] for slot in range(self.slots))
+        return sum(self.cells[self._cell(slot, self._UNFINISHED)] for slot in range(self.slots))
 
     def set_connections(self, slot: int, connections: int) -> None:
         """Sets how many connections a front end has open."""
-        self._cells[self._cell(slot, self._CONNECTIONS)] = connections
+        self.cells[self._cell(slot, self._CONNECTIONS)] = connections
 
     def fewest_connections(self, slot: int) -> int | None:
         """The lowest number of connections among the other serving front ends; None if there are none."""
         others = [
-            self._cells[self._cell(other, self._CONNECTIONS)] for other in self.members(Member.SERVING) if other != slot
+            self.cells[self._cell(other, self._CONNECTIONS)] for other in self.members(Member.SERVING) if other != slot
         ]
         return min(others, default=None)
 
     def clear(self, slot: int) -> None:
         """Frees what a front end that has ended still held."""
         with self._locked():
-            self._cells[self._cell(slot, self._IN_FLIGHT)] = 0
+            self.cells[self._cell(slot, self._IN_FLIGHT)] = 0
         self.set_unfinished(slot, 0)
         self.set_member(slot, Member.RELEASED)
 

@@ -12,31 +12,23 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, Reque
 from container.connection.gunicorn_connection import GunicornConnection
 from container.requests.request_body import has_unread_body
 from container.requests.request_record import record_of
-from handler.errors import (
-    BodyTooLarge,
-    EndpointError,
-    InvalidBody,
-    RequestTimedOut,
-    RouteNotFound,
-    ServerError,
-)
-from handler.errors import MethodNotAllowed as WrongMethod
+from handler import errors
 from handler.schemas.reply import encode
 
 logger = logging.getLogger(__name__)
 
 
-def error_response(error: EndpointError, *, last: bool = False) -> Response:
+def error_response(error: errors.EndpointError, *, last: bool = False) -> Response:
     """The reply for an error.
 
     :param last: close the connection after it.
     """
-    kind = ClosingResponse if last or isinstance(error, RequestTimedOut) else Response
+    kind = ClosingResponse if last or isinstance(error, errors.RequestTimedOut) else Response
     response = kind(encode(error.document()), status=error.status, content_type="application/json")
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
-    if isinstance(error, WrongMethod):
+    if isinstance(error, errors.MethodNotAllowed):
         response.headers["Allow"] = ", ".join(error.allowed)
     return response
 
@@ -51,32 +43,29 @@ class ClosingResponse(Response):
         return super().__call__(environ, start_response)
 
 
-def unexpected(error: Exception) -> ServerError:
+def unexpected(error: Exception) -> errors.ServerError:
     """Logs an unexpected error with its traceback. Returns the error that the client gets, without details."""
     logger.error("An unexpected error", exc_info=error)
-    return ServerError("An unexpected error occurred. The container's log has the details.")
+    return errors.ServerError("An unexpected error occurred. The container's log has the details.")
 
 
 def register(app: Flask, max_body: int) -> None:
     """Registers handlers, so that every error in a view becomes an error object."""
 
-    def endpoint_error(error: EndpointError) -> Response:
+    def endpoint_error(error: errors.EndpointError) -> Response:
         record_of(request.environ).failed(error)
         return error_response(error, last=has_unread_body(request))
 
     def http_error(error: HTTPException) -> Response:
         if isinstance(error, NotFound):
-            return endpoint_error(RouteNotFound(request.method, request.path))
+            return endpoint_error(errors.RouteNotFound(request.method, request.path))
         if isinstance(error, MethodNotAllowed):
             allowed = tuple(sorted(set(error.valid_methods or ()) - {"HEAD", "OPTIONS"}))
-            return endpoint_error(WrongMethod(request.method, request.path, allowed))
+            return endpoint_error(errors.MethodNotAllowed(request.method, request.path, allowed))
         if isinstance(error, RequestEntityTooLarge):
-            return endpoint_error(BodyTooLarge(max_body))
-        return endpoint_error(InvalidBody(error.description or error.name))
+            return endpoint_error(errors.BodyTooLarge(max_body))
+        return endpoint_error(errors.InvalidBody(error.description or error.name))
 
-    def unexpected_error(error: Exception) -> Response:
-        return endpoint_error(unexpected(error))
-
-    app.register_error_handler(EndpointError, endpoint_error)
+    app.register_error_handler(errors.EndpointError, endpoint_error)
     app.register_error_handler(HTTPException, http_error)
-    app.register_error_handler(Exception, unexpected_error)
+    app.register_error_handler(Exception, lambda error: endpoint_error(unexpected(error)))

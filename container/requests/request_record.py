@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from handler.errors import EndpointError
 from handler.schemas.framing import unframed
 from handler.schemas.multiple_generations import MultipleCall
@@ -17,6 +18,8 @@ from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 # The key of a request's record in its WSGI environment.
 KEY = "endpoint.record"
+# The routes that SageMaker, scrapers and the page request every few seconds. They are neither logged nor traced.
+POLLED = frozenset(("/ping", "/metrics", "/page/state"))
 # The header that SageMaker sets, and the keys that clients use in the custom attributes.
 INFERENCE_ID = "HTTP_X_AMZN_SAGEMAKER_INFERENCE_ID"
 TRACE_KEYS = ("trace_id", "traceid", "trace-id", "x-amzn-trace-id")
@@ -33,6 +36,7 @@ HEADERS: Mapping[str, str] = {
 }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestRecord:
     """One request. Times are in monotonic seconds. None means unknown.
 
@@ -49,57 +53,39 @@ class RequestRecord:
     :ivar end: the engine's finish reason, or the class of the error.
     """
 
-    __slots__ = (
-        "attributes",
-        "began",
-        "end",
-        "error",
-        "first_token",
-        "headers",
-        "inference_id",
-        "last_token",
-        "left",
-        "method",
-        "output_tokens",
-        "prompt_tokens",
-        "request_id",
-        "route",
-        "span",
-        "span_attributes",
-        "status",
-        "stream",
-        "times",
-        "trace",
-        "trace_id",
-    )
+    environ: InitVar[Mapping[str, Any]]
+    began: float = field(default_factory=time.monotonic)
+    route: str = "(none)"
+    status: int = 0
+    request_id: str = ""
+    stream: bool = False
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    first_token: float | None = None
+    last_token: float | None = None
+    end: str | None = None
+    error: str | None = None
+    left: str | None = None
+    span: object | None = None
+    trace: dict[str, str] = field(default_factory=dict)
+    span_attributes: Mapping[str, Any] = field(default_factory=dict)
+    times: tuple[float, ...] | None = None
+    method: str = field(init=False)
+    attributes: dict[str, str] = field(init=False)
+    headers: dict[str, str] = field(init=False)
+    trace_id: str | None = field(init=False)
+    inference_id: str | None = field(init=False)
 
-    def __init__(self, environ: Mapping[str, Any]) -> None:
-        self.began = time.monotonic()
+    def __post_init__(self, environ: Mapping[str, Any]) -> None:
         self.method = str(environ.get("REQUEST_METHOD", ""))
-        self.route = "(none)"
-        self.status = 0
-        self.request_id = ""
-        self.stream = False
-        self.prompt_tokens: int | None = None
-        self.output_tokens: int | None = None
-        self.first_token: float | None = None
-        self.last_token: float | None = None
-        self.end: str | None = None
-        self.error: str | None = None
-        self.left: str | None = None
-        self.span: object | None = None
-        self.trace: dict[str, str] = {}
-        self.span_attributes: Mapping[str, Any] = {}
-        self.times: tuple[float, ...] | None = None
-        header_attributes = attributes.parse(environ.get(attributes.ENVIRON, "")[:MAX_ATTRIBUTES])
-        self.attributes = dict(header_attributes)
+        self.attributes = custom_attributes.parse(environ.get(custom_attributes.ENVIRON, "")[:MAX_ATTRIBUTES])
         self.headers = {
             name: header[:MAX_ID]
             for key, name in HEADERS.items()
             if (header := environ.get(f"HTTP_{key.upper().replace('-', '_')}"))
         }
-        self.trace_id = _first(header_attributes, TRACE_KEYS) or _truncated(_trace_of(environ.get("HTTP_TRACEPARENT")))
-        self.inference_id = _truncated(environ.get(INFERENCE_ID)) or _first(header_attributes, INFERENCE_KEYS)
+        self.trace_id = _first(self.attributes, TRACE_KEYS) or _truncated(_trace_of(environ.get("HTTP_TRACEPARENT")))
+        self.inference_id = _truncated(environ.get(INFERENCE_ID)) or _first(self.attributes, INFERENCE_KEYS)
 
     def parsed(self, call: AnyCall) -> None:
         """Records the ids and prompt tokens of the call that the body was parsed to."""

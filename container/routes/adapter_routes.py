@@ -15,7 +15,7 @@ from container.requests.paging import page
 from container.requests.request_body import read_json
 from container.service import Service
 from handler.engine.adapters.adapter_errors import AdapterExists, AdaptersUnsupported
-from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.adapters.adapter_table import Adapter
 from handler.engine.adapters.adapters import Adapters
 from handler.errors import InvalidField, MissingField
 from handler.schemas.json_body import decode
@@ -83,19 +83,10 @@ def adapters_of(service: Service) -> Adapters:
 
     :raises AdaptersUnsupported: the engine serves no adapters.
     """
-    adapters = table_of(service)
-    assert isinstance(adapters, Adapters), "only the engine's owner loads adapters"
-    return adapters
-
-
-def table_of(service: Service) -> AdapterTable:
-    """The table of adapters of the engine.
-
-    :raises AdaptersUnsupported: the engine serves no adapters.
-    """
     adapters = service.ready_engine().adapters
     if adapters is None:
         raise AdaptersUnsupported(OFF)
+    assert isinstance(adapters, Adapters), "only the engine's owner loads adapters"
     return adapters
 
 

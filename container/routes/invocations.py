@@ -8,7 +8,7 @@ from flask import Blueprint, Response, request
 
 from container.pipeline.custom_code_reply import custom_response
 from container.pipeline.request_pipeline import body_parser, respond, route_parser
-from container.requests import custom_attributes as attributes
+from container.requests import custom_attributes
 from container.service import Service
 from handler.engine.api_routes import Route
 
@@ -32,9 +32,9 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.after_request
     def with_attributes(response: Response) -> Response:
-        given = attributes.returned(request.headers.get(attributes.HEADER))
-        if given is not None and attributes.HEADER not in response.headers:
-            response.headers[attributes.HEADER] = given
+        given = custom_attributes.returned(request.headers.get(custom_attributes.HEADER))
+        if given is not None and custom_attributes.HEADER not in response.headers:
+            response.headers[custom_attributes.HEADER] = given
         return response
 
     return routes

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from container.process_group import shared_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
-from handler.startup.lifecycle import ServingStatus
+from handler.startup.lifecycle import ServingStatus, Status
 
 # vLLM's own gauges and counters (v1/metrics/loggers.py). Older Neuron lines have another name for the first.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -22,7 +22,7 @@ NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
 
 def page_state(service: Service) -> dict[str, object]:
     """The reply of GET /page/state. Times are in seconds, `kv_use` is from 0 to 1. None: there is no value yet."""
-    status, now, engine = service.lifecycle.status, time.monotonic(), service.engine
+    status, engine = service.lifecycle.status, service.engine
     problem = engine.trouble() if engine is not None and status.state is ServingStatus.READY else None
     state = status.state.value if problem is None else "stalled"
     seen = vllm_metrics(
@@ -32,10 +32,8 @@ def page_state(service: Service) -> dict[str, object]:
     return {
         "state": state,
         "reason": status.reason or problem or "",
-        "stage": status.stage,
-        "stage_seconds": round(now - status.since, 1),
-        "seconds": round(now - service.lifecycle.began, 1),
-        "progress": {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)},
+        **stage_times(status, service.lifecycle.began),
+        "progress": progress(status),
         "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
         "model": ", ".join(one.served_names[0] for one in engines) or None,
         "slots": sum(one.slots for one in engines) or None,
@@ -47,6 +45,24 @@ def page_state(service: Service) -> dict[str, object]:
         "first_token_sum": seen.get(FIRST_SUM),
         "first_token_count": seen.get(FIRST_COUNT),
     }
+
+
+def stage_times(status: Status, began: float) -> dict[str, object]:
+    """The stage of the start, and for how many seconds the stage and the whole start have lasted.
+
+    :param began: monotonic seconds at which the start began.
+    """
+    now = time.monotonic()
+    return {
+        "stage": status.stage,
+        "stage_seconds": round(now - status.since, 1),
+        "seconds": round(now - began, 1),
+    }
+
+
+def progress(status: Status) -> dict[str, object]:
+    """How much of a download is done."""
+    return {"done_bytes": status.done, "total_bytes": status.total, "bytes_per_second": round(status.rate)}
 
 
 def vllm_metrics(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:

@@ -5,10 +5,9 @@ SageMaker sends it with a 2 s time-out and reads the status. The body is for peo
 
 from __future__ import annotations
 
-import time
-
 from flask import Blueprint, Response
 
+from container.routes.page_metrics import progress, stage_times
 from container.service import Service
 from handler.neuron.hardware.monitor_report import MonitorReport
 from handler.neuron.hardware.runtime_version import runtime_versions
@@ -36,19 +35,9 @@ def blueprint(service: Service) -> Blueprint:
                 code, state, reason = 500, "hardware", device_problem
         if code == 200:
             return Response(status=200)
-        now = time.monotonic()
-        body: dict[str, object] = {
-            "status": state,
-            "stage": status.stage,
-            "stage_seconds": round(now - status.since, 1),
-            "seconds": round(now - service.lifecycle.began, 1),
-        }
+        body: dict[str, object] = {"status": state, **stage_times(status, service.lifecycle.began)}
         if status.total:
-            body["progress"] = {
-                "done_bytes": status.done,
-                "total_bytes": status.total,
-                "bytes_per_second": round(status.rate),
-            }
+            body["progress"] = progress(status)
         if status.waiting:
             body["waiting"] = status.waiting
         if reason:

@@ -28,18 +28,14 @@ class ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
-        yield GaugeMetricFamily(
-            "endpoint_requests_in_flight",
-            "Requests that were admitted and are not answered yet.",
-            service.admission.total,
-        )
-        unfinished = service.unfinished()
-        yield GaugeMetricFamily(
-            "endpoint_requests_in_engine", "Requests that hold a slot of the engine or wait for one.", unfinished
-        )
-        yield GaugeMetricFamily("endpoint_requests_queued", "Requests beyond the engine's slots.", service.queued())
         tasks = sum(engine.loop.tasks() for engine in service.engines())
-        yield GaugeMetricFamily("endpoint_loop_tasks", "Tasks in the engines' event loops.", tasks)
+        for name, text, value in (
+            ("requests_in_flight", "Requests that were admitted and are not answered yet.", service.admission.total),
+            ("requests_in_engine", "Requests that hold a slot of the engine or wait for one.", service.unfinished()),
+            ("requests_queued", "Requests beyond the engine's slots.", service.queued()),
+            ("loop_tasks", "Tasks in the engines' event loops.", tasks),
+        ):
+            yield GaugeMetricFamily(f"endpoint_{name}", text, value)
         stages = GaugeMetricFamily(
             "endpoint_start_stage_seconds", "Seconds that each finished stage of the start took.", labels=["stage"]
         )
@@ -53,9 +49,7 @@ class ServiceCollector:
         yield GaugeMetricFamily("endpoint_ready", "1 while requests are accepted.", int(ready))
         if service.models is not None:
             models = GaugeMetricFamily(
-                "endpoint_model_up",
-                "1 for an additional model that serves, 0 for one that failed.",
-                labels=["model"],
+                "endpoint_model_up", "1 for an additional model that serves, 0 for one that failed.", labels=["model"]
             )
             for model in service.models.all():
                 models.add_metric([model.name], int(model.state is ModelState.SERVING))
@@ -64,11 +58,10 @@ class ServiceCollector:
             shared_state = service.peers.shared_state
             serving = len(shared_state.members(Member.SERVING))
             yield GaugeMetricFamily("endpoint_front_ends", "Front-end processes that serve.", serving)
-            ended = CounterMetricFamily(
-                "endpoint_front_ends_ended", "Front-end processes that ended and were replaced."
+            ended = len(shared_state.members(Member.RELEASED))
+            yield CounterMetricFamily(
+                "endpoint_front_ends_ended", "Front-end processes that ended and were replaced.", ended
             )
-            ended.add_metric([], len(shared_state.members(Member.RELEASED)))
-            yield ended
         if service.config.artifact_store:
             yield from service.artifacts.families()
         if service.monitor is not None:
@@ -82,12 +75,9 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
+        registries = [service.observer.registry, vllm_registry(service)]
         if service.peers is not None:
-            all_processes = shared_metrics.summed(service.peers.context)
-            return Response(
-                generate_latest(registry) + generate_latest(all_processes), content_type=CONTENT_TYPE_LATEST
-            )
-        own_metrics = generate_latest(registry) + generate_latest(service.observer.registry)
-        return Response(own_metrics + generate_latest(vllm_registry(service)), content_type=CONTENT_TYPE_LATEST)
+            registries = [shared_metrics.summed(service.peers.context)]  # it has both, of all processes
+        return Response(b"".join(map(generate_latest, [registry, *registries])), content_type=CONTENT_TYPE_LATEST)
 
     return routes

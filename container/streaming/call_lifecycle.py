@@ -6,49 +6,19 @@ The step before them, from a body to a call with a deadline, is `container.pipel
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from container.requests.error_responses import unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import RequestRecord
+from container.streaming.sinks import BufferedSink, QueueSink, StreamingSink
+from container.streaming.websocket_sink import WebSocketSink
 from container.telemetry.tracing.traced_call import record_reply
-from handler.errors import EndpointError
 from handler.schemas.framing import unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, RunningCall
 
-
-class RecordedSink(Protocol):
-    """What a sink knows of its call once the call has ended."""
-
-    @property
-    def first_token(self) -> float | None:
-        """Monotonic seconds; None for a reply that is sent whole."""
-        ...
-
-    @property
-    def last_token(self) -> float | None:
-        """Monotonic seconds; None for a reply that is sent whole."""
-        ...
-
-    @property
-    def finish(self) -> str | None:
-        """The engine's finish reason."""
-        ...
-
-    @property
-    def tokens(self) -> int | None:
-        """Output tokens; None where there is no output to count."""
-        ...
-
-    @property
-    def error(self) -> EndpointError | None: ...
-
-    @property
-    def left_reason(self) -> str | None:
-        """How the client left before the end; None if it did not."""
-        ...
+RecordedSink = BufferedSink | StreamingSink | QueueSink | WebSocketSink
 
 
 def begin_call(running: RunningCall, deadline: Deadline, prepare: Callable[[], object] | None = None) -> None:

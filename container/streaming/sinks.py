@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import ClassVar
 
 from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
+from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 
-Output = tuple[str, Sequence[int], str | None, int | str | None]
+Output = tuple[str, Sequence[int], str | None, StopReason]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BufferedSink:
     """Collects the whole text of a reply.
 
@@ -26,15 +29,12 @@ class BufferedSink:
 
     first_token: ClassVar[float | None] = None
     last_token: ClassVar[float | None] = None
-    __slots__ = ("error", "left_reason", "output", "release", "reply", "running")
-
-    def __init__(self, reply: Reply) -> None:
-        self.reply = reply
-        self.output: Output | None = None
-        self.error: EndpointError | None = None
-        self.left_reason: str | None = None
-        self.running: RunningCall | None = None
-        self.release: Callable[[], None]
+    reply: Reply
+    output: Output | None = None
+    error: EndpointError | None = None
+    left_reason: str | None = None
+    running: RunningCall | None = None
+    release: Callable[[], None] = field(init=False)
 
     @property
     def finish(self) -> str | None:
@@ -44,9 +44,7 @@ class BufferedSink:
     def tokens(self) -> int | None:
         return None if self.output is None else len(self.output[1])
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self.output = (text, token_ids, finish_reason, stop_reason)
         self.release()
 
@@ -65,6 +63,7 @@ class BufferedSink:
         return self.reply.whole(*self.output)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Stream:
     """The part that all streams share: each step's bytes, with the reply's opening in front of the first ones.
 
@@ -72,19 +71,14 @@ class _Stream:
     :ivar first_token, last_token: monotonic seconds; `last_token` is set at the end.
     """
 
-    __slots__ = ("_opened", "finish", "first_token", "last_token", "reply", "tokens")
+    reply: Reply
+    tokens: int = 0
+    first_token: float | None = None
+    last_token: float | None = None
+    finish: str | None = None
+    _opened: bool = False
 
-    def __init__(self, reply: Reply) -> None:
-        self.reply = reply
-        self._opened = False
-        self.tokens = 0
-        self.first_token: float | None = None
-        self.last_token: float | None = None
-        self.finish: str | None = None
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         self.tokens += len(token_ids)
         event = self.reply.event(text, token_ids, finish_reason, stop_reason)
         if self.first_token is None or finish_reason is not None:
@@ -97,6 +91,7 @@ class _Stream:
         return event
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class StreamingSink(_Stream):
     """Writes each step to the connection at once.
 
@@ -105,19 +100,13 @@ class StreamingSink(_Stream):
     :ivar left_reason: how the client left before the end.
     """
 
-    __slots__ = ("error", "left_reason", "running", "whole", "writer")
+    writer: SocketWriter = field(init=False)
+    running: RunningCall | None = None
+    error: EndpointError | None = None
+    whole: bool = False
+    left_reason: str | None = None
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply)
-        self.writer: SocketWriter
-        self.running: RunningCall | None = None
-        self.error: EndpointError | None = None
-        self.whole = False
-        self.left_reason: str | None = None
-
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self._opened and finish_reason is None:
             self.tokens += len(token_ids)
             self.writer.write(self.reply.event(text, token_ids, None, None))
@@ -153,15 +142,15 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
     return [event + mark for event in events] + ([rest] if rest else [])
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CollectingSink(BufferedSink):
     """Collects a stream's events into one body, which is sent with its length. An error has its own status."""
 
-    __slots__ = ("_events", "stream")
+    stream: _Stream = field(init=False)
+    _events: list[bytes] = field(default_factory=list)
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply)
-        self.stream = _Stream(reply)
-        self._events: list[bytes] = []
+    def __post_init__(self) -> None:
+        self.stream = _Stream(self.reply)
 
     @property
     def finish(self) -> str | None:
@@ -171,9 +160,7 @@ class CollectingSink(BufferedSink):
     def tokens(self) -> int | None:
         return self.stream.tokens if self.error is None else None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self._events.append(self.stream.event(text, token_ids, finish_reason, stop_reason))
         if finish_reason is not None:
             self._events.append(self.reply.closing())
@@ -183,23 +170,18 @@ class CollectingSink(BufferedSink):
         return b"".join(self._events)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QueueSink(_Stream):
     """Queues the bytes for a waiting thread, for servers that give no access to the socket. None marks the end.
 
     :ivar error, left_reason: set by the thread, when it has read the error or was closed early.
     """
 
-    __slots__ = ("error", "events", "left_reason")
+    events: SimpleQueue[bytes | EndpointError | None] = field(default_factory=SimpleQueue)
+    error: EndpointError | None = None
+    left_reason: str | None = None
 
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply)
-        self.events: SimpleQueue[bytes | EndpointError | None] = SimpleQueue()
-        self.error: EndpointError | None = None
-        self.left_reason: str | None = None
-
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         event = self.event(text, token_ids, finish_reason, stop_reason)
         if event:
             self.events.put(event)

@@ -20,18 +20,6 @@ NAMESPACE = "NeuronEndpoint"
 SECONDS = 60.0
 # The most values that one metric may have in one document.
 MAX_VALUES = 100
-UNITS = {
-    "Requests": "Count",
-    "ClientErrors": "Count",
-    "ServerErrors": "Count",
-    "ClientsLeft": "Count",
-    "PromptTokens": "Count",
-    "OutputTokens": "Count",
-    "RequestsInFlight": "Count",
-    "RequestTime": "Milliseconds",
-    "TimeToFirstToken": "Milliseconds",
-    "TimeBetweenTokens": "Milliseconds",
-}
 
 
 class EmbeddedMetrics:
@@ -91,7 +79,10 @@ def document(ended: Sequence[tuple[RequestRecord, float]], model: str, in_flight
         "TimeBetweenTokens": [_ms(one.between_tokens) for one in records if one.between_tokens is not None],
     }
     values = {name: value for name, value in values.items() if value != []}
-    metrics = [{"Name": name, "Unit": UNITS[name]} for name in values]
+    # Each list has times in milliseconds, each number is a count.
+    metrics = [
+        {"Name": name, "Unit": "Milliseconds" if isinstance(value, list) else "Count"} for name, value in values.items()
+    ]
     about = {"Namespace": NAMESPACE, "Dimensions": [["Model"], []], "Metrics": metrics}
     return json.dumps({"_aws": {"Timestamp": int(now * 1000), "CloudWatchMetrics": [about]}, "Model": model, **values})
 

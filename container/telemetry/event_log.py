@@ -23,10 +23,9 @@ class JsonFormatter(logging.Formatter):
     """Formats a record as one JSON line. Long texts are cut: CloudWatch cuts an event at 256 KiB."""
 
     def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "time": moment.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "event": getattr(record, "event", "log"),
             "logger": record.name,

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -42,14 +41,6 @@ def start_monitor(wanted: bool) -> NeuronMonitor | None:
     return monitor
 
 
-@dataclass(frozen=True, slots=True)
-class MonitorState:
-    """A report and the time of its arrival (`time.monotonic`)."""
-
-    report: MonitorReport
-    at: float
-
-
 class NeuronMonitor:
     """Reads the monitor's reports, by default one each 5 s.
 
@@ -61,7 +52,7 @@ class NeuronMonitor:
 
     def __init__(self, binary: str, first_pause: float = FIRST_PAUSE) -> None:
         self._binary, self._first_pause = binary, first_pause
-        self._state: MonitorState | None = None
+        self._latest: tuple[MonitorReport, float] | None = None  # with the monotonic seconds of its arrival
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = threading.Event()
         self._lock = threading.Lock()
@@ -83,12 +74,12 @@ class NeuronMonitor:
 
     def latest(self) -> MonitorReport | None:
         """The last report; None if it is too old."""
-        state = self._state
-        return state.report if state is not None and time.monotonic() - state.at < MAX_AGE else None
+        report, arrival = self._latest or (None, 0.0)
+        return report if time.monotonic() - arrival < MAX_AGE else None
 
     def trouble(self) -> str | None:
         """Why the devices are not healthy; None while they are, or while there is no report."""
-        return self.health.trouble()
+        return self.health.failure()
 
     def _run(self) -> None:
         pause = self._first_pause
@@ -132,10 +123,10 @@ class NeuronMonitor:
             if line.strip():
                 logger.warning("%s printed a line that is not a report", NAME)
             return 0
-        before = self.health.trouble()
+        before = self.health.failure()
         self.health.add(report)
-        self._state = MonitorState(report, time.monotonic())
-        trouble = self.health.trouble()
+        self._latest = report, time.monotonic()
+        trouble = self.health.failure()
         if trouble and not before:
             logger.error("%s: /ping answers 500 from now on, so that the instance is replaced", trouble)
         return 1

@@ -21,38 +21,26 @@ class RequestMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._children: dict[tuple[object, ...], Any] = {}
-        route = ["route"]
-        self._requests = Counter(
-            "endpoint_requests", "Answered requests, by route and status.", ["route", "status"], registry=registry
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, ("route", *labels), registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+            return Histogram(name, text, ("route",), buckets=buckets, registry=registry)
+
+        self._requests = counter("endpoint_requests", "Answered requests, by route and status.", "status")
+        self._end_reasons = counter("endpoint_request_ends", "How requests for tokens ended.", "end")
+        self._durations = histogram(
+            "endpoint_request_seconds", "Seconds from a request's headers to its reply's last byte.", DURATIONS
         )
-        self._end_reasons = Counter(
-            "endpoint_request_ends", "How requests for tokens ended.", ["route", "end"], registry=registry
+        self._first = histogram(
+            "endpoint_first_token_seconds", "Seconds from a stream's request to its first token.", FIRST_TOKENS
         )
-        self._durations = Histogram(
-            "endpoint_request_seconds",
-            "Seconds from a request's headers to its reply's last byte.",
-            route,
-            buckets=DURATIONS,
-            registry=registry,
+        self._between = histogram(
+            "endpoint_between_tokens_seconds", "Mean seconds between two tokens, one value a stream.", BETWEEN_TOKENS
         )
-        self._first = Histogram(
-            "endpoint_first_token_seconds",
-            "Seconds from a stream's request to its first token.",
-            route,
-            buckets=FIRST_TOKENS,
-            registry=registry,
-        )
-        self._between = Histogram(
-            "endpoint_between_tokens_seconds",
-            "Mean seconds between two tokens, one value a stream.",
-            route,
-            buckets=BETWEEN_TOKENS,
-            registry=registry,
-        )
-        self._prompt = Counter(
-            "endpoint_prompt_tokens", "Prompt tokens of answered requests.", route, registry=registry
-        )
-        self._output = Counter("endpoint_output_tokens", "Tokens made for answered requests.", route, registry=registry)
+        self._prompt = counter("endpoint_prompt_tokens", "Prompt tokens of answered requests.")
+        self._output = counter("endpoint_output_tokens", "Tokens made for answered requests.")
 
     def observe(self, record: RequestRecord, seconds: float) -> None:
         """Counts a request that has ended.

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 from werkzeug.wsgi import ClosingIterator
 
 from container.connection.gunicorn_connection import GunicornConnection
-from container.requests.request_record import KEY, RequestRecord, record_of
+from container.requests.request_record import KEY, POLLED, RequestRecord, record_of
 from container.telemetry.embedded_metrics import EmbeddedMetrics
 from container.telemetry.event_log import event, logs_requests
 from container.telemetry.request_metrics import RequestMetrics, end_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
-# Polled every few seconds by SageMaker, scrapers and the page.
-QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
 class RequestObserver:
@@ -79,7 +77,7 @@ class RequestObserver:
         self._metrics.observe(record, seconds)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
-        if not self.logs or record.route in QUIET:
+        if not self.logs or record.route in POLLED:
             return
         end, first = end_of(record), record.first_token_seconds
         fields: dict[str, Json] = {
@@ -100,16 +98,17 @@ class RequestObserver:
         event(logger, "request_end", f"{name} {record.route} {record.status} {end}, {seconds:.3f} s{tokens}", fields)
 
 
-class ObservedResponse:
-    """Wraps the WSGI application: gives each request a record, and observes it when the server closes the reply."""
+def observe(app: Flask, observer: RequestObserver) -> None:
+    """Gives each request of an application a record, and observes it when the server closes the reply."""
+    application = app.wsgi_app
 
-    def __init__(self, application: Callable[..., Iterable[bytes]], observer: RequestObserver) -> None:
-        self.application = application
-        self._observer = observer
+    def route() -> None:
+        rule = request.url_rule
+        record_of(request.environ).route = rule.rule if rule is not None else "(none)"
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def observed(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         record = environ[KEY] = RequestRecord(environ)
-        self._observer.began(record, environ)
+        observer.began(record, environ)
         gunicorn = GunicornConnection.of(environ, start_response)
 
         def record_status(status: str, headers: Any, exc_info: Any = None) -> Any:
@@ -119,22 +118,14 @@ class ObservedResponse:
         def ended() -> None:
             if gunicorn is not None:
                 record.status = gunicorn.status
-            self._observer.ended(record)
+            observer.ended(record)
 
         # gunicorn's start_response is passed on unchanged: GunicornConnection finds the connection by it.
-        body = self.application(environ, record_status if gunicorn is None else start_response)
+        body = application(environ, record_status if gunicorn is None else start_response)
         return ClosingIterator(body, ended)
 
-
-def observe(app: Flask, observer: RequestObserver) -> None:
-    """Wraps an application with the observer."""
-
-    def route() -> None:
-        rule = request.url_rule
-        record_of(request.environ).route = rule.rule if rule is not None else "(none)"
-
     app.before_request(route)
-    app.wsgi_app = ObservedResponse(app.wsgi_app, observer)  # type: ignore[method-assign]
+    app.wsgi_app = observed  # type: ignore[method-assign]
 
 
 def _ids(record: RequestRecord) -> dict[str, Json]:

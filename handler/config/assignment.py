@@ -1,13 +1,20 @@
-"""The result of a translator: one value for one field. `SourcedAssignment` adds the value's source."""
+"""The result of a translator: one value for one field, and its source. What all translators are made of."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from handler.config.fields import fields
 from handler.config.problems import BadValue
-from handler.config.value_source import ValueSource
+from handler.config.value_source import Origin, ValueSource
+from handler.config.values import to_bool
+from handler.errors import SettingError
 from handler.json_value import Json
+
+Given = TypeVar("Given")
+Converted = TypeVar("Converted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +48,52 @@ class SourcedAssignment:
     source: ValueSource
 
 
+# Translates one setting, given its name and its text.
+Translator = Callable[[str, str], list[Assignment]]
+
+
+def sourced(
+    settings: Mapping[str, Given], translate: Callable[[str, Given], list[Assignment]], origin: Origin, where: str = ""
+) -> Iterator[SourcedAssignment | SettingError]:
+    """Yields the assignments of every setting, or its error, in the order of the settings.
+
+    :param where: the document's path or URI, for sources and messages.
+    """
+    for name, value in settings.items():
+        try:
+            for found in translate(name, value):
+                yield SourcedAssignment(found, ValueSource(origin, f"{name}.{found.via}" if found.via else name, where))
+        except SettingError as error:
+            yield SettingError(f"{error.setting} in {where}", error.problem, error.fix) if where else error
+
+
+def converted(convert: Callable[[Given], Converted], value: Given, setting: str) -> Converted:
+    """Converts a value.
+
+    :raises SettingError: the value does not fit. The error names the setting.
+    """
+    try:
+        return convert(value)
+    except BadValue as bad:
+        raise bad.named(setting) from None
+
+
 def assign(field: str, value: Json, setting: str, via: str = "") -> Assignment:
     """Converts a value to the type of a field.
 
     :raises SettingError: the value does not fit. The error names the setting, and the key in it.
     """
-    try:
-        return Assignment(field, fields()[field].convert(value), via=via)
-    except BadValue as bad:
-        raise bad.named(f"{setting}.{via}" if via else setting) from None
+    return Assignment(field, converted(fields()[field].convert, value, f"{setting}.{via}" if via else setting), via=via)
+
+
+def to_field(field: str) -> Translator:
+    """Translates a setting to one field."""
+    return lambda name, value: [assign(field, value, name)]
+
+
+def if_true(found: Assignment) -> Translator:
+    """Translates a flag that has a meaning only if it is on."""
+    return lambda name, value: [found] if converted(to_bool, value, name) else []
 
 
 def unused(setting: str, reason: str) -> Assignment:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,15 @@ class Row:
     field: str
     value: Json
     source: str
+    overridden: tuple[str, ...]
     doc: str
-    overridden: tuple[str, ...] = ()
 
     @property
     def given(self) -> bool:
         return self.source != "default"
 
     def document(self) -> dict[str, Json]:
-        return {
-            "field": self.field,
-            "value": self.value,
-            "source": self.source,
-            "overridden": list(self.overridden),
-            "doc": self.doc,
-        }
+        return asdict(self)
 
 
 def rows(config: EndpointConfig) -> list[Row]:
@@ -114,9 +108,8 @@ def _row(config: EndpointConfig, field: ConfigField, name: str, value: object) -
 
     weaker = (f"{_text(visible(one.value))} ({one.source})" for one in config.overridden.get(name, ()))
     source = mask(str(config.source(name)), known)
-    return Row(
-        mask(name, known), visible(value), source, field.metadata.text, tuple(mask(text, known) for text in weaker)
-    )
+    overridden = tuple(mask(text, known) for text in weaker)
+    return Row(mask(name, known), visible(value), source, overridden, field.metadata.text)
 
 
 def _text(value: Json) -> str:

@@ -8,10 +8,10 @@ docs/configuration.md is generated from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from handler.config.field_metadata import KeyWriter, NxdKey, copied, doc
+from handler.config.field_metadata import COPIED, KeyWriter, NxdKey, setting
 from handler.config.value_source import DEFAULT, Overridden, ValueSource
 from handler.json_value import Json
 
@@ -33,435 +33,273 @@ class EndpointConfig:
     """The settings of one endpoint. Times are in seconds, sizes in bytes, lengths in tokens."""
 
     # The model, and what it runs on.
-    model: str = field(
-        default="/opt/ml/model", metadata=doc("the model: a directory, s3://bucket/prefix or a Hugging Face hub id")
+    model: str = setting("/opt/ml/model", "the model: a directory, s3://bucket/prefix or a Hugging Face hub id")
+    hf_token: str | None = setting(None, "access token for gated models of the Hugging Face hub", secret=True)
+    trust_remote_code: bool = setting(False, "allow Python code that comes with the model")
+    served_model_name: tuple[str, ...] = setting((), "model names that a request may use")
+    engine: str = setting(
+        "vllm", "vllm: the embedded engine; none: the model's own code generates the replies", choices=("vllm", "none")
     )
-    hf_token: str | None = field(
-        default=None, metadata=doc("access token for gated models of the Hugging Face hub", secret=True)
+    custom_code: bool = setting(True, "run code/inference.py or model.py that comes with the model; false runs neither")
+    network_isolation: bool = setting(
+        False, "the container has no network: reject settings that need one, fetch nothing"
     )
-    trust_remote_code: bool = field(default=False, metadata=doc("allow Python code that comes with the model"))
-    served_model_name: tuple[str, ...] = field(default=(), metadata=doc("model names that a request may use"))
-    engine: str = field(
-        default="vllm",
-        metadata=doc(
-            "vllm: the embedded engine; none: the model's own code generates the replies", choices=("vllm", "none")
-        ),
-    )
-    custom_code: bool = field(
-        default=True, metadata=doc("run code/inference.py or model.py that comes with the model; false runs neither")
-    )
-    network_isolation: bool = field(
-        default=False, metadata=doc("the container has no network: reject settings that need one, fetch nothing")
-    )
-    line: str | None = field(
-        default=None, metadata=doc("the vLLM and Neuron generation (line) to plan for; default: the one installed")
-    )
-    instance: str | None = field(default=None, metadata=doc("instance type to plan for; default: this machine's"))
-    compiled_artifacts: str | None = field(
-        default=None, metadata=doc("artifacts compiled beforehand: a directory or s3:// prefix")
-    )
+    line: str | None = setting(None, "the vLLM and Neuron generation (line) to plan for; default: the one installed")
+    instance: str | None = setting(None, "instance type to plan for; default: this machine's")
+    compiled_artifacts: str | None = setting(None, "artifacts compiled beforehand: a directory or s3:// prefix")
 
-    artifact_store: str | None = field(
-        default=None, metadata=doc("where the endpoint saves and restores compiled artifacts: s3:// or file://")
+    artifact_store: str | None = setting(
+        None, "where the endpoint saves and restores compiled artifacts: s3:// or file://"
     )
-    artifact_signing_key: str | None = field(
-        default=None, metadata=doc("key that signs artifacts: ARN of a Secrets Manager secret or a KMS key, or file://")
+    artifact_signing_key: str | None = setting(
+        None, "key that signs artifacts: ARN of a Secrets Manager secret or a KMS key, or file://"
     )
-    on_miss: str = field(
-        default="compile",
-        metadata=doc("what a start does if the store has no artifacts for it", choices=("compile", "fail", "wait")),
+    on_miss: str = setting(
+        "compile", "what a start does if the store has no artifacts for it", choices=("compile", "fail", "wait")
     )
-    artifact_deadline: float = field(default=3300.0, metadata=doc("longest time that a start waits for artifacts"))
-    artifact_lease: float = field(
-        default=60.0,
-        metadata=doc(
-            "lease of a compile: after this time without renewal another instance may compile", bounds=(2, 3600)
-        ),
+    artifact_deadline: float = setting(3300.0, "longest time that a start waits for artifacts")
+    artifact_lease: float = setting(
+        60.0, "lease of a compile: after this time without renewal another instance may compile", bounds=(2, 3600)
     )
 
     # The serving process.
-    scratch: Path = field(
-        default=Path("/tmp/neuron-endpoint"),  # noqa: S108
-        metadata=doc("a writable directory for temporary files"),
+    scratch: Path = setting(Path("/tmp/neuron-endpoint"), "a writable directory for temporary files")  # noqa: RUF009, S108
+    front_ends: int = setting(1, "HTTP processes that share the one engine", bounds=(1, 64))
+    port: int = setting(8080, "port that the server listens on", bounds=(0, 65535))
+    safe_port_range: str | None = setting(None, "range (first-last) that any other open port must lie in")
+    max_concurrent: int = setting(1024, "most requests in flight; further ones get 429", bounds=(1, 4096))
+    max_body: int = setting(25 * MIB, "largest request body, in bytes", bounds=(1, 1024 * MIB))
+    drain: float = setting(
+        25.0, "time that running requests have after SIGTERM, or when their model is unloaded", bounds=(0, 3600)
     )
-    front_ends: int = field(
-        default=1,
-        metadata=doc("HTTP processes that share the one engine", bounds=(1, 64)),
+    stall: float = setting(6.0, "time without progress of the engine after which /ping returns 500", bounds=(1, 3600))
+    engine_restarts: int = setting(3, "most restarts of a failed engine within an hour", bounds=(0, 1000))
+    neuron_monitor: bool = setting(True, "run neuron-monitor, if it is installed, and show its metrics at /metrics")
+    log_format: str | None = setting(
+        None,
+        "format of the log; default: text in a terminal and with SAGEMAKER_BASE_DIR, else json",
+        choices=("json", "text"),
     )
-    port: int = field(default=8080, metadata=doc("port that the server listens on", bounds=(0, 65535)))
-    safe_port_range: str | None = field(
-        default=None, metadata=doc("range (first-last) that any other open port must lie in")
+    log_requests: bool | None = setting(None, "log each request, without its prompt; default: true if the log is JSON")
+    log_prompts: bool = setting(False, "log request bodies too, up to 16 KiB each")
+    emf: bool = setting(False, "write CloudWatch metrics into the log (Embedded Metric Format)")
+    page: bool = setting(False, "serve a web page at / with state, settings, charts and a chat")
+    inputs_schema: str = setting(
+        "lmi", "which API a body with `inputs` follows: LMI or Text Generation Inference", choices=("lmi", "tgi")
     )
-    max_concurrent: int = field(
-        default=1024, metadata=doc("most requests in flight; further ones get 429", bounds=(1, 4096))
-    )
-    max_body: int = field(default=25 * MIB, metadata=doc("largest request body, in bytes", bounds=(1, 1024 * MIB)))
-    drain: float = field(
-        default=25.0,
-        metadata=doc(
-            "time that running requests have after SIGTERM, or when their model is unloaded", bounds=(0, 3600)
-        ),
-    )
-    stall: float = field(
-        default=6.0, metadata=doc("time without progress of the engine after which /ping returns 500", bounds=(1, 3600))
-    )
-    engine_restarts: int = field(
-        default=3, metadata=doc("most restarts of a failed engine within an hour", bounds=(0, 1000))
-    )
-    neuron_monitor: bool = field(
-        default=True, metadata=doc("run neuron-monitor, if it is installed, and show its metrics at /metrics")
-    )
-    log_format: str | None = field(
-        default=None,
-        metadata=doc(
-            "format of the log; default: text in a terminal and with SAGEMAKER_BASE_DIR, else json",
-            choices=("json", "text"),
-        ),
-    )
-    log_requests: bool | None = field(
-        default=None, metadata=doc("log each request, without its prompt; default: true if the log is JSON")
-    )
-    log_prompts: bool = field(default=False, metadata=doc("log request bodies too, up to 16 KiB each"))
-    emf: bool = field(default=False, metadata=doc("write CloudWatch metrics into the log (Embedded Metric Format)"))
-    page: bool = field(default=False, metadata=doc("serve a web page at / with state, settings, charts and a chat"))
-    inputs_schema: str = field(
-        default="lmi",
-        metadata=doc(
-            "which API a body with `inputs` follows: LMI or Text Generation Inference", choices=("lmi", "tgi")
-        ),
-    )
-    output_formatter: str | None = field(
-        default=None,
-        metadata=doc(
-            "format of replies to LMI requests; default: the request decides", choices=("json", "jsonlines", "sse")
-        ),
+    output_formatter: str | None = setting(
+        None, "format of replies to LMI requests; default: the request decides", choices=("json", "jsonlines", "sse")
     )
 
     # Limits on a request.
-    max_queue: int | None = field(
-        default=None,
-        metadata=doc(
-            "most requests that wait for a slot; further ones get 429; default: the rest of max_concurrent",
-            bounds=(0, 65536),
-        ),
+    max_queue: int | None = setting(
+        None,
+        "most requests that wait for a slot; further ones get 429; default: the rest of max_concurrent",
+        bounds=(0, 65536),
     )
-    prefill_tokens: int | None = field(
-        default=None,
-        metadata=doc(
-            "most prompt tokens in prefill beside running requests; 0: no limit",
-            bounds=(0, 2**31 - 1),
-        ),
+    prefill_tokens: int | None = setting(
+        None, "most prompt tokens in prefill beside running requests; 0: no limit", bounds=(0, 2**31 - 1)
     )
-    max_output_tokens: int | None = field(default=None, metadata=doc("most output tokens that one request may ask for"))
-    deadline: float | None = field(
-        default=None,
-        metadata=doc(
-            "time limit of a reply that is not streamed; default: 58, asynchronous and batch: 3590", bounds=(1, 86400)
-        ),
+    max_output_tokens: int | None = setting(None, "most output tokens that one request may ask for")
+    deadline: float | None = setting(
+        None, "time limit of a reply that is not streamed; default: 58, asynchronous and batch: 3590", bounds=(1, 86400)
     )
-    stream_deadline: float = field(default=478.0, metadata=doc("time limit of a streamed reply", bounds=(1, 86400)))
+    stream_deadline: float = setting(478.0, "time limit of a streamed reply", bounds=(1, 86400))
 
     # Multi-model, asynchronous and stateful endpoints, batch transform.
-    multi_model: bool = field(
-        default=False, metadata=doc("multi-model endpoint: /models loads and unloads models and adapters")
+    multi_model: bool = setting(False, "multi-model endpoint: /models loads and unloads models and adapters")
+    max_models: int | None = setting(
+        None, "multi-model: most models beside the one of the start; default: as many as fit into memory"
     )
-    max_models: int | None = field(
-        default=None,
-        metadata=doc("multi-model: most models beside the one of the start; default: as many as fit into memory"),
+    unload_least_used: bool = setting(
+        False, "multi-model: unload the least recently used model when full; SageMaker does so itself"
     )
-    unload_least_used: bool = field(
-        default=False,
-        metadata=doc("multi-model: unload the least recently used model when full; SageMaker does so itself"),
+    asynchronous: bool = setting(
+        False, "asynchronous endpoint: no streaming, replies have a length and an hour's time limit"
     )
-    asynchronous: bool = field(
-        default=False,
-        metadata=doc("asynchronous endpoint: no streaming, replies have a length and an hour's time limit"),
+    enable_sessions: bool = setting(False, "stateful sessions (NEW_SESSION and CLOSE)")
+    max_sessions: int = setting(10_000, "most sessions open at once", bounds=(1, 1_000_000))
+    session_expiration: float = setting(1200.0, "lifetime of a session", bounds=(1, 604_800))
+    batch_transform: bool = setting(False, "this is a batch transform job")
+    max_payload_mb: int | None = setting(None, "batch transform: largest request body, in MB", bounds=(1, 100))
+    batch_strategy: str | None = setting(
+        None, "batch transform: records in a request", choices=("SingleRecord", "MultiRecord")
     )
-    enable_sessions: bool = field(default=False, metadata=doc("stateful sessions (NEW_SESSION and CLOSE)"))
-    max_sessions: int = field(default=10_000, metadata=doc("most sessions open at once", bounds=(1, 1_000_000)))
-    session_expiration: float = field(default=1200.0, metadata=doc("lifetime of a session", bounds=(1, 604_800)))
-    batch_transform: bool = field(default=False, metadata=doc("this is a batch transform job"))
-    max_payload_mb: int | None = field(
-        default=None, metadata=doc("batch transform: largest request body, in MB", bounds=(1, 100))
-    )
-    batch_strategy: str | None = field(
-        default=None,
-        metadata=doc("batch transform: records in a request", choices=("SingleRecord", "MultiRecord")),
-    )
-    max_concurrent_transforms: int | None = field(default=None, metadata=doc("batch transform: most requests at once"))
+    max_concurrent_transforms: int | None = setting(None, "batch transform: most requests at once")
 
     # Shape and batching.
-    tensor_parallel_size: int | None = field(
-        default=None,
-        metadata=doc(
-            "tensor parallel degree, in logical cores",
-            undecided="max",
-            nxd=NxdKey("tp_degree", KeyWriter.PLUGIN, competes=True),
-        ),
+    tensor_parallel_size: int | None = setting(
+        None,
+        "tensor parallel degree, in logical cores",
+        undecided="max",
+        nxd=NxdKey("tp_degree", KeyWriter.PLUGIN, competes=True),
     )
-    logical_nc_config: int | None = field(
-        default=None,
-        metadata=doc(
-            "logical NeuronCore configuration (LNC): physical cores that form one logical core",
-            bounds=(1, 2),
-            nxd=NxdKey("logical_nc_config"),
-        ),
+    logical_nc_config: int | None = setting(
+        None,
+        "logical NeuronCore configuration (LNC): physical cores that form one logical core",
+        bounds=(1, 2),
+        nxd=NxdKey("logical_nc_config"),
     )
-    dtype: str | None = field(
-        default=None,
-        metadata=doc(
-            "data type; default: the checkpoint's, or float32 on a CPU without arithmetic for that",
-            choices=("bfloat16", "float16", "float32"),
-            aliases=DTYPES,
-            undecided="auto",
-            nxd=NxdKey("torch_dtype", KeyWriter.PLUGIN, competes=True),
-        ),
+    dtype: str | None = setting(
+        None,
+        "data type; default: the checkpoint's, or float32 on a CPU without arithmetic for that",
+        choices=("bfloat16", "float16", "float32"),
+        aliases=DTYPES,
+        undecided="auto",
+        nxd=NxdKey("torch_dtype", KeyWriter.PLUGIN, competes=True),
     )
-    max_model_len: int | None = field(
-        default=None,
-        metadata=doc(
-            "context length: prompt and output together",
-            undecided="auto",
-            nxd=NxdKey("seq_len", KeyWriter.PLUGIN, saved_as=("seq_len", "sequence_length")),
-        ),
+    max_model_len: int | None = setting(
+        None,
+        "context length: prompt and output together",
+        undecided="auto",
+        nxd=NxdKey("seq_len", KeyWriter.PLUGIN, saved_as=("seq_len", "sequence_length")),
     )
-    max_num_seqs: int | None = field(
-        default=None,
-        metadata=doc(
-            "most sequences decoded at once (continuous batching)",
-            nxd=NxdKey("batch_size", saved_as=("max_batch_size", "batch_size")),
-            nxd_derived=("tkg_batch_size",),
-        ),
+    max_num_seqs: int | None = setting(
+        None,
+        "most sequences decoded at once (continuous batching)",
+        nxd=NxdKey("batch_size", saved_as=("max_batch_size", "batch_size")),
+        nxd_derived=("tkg_batch_size",),
     )
-    ctx_batch_size: int | None = field(
-        default=None, metadata=doc("prompts in one prefill batch", nxd=copied("ctx_batch_size"))
+    ctx_batch_size: int | None = setting(None, "prompts in one prefill batch", nxd=COPIED)
+    max_context_length: int | None = setting(None, "longest prompt; default: max_model_len", nxd=COPIED)
+    block_size: int | None = setting(
+        None, "tokens in a KV cache block", nxd=NxdKey("pa_block_size", KeyWriter.PLUGIN, saved_as=())
     )
-    max_context_length: int | None = field(
-        default=None, metadata=doc("longest prompt; default: max_model_len", nxd=copied("max_context_length"))
+    num_gpu_blocks_override: int | None = setting(
+        None, "number of KV cache blocks", nxd=NxdKey("pa_num_blocks", KeyWriter.PLUGIN, saved_as=())
     )
-    block_size: int | None = field(
-        default=None,
-        metadata=doc("tokens in a KV cache block", nxd=NxdKey("pa_block_size", KeyWriter.PLUGIN, saved_as=())),
+    enable_bucketing: bool | None = setting(None, "compile graphs for several sequence lengths (buckets)", nxd=COPIED)
+    context_encoding_buckets: tuple[int, ...] | None = setting(
+        None, "prefill buckets", nxd=COPIED, native="num_batched_tokens_buckets"
     )
-    num_gpu_blocks_override: int | None = field(
-        default=None,
-        metadata=doc("number of KV cache blocks", nxd=NxdKey("pa_num_blocks", KeyWriter.PLUGIN, saved_as=())),
+    token_generation_buckets: tuple[int, ...] | None = setting(
+        None, "decode buckets", nxd=COPIED, native="decode_context_length_buckets"
     )
-    enable_bucketing: bool | None = field(
-        default=None,
-        metadata=doc("compile graphs for several sequence lengths (buckets)", nxd=copied("enable_bucketing")),
+    enable_prefix_caching: bool | None = setting(
+        None,
+        "reuse the KV cache of shared prompt prefixes",
+        nxd=NxdKey("is_prefix_caching", KeyWriter.PLUGIN),
+        nxd_derived=("is_block_kv_layout",),
     )
-    context_encoding_buckets: tuple[int, ...] | None = field(
-        default=None,
-        metadata=doc("prefill buckets", nxd=copied("context_encoding_buckets"), native="num_batched_tokens_buckets"),
-    )
-    token_generation_buckets: tuple[int, ...] | None = field(
-        default=None,
-        metadata=doc("decode buckets", nxd=copied("token_generation_buckets"), native="decode_context_length_buckets"),
-    )
-    enable_prefix_caching: bool | None = field(
-        default=None,
-        metadata=doc(
-            "reuse the KV cache of shared prompt prefixes",
-            nxd=NxdKey("is_prefix_caching", KeyWriter.PLUGIN),
-            nxd_derived=("is_block_kv_layout",),
-        ),
-    )
-    enable_chunked_prefill: bool | None = field(
-        default=None, metadata=doc("prefill long prompts in chunks", nxd_derived=("chunked_prefill_config",))
+    enable_chunked_prefill: bool | None = setting(
+        None, "prefill long prompts in chunks", nxd_derived=("chunked_prefill_config",)
     )
 
     # Quantization.
-    quantization: str | None = field(
-        default=None,
-        metadata=doc(
-            "quantization of the weights: int8 or fp8",
-            aliases=QUANTIZATIONS,
-            nxd_derived=("quantized", "quantization_dtype"),
-            native="quantization",
-        ),
+    quantization: str | None = setting(
+        None,
+        "quantization of the weights: int8 or fp8",
+        aliases=QUANTIZATIONS,
+        nxd_derived=("quantized", "quantization_dtype"),
+        native="quantization",
     )
-    quantization_type: str | None = field(
-        default=None,
-        metadata=doc(
-            "quantization scales: per_tensor_symmetric or per_channel_symmetric", nxd=copied("quantization_type")
-        ),
+    quantization_type: str | None = setting(
+        None, "quantization scales: per_tensor_symmetric or per_channel_symmetric", nxd=COPIED
     )
-    quantized_checkpoints_path: str | None = field(
-        default=None, metadata=doc("directory of the quantized weights", nxd=copied("quantized_checkpoints_path"))
-    )
-    modules_to_not_convert: tuple[str, ...] | None = field(
-        default=None, metadata=doc("modules that are not quantized", nxd=copied("modules_to_not_convert"))
-    )
-    kv_cache_quant: bool | None = field(
-        default=None, metadata=doc("store the KV cache in FP8", nxd=copied("kv_cache_quant"))
-    )
+    quantized_checkpoints_path: str | None = setting(None, "directory of the quantized weights", nxd=COPIED)
+    modules_to_not_convert: tuple[str, ...] | None = setting(None, "modules that are not quantized", nxd=COPIED)
+    kv_cache_quant: bool | None = setting(None, "store the KV cache in FP8", nxd=COPIED)
 
     # Sampling.
-    on_device_sampling: bool | None = field(
-        default=None,
-        metadata=doc(
-            "true: sample on the device; false: on the CPU",
-            nxd_derived=("on_device_sampling_config",),
-            native="on_device_sampling_config",
-        ),
+    on_device_sampling: bool | None = setting(
+        None,
+        "true: sample on the device; false: on the CPU",
+        nxd_derived=("on_device_sampling_config",),
+        native="on_device_sampling_config",
     )
-    structured_outputs: bool | None = field(
-        default=None,
-        metadata=doc(
-            "true: set up the engine for structured output (grammars, JSON schemas, required tool calls)",
-            native="enable_structured_outputs",
-        ),
+    structured_outputs: bool | None = setting(
+        None,
+        "true: set up the engine for structured output (grammars, JSON schemas, required tool calls)",
+        native="enable_structured_outputs",
     )
-    logprobs: bool | None = field(
-        default=None, metadata=doc("true: set up the engine for log probabilities of generated tokens")
-    )
-    global_topk: int | None = field(default=None, metadata=doc("largest top_k that on-device sampling allows"))
+    logprobs: bool | None = setting(None, "true: set up the engine for log probabilities of generated tokens")
+    global_topk: int | None = setting(None, "largest top_k that on-device sampling allows")
 
     # Speculation.
-    speculative_model: str | None = field(
-        default=None, metadata=doc("the draft model: a directory, s3://bucket/prefix or a hub id")
+    speculative_model: str | None = setting(None, "the draft model: a directory, s3://bucket/prefix or a hub id")
+    speculation: str | None = setting(
+        None,
+        "method of speculative decoding",
+        choices=("draft_model", "eagle", "eagle3", "medusa"),
+        nxd_derived=("enable_eagle_speculation", "enable_fused_speculation"),
     )
-    speculation: str | None = field(
-        default=None,
-        metadata=doc(
-            "method of speculative decoding",
-            choices=("draft_model", "eagle", "eagle3", "medusa"),
-            nxd_derived=("enable_eagle_speculation", "enable_fused_speculation"),
-        ),
+    num_speculative_tokens: int | None = setting(
+        None, "draft tokens in a step (speculation length)", nxd=NxdKey("speculation_length")
     )
-    num_speculative_tokens: int | None = field(
-        default=None, metadata=doc("draft tokens in a step (speculation length)", nxd=NxdKey("speculation_length"))
-    )
-    fused_speculation: bool | None = field(default=None, metadata=doc("compile draft and target into one graph"))
+    fused_speculation: bool | None = setting(None, "compile draft and target into one graph")
 
     # Kernels and graph options.
-    attn_kernel_enabled: bool | None = field(
-        default=None, metadata=doc("use the flash attention kernel", nxd=copied("attn_kernel_enabled"))
-    )
-    qkv_kernel_enabled: bool | None = field(
-        default=None, metadata=doc("use the QKV kernel", nxd=copied("qkv_kernel_enabled"))
-    )
-    mlp_kernel_enabled: bool | None = field(
-        default=None, metadata=doc("use the MLP kernel", nxd=copied("mlp_kernel_enabled"))
-    )
-    quantized_mlp_kernel_enabled: bool | None = field(
-        default=None, metadata=doc("use the quantized MLP kernel", nxd=copied("quantized_mlp_kernel_enabled"))
-    )
-    fused_qkv: bool | None = field(
-        default=None, metadata=doc("fuse the Q, K and V projections into one", nxd=copied("fused_qkv"))
-    )
-    sequence_parallel_enabled: bool | None = field(
-        default=None, metadata=doc("use sequence parallelism", nxd=copied("sequence_parallel_enabled"))
-    )
-    async_mode: bool | None = field(
-        default=None,
-        metadata=doc("overlap the work of host and device (asynchronous execution)", nxd=copied("async_mode")),
-    )
-    skip_warmup: bool | None = field(
-        default=None, metadata=doc("do not run each graph once after the model is loaded", nxd=copied("skip_warmup"))
-    )
-    save_sharded_checkpoint: bool | None = field(
-        default=None, metadata=doc("save one file of weights for each rank", nxd=copied("save_sharded_checkpoint"))
-    )
+    attn_kernel_enabled: bool | None = setting(None, "use the flash attention kernel", nxd=COPIED)
+    qkv_kernel_enabled: bool | None = setting(None, "use the QKV kernel", nxd=COPIED)
+    mlp_kernel_enabled: bool | None = setting(None, "use the MLP kernel", nxd=COPIED)
+    quantized_mlp_kernel_enabled: bool | None = setting(None, "use the quantized MLP kernel", nxd=COPIED)
+    fused_qkv: bool | None = setting(None, "fuse the Q, K and V projections into one", nxd=COPIED)
+    sequence_parallel_enabled: bool | None = setting(None, "use sequence parallelism", nxd=COPIED)
+    async_mode: bool | None = setting(None, "overlap the work of host and device (asynchronous execution)", nxd=COPIED)
+    skip_warmup: bool | None = setting(None, "do not run each graph once after the model is loaded", nxd=COPIED)
+    save_sharded_checkpoint: bool | None = setting(None, "save one file of weights for each rank", nxd=COPIED)
 
     # LoRA, multimodal, distributed.
-    enable_lora: bool | None = field(default=None, metadata=doc("serve LoRA adapters"))
-    lora_modules: Mapping[str, str] = field(
-        default_factory=dict, metadata=doc("LoRA adapters: name -> directory or s3:// prefix")
+    enable_lora: bool | None = setting(None, "serve LoRA adapters")
+    lora_modules: Mapping[str, str] = setting({}, "LoRA adapters: name -> directory or s3:// prefix")
+    max_adapters: int = setting(100, "most adapters registered; at most max_loras of them are in device memory")
+    max_loras: int | None = setting(None, "most adapters in device memory")
+    max_lora_rank: int | None = setting(None, "largest LoRA rank")
+    lora_target_modules: tuple[str, ...] | None = setting(None, "modules that LoRA adapters change")
+    text_neuron_config: Mapping[str, Json] | None = setting(None, "multimodal: NeuronConfig of the text model")
+    vision_neuron_config: Mapping[str, Json] | None = setting(None, "multimodal: NeuronConfig of the vision model")
+    disaggregation: str | None = setting(
+        None, "role of this endpoint in disaggregated inference", choices=("prefill", "decode")
     )
-    max_adapters: int = field(
-        default=100, metadata=doc("most adapters registered; at most max_loras of them are in device memory")
-    )
-    max_loras: int | None = field(default=None, metadata=doc("most adapters in device memory"))
-    max_lora_rank: int | None = field(default=None, metadata=doc("largest LoRA rank"))
-    lora_target_modules: tuple[str, ...] | None = field(default=None, metadata=doc("modules that LoRA adapters change"))
-    text_neuron_config: Mapping[str, Json] | None = field(
-        default=None, metadata=doc("multimodal: NeuronConfig of the text model")
-    )
-    vision_neuron_config: Mapping[str, Json] | None = field(
-        default=None, metadata=doc("multimodal: NeuronConfig of the vision model")
-    )
-    disaggregation: str | None = field(
-        default=None, metadata=doc("role of this endpoint in disaggregated inference", choices=("prefill", "decode"))
-    )
-    nodes: int | None = field(default=None, metadata=doc("instances that share one model"))
+    nodes: int | None = setting(None, "instances that share one model")
 
     # vLLM's serving layer: chat templates, tool calls, formats of replies. The names are vLLM's.
-    chat_template: str | None = field(
-        default=None,
-        metadata=doc("chat template: a path, a file name beside the model, or the text", server_argument=True),
+    chat_template: str | None = setting(
+        None, "chat template: a path, a file name beside the model, or the text", server_argument=True
     )
-    chat_template_content_format: str = field(
-        default="auto",
-        metadata=doc(
-            "how a chat template is given message contents: as a string, or as OpenAI's list of parts",
-            choices=("auto", "string", "openai"),
-            server_argument=True,
-        ),
+    chat_template_content_format: str = setting(
+        "auto",
+        "how a chat template is given message contents: as a string, or as OpenAI's list of parts",
+        choices=("auto", "string", "openai"),
+        server_argument=True,
     )
-    default_chat_template_kwargs: Mapping[str, Json] = field(
-        default_factory=dict,
-        metadata=doc("chat template arguments for requests that give none", server_argument=True),
+    default_chat_template_kwargs: Mapping[str, Json] = setting(
+        {}, "chat template arguments for requests that give none", server_argument=True
     )
-    trust_request_chat_template: bool = field(
-        default=False, metadata=doc("allow a request to send its own chat template", server_argument=True)
+    trust_request_chat_template: bool = setting(
+        False, "allow a request to send its own chat template", server_argument=True
     )
-    response_role: str = field(default="assistant", metadata=doc("role name in replies", server_argument=True))
-    enable_auto_tool_choice: bool = field(
-        default=False,
-        metadata=doc("allow tool_choice auto: the model decides whether to call a tool", server_argument=True),
+    response_role: str = setting("assistant", "role name in replies", server_argument=True)
+    enable_auto_tool_choice: bool = setting(
+        False, "allow tool_choice auto: the model decides whether to call a tool", server_argument=True
     )
-    exclude_tools_when_tool_choice_none: bool = field(
-        default=False, metadata=doc("leave the tools out of the prompt if tool_choice is none", server_argument=True)
+    exclude_tools_when_tool_choice_none: bool = setting(
+        False, "leave the tools out of the prompt if tool_choice is none", server_argument=True
     )
-    tool_call_parser: str | None = field(
-        default=None, metadata=doc("parser for the model's tool calls: hermes ...", server_argument=True)
+    tool_call_parser: str | None = setting(None, "parser for the model's tool calls: hermes ...", server_argument=True)
+    tool_parser_plugin: str | None = setting(
+        None, "Python file with a tool call parser; requires trust_remote_code", server_argument=True
     )
-    tool_parser_plugin: str | None = field(
-        default=None,
-        metadata=doc("Python file with a tool call parser; requires trust_remote_code", server_argument=True),
-    )
-    enable_prompt_tokens_details: bool = field(
-        default=False, metadata=doc("report cached prompt tokens in usage", server_argument=True)
-    )
-    enable_force_include_usage: bool = field(
-        default=False, metadata=doc("end every stream with its usage", server_argument=True)
-    )
-    return_tokens_as_token_ids: bool = field(
-        default=False, metadata=doc("name tokens by their ids in logprobs", server_argument=True)
-    )
-    max_sequences: int = field(
-        default=128, metadata=doc("most sequences that one request may ask for (prompts times n)", bounds=(1, 4096))
-    )
+    enable_prompt_tokens_details: bool = setting(False, "report cached prompt tokens in usage", server_argument=True)
+    enable_force_include_usage: bool = setting(False, "end every stream with its usage", server_argument=True)
+    return_tokens_as_token_ids: bool = setting(False, "name tokens by their ids in logprobs", server_argument=True)
+    max_sequences: int = setting(128, "most sequences that one request may ask for (prompts times n)", bounds=(1, 4096))
 
     # Settings without a field of their own.
-    neuron_config: Mapping[str, Json] = field(
-        default_factory=dict,
-        metadata=doc("raw NeuronConfig keys, added to those that the fields above give", merged=True),
+    neuron_config: Mapping[str, Json] = setting(
+        {}, "raw NeuronConfig keys, added to those that the fields above give", merged=True
     )
-    engine_args: Mapping[str, Json] = field(
-        default_factory=dict, metadata=doc("further vLLM engine arguments: name -> value", merged=True)
-    )
-    neuron_env: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=doc(
-            "environment variables of the Neuron software, passed on unchanged (NEURON_CC_FLAGS ...)", merged=True
-        ),
+    engine_args: Mapping[str, Json] = setting({}, "further vLLM engine arguments: name -> value", merged=True)
+    neuron_env: Mapping[str, str] = setting(
+        {}, "environment variables of the Neuron software, passed on unchanged (NEURON_CC_FLAGS ...)", merged=True
     )
 
-    sources: Mapping[str, ValueSource] = field(
-        default_factory=dict, repr=False, metadata=doc("the source of each value", setting=False)
+    sources: Mapping[str, ValueSource] = setting({}, "the source of each value", by_user=False)
+    overridden: Mapping[str, tuple[Overridden, ...]] = setting(
+        {}, "values of weaker sources that were not used, by field", by_user=False
     )
-    overridden: Mapping[str, tuple[Overridden, ...]] = field(
-        default_factory=dict,
-        repr=False,
-        metadata=doc("values of weaker sources that were not used, by field", setting=False),
-    )
-    unused: Mapping[str, str] = field(
-        default_factory=dict,
-        repr=False,
-        metadata=doc("settings without effect here, each with the reason", merged=True, setting=False),
+    unused: Mapping[str, str] = setting(
+        {}, "settings without effect here, each with the reason", merged=True, by_user=False
     )
 
     def source(self, name: str) -> ValueSource:

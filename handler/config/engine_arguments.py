@@ -56,7 +56,7 @@ class KnownArgument:
     def versions(self) -> tuple[str, ...]:
         return tuple(self.by_version)
 
-    def refused(self, value: Json, version: str) -> Json:
+    def rejected_value(self, value: Json, version: str) -> Json:
         """The value, or the entry of a list, that this version does not accept; None if it accepts all."""
         choices = self.by_version.get(version, ())
         given = value if isinstance(value, list) else [value]

@@ -6,10 +6,13 @@ Everything that reads, documents or translates a field takes it from here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any, TypeVar
 
 METADATA = "endpoint_config"
+T = TypeVar("T")
 
 
 class KeyWriter(Enum):
@@ -24,6 +27,7 @@ class KeyWriter(Enum):
 class NxdKey:
     """The NeuronConfig key of NxD Inference that holds a field's value (NxDI models/config.py).
 
+    :param name: empty: the field's own name.
     :param competes: the raw key and the field are one setting: the stronger source wins, whichever of the two it gives.
     :param saved_as: the keys that hold the value in the `neuron_config.json` of compiled artifacts. The first that is
         there counts. Empty: the field is not read from there. None: the key itself.
@@ -39,9 +43,8 @@ class NxdKey:
         return (self.name,) if self.saved_as is None else self.saved_as
 
 
-def copied(name: str) -> NxdKey:
-    """A key of the field's own name into which the plan copies the value."""
-    return NxdKey(name, KeyWriter.PLAN)
+# A key of the field's own name into which the plan copies the value.
+COPIED = NxdKey("", KeyWriter.PLAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class FieldMetadata:
     :param undecided: the word that leaves the decision to the line or the instance.
     :param merged: a mapping that several sources fill together, key by key.
     :param server_argument: an argument of vLLM's HTTP server, handed to its serving classes.
-    :param setting: False: filled in by the loader, not by a user.
+    :param by_user: False: the loader fills it in, and it is not a setting.
     :param nxd: the NeuronConfig key that holds the value.
     :param nxd_derived: NeuronConfig keys whose values follow from this field.
     :param native: the key of the native plugin's `neuron_config` that holds the value.
@@ -70,40 +73,19 @@ class FieldMetadata:
     undecided: str | None = None
     merged: bool = False
     server_argument: bool = False
-    setting: bool = True
+    by_user: bool = True
     nxd: NxdKey | None = None
     nxd_derived: tuple[str, ...] = ()
     native: str | None = None
 
 
-def doc(
-    text: str,
-    *,
-    secret: bool = False,
-    bounds: tuple[float, float] | None = None,
-    choices: tuple[str, ...] = (),
-    aliases: Mapping[str, str] | None = None,
-    undecided: str | None = None,
-    merged: bool = False,
-    server_argument: bool = False,
-    setting: bool = True,
-    nxd: NxdKey | None = None,
-    nxd_derived: tuple[str, ...] = (),
-    native: str | None = None,
-) -> dict[str, FieldMetadata]:
-    """A dataclass field's `metadata`. The parameters are those of `FieldMetadata`."""
-    metadata = FieldMetadata(
-        text=text,
-        secret=secret,
-        bounds=bounds,
-        choices=choices,
-        aliases=aliases or {},
-        undecided=undecided,
-        merged=merged,
-        server_argument=server_argument,
-        setting=setting,
-        nxd=nxd,
-        nxd_derived=nxd_derived,
-        native=native,
-    )
-    return {METADATA: metadata}
+def setting(default: T, text: str, **limits: Any) -> T:
+    """The field of `EndpointConfig` with this default, documentation and limits.
+
+    :param limits: the other parameters of `FieldMetadata`.
+    """
+    metadata = FieldMetadata(text=text, **limits)
+    documented = {METADATA: metadata}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: copy(default), repr=metadata.by_user, metadata=documented)
+    return field(default=default, repr=metadata.by_user, metadata=documented)

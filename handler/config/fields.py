@@ -96,7 +96,7 @@ def fields() -> Mapping[str, ConfigField]:
     for field in dataclasses.fields(EndpointConfig):
         metadata = field.metadata[METADATA]
         assert isinstance(metadata, FieldMetadata)
-        if metadata.setting:
+        if metadata.by_user:
             default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
             found[field.name] = ConfigField(field.name, str(field.type).removesuffix(" | None"), default, metadata)
     return found

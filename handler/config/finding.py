@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
@@ -31,10 +31,4 @@ class Finding:
     fix: str
 
     def document(self) -> dict[str, str]:
-        return {
-            "code": self.code,
-            "severity": self.severity.value,
-            "setting": self.setting,
-            "why": self.why,
-            "fix": self.fix,
-        }
+        return {**asdict(self), "severity": self.severity.value}

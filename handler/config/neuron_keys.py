@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from handler.config.field_metadata import KeyWriter, NxdKey
@@ -12,7 +13,8 @@ from handler.config.fields import fields
 @lru_cache(maxsize=1)
 def _nxd_keys() -> Mapping[str, NxdKey]:
     """Field -> its key of NxD Inference."""
-    return {name: field.metadata.nxd for name, field in fields().items() if field.metadata.nxd is not None}
+    declared = ((name, field.metadata.nxd) for name, field in fields().items())
+    return {name: replace(key, name=key.name or name) for name, key in declared if key is not None}
 
 
 def nxd_key(field: str) -> str:

@@ -46,7 +46,6 @@ class CustomCode(Protocol):
 
         :raises EndpointError: the error that the code raised, or a 500 with the type of its exception.
         """
-        ...
 
 
 def piece(item: object) -> bytes:

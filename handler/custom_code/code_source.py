@@ -36,14 +36,9 @@ class CodeSource:
     lmi: bool
 
     @property
-    def directory(self) -> Path:
-        """The directory in which the module finds its own imports."""
-        return self.file.parent
-
-    @property
     def requirements(self) -> Path | None:
         """The `requirements.txt` in the same directory as the module, if there is one."""
-        file = self.directory / "requirements.txt"
+        file = self.file.with_name("requirements.txt")
         return file if file.is_file() else None
 
 

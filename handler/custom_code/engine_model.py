@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -96,9 +95,10 @@ class EngineModel:
         call: AnyCall = dispatch.parse({**document, "stream": False}, self._engine)
         if call.stream:
             raise InvalidField("parameters.output_formatter", "respond() cannot stream: use stream()")
-        sink = _WholeSink()
-        self._engine.loop.call(call.request(self._engine, sink).begin, *deadline_arguments(stream=False))
-        return msgspec.json.decode(call.reply.whole(*sink.wait()))
+        queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
+        request = call.request(self._engine, _ForwardingSink(queue.put))
+        self._engine.loop.call(request.begin, *deadline_arguments(stream=False))
+        return msgspec.json.decode(call.reply.whole(*_checked(queue.get())))
 
     def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
         is_chat = not isinstance(prompt, str) and all(isinstance(item, Mapping) for item in prompt)
@@ -159,27 +159,3 @@ class _ForwardingSink:
 
     def fail(self, error: EndpointError) -> None:
         self._put(error)
-
-
-class _WholeSink:
-    """A sink that waits for the only step, or the error."""
-
-    __slots__ = ("_done", "_item")
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._item: CompletionStep | EndpointError = ("", (), None, None)
-
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
-        self._item = (text, token_ids, finish_reason, stop_reason)
-        self._done.set()
-
-    def fail(self, error: EndpointError) -> None:
-        self._item = error
-        self._done.set()
-
-    def wait(self) -> CompletionStep:
-        self._done.wait()
-        return _checked(self._item)

@@ -59,12 +59,12 @@ class HookedCode:
         accept = request.accept
         if not accept or accept == content_types.ANY:
             accept = self.default_accept
-        result, name = self._transform(body, request.content_type, accept, context), "transform_fn"
+        result = self._transform(body, request.content_type, accept, context)
         content_type = context.get_response_content_type() or accept.split(",")[0].split(";")[0].strip()
         if isinstance(result, tuple) and len(result) == 2:
             result, content_type = result[0], str(result[1])
         headers = {key: value for key, value in context.response_headers.items() if key.lower() != "content-type"}
-        return CodeReply(self._body(name, result, content_type), content_type, context.status, headers)
+        return CodeReply(self._body(result, content_type), content_type, context.status, headers)
 
     def _transform(self, body: bytes | str, content_type: str, accept: str, context: HookContext) -> Any:
         if "transform_fn" in self.hooks:
@@ -89,9 +89,9 @@ class HookedCode:
                 yield error.document()
             raise
 
-    def _body(self, name: str, result: object, content_type: str) -> bytes | Iterator[bytes]:
+    def _body(self, result: object, content_type: str) -> bytes | Iterator[bytes]:
         if is_stream(result):
-            return (piece(item) for item in self.caller.pieces(name, result))
+            return (piece(item) for item in self.caller.pieces("transform_fn", result))
         if isinstance(result, str):
             return result.encode()
         if isinstance(result, bytes | bytearray | memoryview):
@@ -126,14 +126,10 @@ def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[
         try:
             return caller.call(hooks[name], *arguments, context=context)
         except EndpointError as error:
-            raise load_error(source.file.name, name, _cause(error)) from error
+            raise load_error(source.file.name, name, error) from error
 
     run("pre_model_fn", model_dir)
     model = run("model_fn", model_dir)
     run("model_warmup_fn", model_dir, model)
     accept = environ.get(parameters.DEFAULT_INVOCATIONS_ACCEPT_ENV, content_types.JSON)
     return HookedCode(hooks, model, model_dir, engine, accept, caller)
-
-
-def _cause(error: EndpointError) -> Exception:
-    return error.__cause__ if isinstance(error.__cause__, Exception) else error

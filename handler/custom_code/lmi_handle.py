@@ -30,9 +30,7 @@ class HandleCode:
         properties = {**request.headers, "model_dir": self.model_dir, "requestId": request.request_id}
         inputs = LmiInput(properties, request.body, self.engine)
         output = self.caller.call(self.handle, inputs, context=None)
-        if output is None:
-            return None
-        return self._reply(output)
+        return None if output is None else self._reply(output)
 
     def _reply(self, output: Any) -> CodeReply:
         if not hasattr(output, "properties"):  # a plain value, which LMI would reject
@@ -69,6 +67,5 @@ def load_handle(source: CodeSource, engine: EngineModel | None) -> HandleCode:
         properties = {"model_dir": code.model_dir, "model_id": code.model_dir}
         code.caller.call(Hook(HANDLE, code.handle.function, False), LmiInput(properties, None, engine), context=None)
     except EndpointError as error:
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        raise load_error(source.file.name, "handle() without content", cause) from error
+        raise load_error(source.file.name, "handle() without content", error) from error
     return code

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from handler.errors import SettingError
+from handler.errors import EndpointError, SettingError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,12 @@ def load_module(file: Path) -> ModuleType:
 
 
 def load_error(name: str, doing: str, error: Exception) -> SettingError:
-    """The error for custom code that raised an exception while it was loaded. The traceback goes to the log."""
+    """The error for custom code that raised an exception while it was loaded. The traceback goes to the log.
+
+    :param error: the exception, or the EndpointError that `HookCaller` made of it.
+    """
+    if isinstance(error, EndpointError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     logger.error("%s: %s raised %s", name, doing, type(error).__name__, exc_info=error)
     message = (str(error).strip().splitlines() or [""])[0][:300]
     problem = f"{doing} raised {type(error).__name__}{': ' if message else ''}{message}"

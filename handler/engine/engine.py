@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class Engine:
         self.limits = limits
         self._defaults = vllm_api.sampling_defaults(llm)
         for name, value in sampling_check.ignored_defaults(self._defaults, limits.sampling).items():
-            logger.warning("generation_config.json sets %s to %s, which on-device sampling ignores", name, value)
+            logger.warning("generation_config.json sets %s to %s, which the engine ignores", name, value)
         self.slots = vllm_api.max_num_seqs(llm)
         tokenizer = vllm_api.own_tokenizer(llm)
         template = vllm_api.chat_template(llm, tokenizer, front_end.chat_template)
@@ -118,7 +119,7 @@ class Engine:
 
         :param notes: publishes the adapters to the other processes that use this engine.
         """
-        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes=notes)
+        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes)
         return adapters
 
     def follow_adapters(self, notes: AdapterNotes) -> None:
@@ -217,10 +218,8 @@ class Engine:
         """Ends the loop. The owner of the core also ends the core's processes, even those that do not respond."""
         self._heartbeat_task.cancel()
         for pid in self.pids if self.core_client is None else ():
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         try:
             self._api.shutdown(self._llm)
         except Exception as error:

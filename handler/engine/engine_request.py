@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
 from handler.engine.event_loop import LoopThread
-from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
 
 
@@ -28,25 +29,23 @@ class RequestQueue(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class EngineRequest:
     """One request to the engine. It stands between vLLM and the request's sink, and has a sink's methods itself.
 
     The sink gets nothing after the request has ended. The slot of a cancelled request is freed, whether it is cancelled
-    before, while or after vLLM queues it. Every method except `__init__` runs on the engine's loop.
+    before, while or after vLLM queues it. Every method runs on the engine's loop.
     """
 
-    __slots__ = ("_engine", "_generation", "_params", "_sink", "_timer", "adapter", "cancelled", "ended", "internal_id")
-
-    def __init__(self, engine: RequestQueue, generation: Generation, params: object, sink: Sink) -> None:
-        self._engine = engine
-        self._generation = generation
-        self._params = params
-        self._sink = sink
-        self._timer: asyncio.TimerHandle | None = None
-        self.adapter: Adapter | None = None
-        self.internal_id: str | None = None
-        self.cancelled = False
-        self.ended = False
+    _engine: RequestQueue
+    _generation: Generation
+    _params: object
+    _sink: Sink
+    _timer: asyncio.TimerHandle | None = None
+    adapter: Adapter | None = None
+    internal_id: str | None = None
+    cancelled: bool = False
+    ended: bool = False
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         """Queues the request.
@@ -65,9 +64,7 @@ class EngineRequest:
             self._timer = self._engine.loop.loop.call_later(seconds, self.end, late)
         self._engine.loop.task(self._engine.add(self._generation, self._params, self))
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         if self.ended:
             return
         if finish_reason is not None:

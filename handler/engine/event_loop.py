@@ -6,20 +6,19 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class LoopThread:
     """A running uvloop event loop in a daemon thread. Create it with `LoopThread.start()`."""
 
-    __slots__ = ("_tasks", "loop", "thread")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        self.loop = loop
-        self.thread = thread
-        self._tasks: set[asyncio.Task[Any]] = set()
+    loop: asyncio.AbstractEventLoop
+    thread: threading.Thread
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @classmethod
     def start(cls, name: str = "engine-loop") -> LoopThread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
@@ -39,28 +39,18 @@ def front_end(config: EndpointConfig, model: Path | None = None) -> FrontendSett
     :raises SettingError: settings contradict each other, a file is missing, or a plugin is not allowed to run.
     """
     if config.enable_auto_tool_choice and not config.tool_call_parser:
-        name = config.source("enable_auto_tool_choice").name or "ENDPOINT_ENABLE_AUTO_TOOL_CHOICE"
-        raise SettingError(name, "it needs a parser for the model's tool calls", "Set ENDPOINT_TOOL_CALL_PARSER.")
+        setting = _setting(config, "enable_auto_tool_choice")
+        raise SettingError(setting, "it needs a parser for the model's tool calls", "Set ENDPOINT_TOOL_CALL_PARSER.")
     for name in ("tool_parser_plugin", "engine_args.reasoning_parser_plugin"):
         key = name.removeprefix("engine_args.")
         if (getattr(config, key, None) or config.engine_args.get(key)) and not config.trust_remote_code:
-            source = config.source(name).name or f"ENDPOINT_{key.upper()}"
-            raise SettingError(
-                source, "it runs Python code, which is not allowed", "Set ENDPOINT_TRUST_REMOTE_CODE=true to allow it."
-            )
+            fix = "Set ENDPOINT_TRUST_REMOTE_CODE=true to allow it."
+            raise SettingError(_setting(config, name), "it runs Python code, which is not allowed", fix)
     plugin = config.tool_parser_plugin
-    return FrontendSettings(
+    settings = FrontendSettings(**{each.name: getattr(config, each.name) for each in fields(FrontendSettings)})
+    return replace(
+        settings,
         chat_template=_template(config, model),
-        chat_template_content_format=config.chat_template_content_format,
-        default_chat_template_kwargs=config.default_chat_template_kwargs,
-        trust_request_chat_template=config.trust_request_chat_template,
-        response_role=config.response_role,
-        enable_auto_tool_choice=config.enable_auto_tool_choice,
-        exclude_tools_when_tool_choice_none=config.exclude_tools_when_tool_choice_none,
-        tool_call_parser=config.tool_call_parser,
-        enable_prompt_tokens_details=config.enable_prompt_tokens_details,
-        enable_force_include_usage=config.enable_force_include_usage,
-        return_tokens_as_token_ids=config.return_tokens_as_token_ids,
         tool_parser_plugin=None if plugin is None else str(_file(plugin, model) or plugin),
     )
 
@@ -72,19 +62,22 @@ def _template(config: EndpointConfig, model: Path | None) -> str | None:
         return None
     if any(mark in configured for mark in "{}\n"):
         return configured
-    file = _file(configured, model)
+    file, setting = _file(configured, model), _setting(config, "chat_template")
     if file is None:
-        source = config.source("chat_template").name or "ENDPOINT_CHAT_TEMPLATE"
         raise SettingError(
-            source,
+            setting,
             f"there is no file '{configured[:200]}'",
             "Give the path of a file, the name of a file in the model's directory, or the template itself.",
         )
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        source = config.source("chat_template").name or "ENDPOINT_CHAT_TEMPLATE"
-        raise SettingError(source, f"it cannot be read ({type(error).__name__})", "Name a text file.") from None
+        raise SettingError(setting, f"it cannot be read ({type(error).__name__})", "Name a text file.") from None
+
+
+def _setting(config: EndpointConfig, name: str) -> str:
+    """The name under which a value was given, for messages."""
+    return config.source(name).name or f"ENDPOINT_{name.removeprefix('engine_args.').upper()}"
 
 
 def _file(name: str, model: Path | None) -> Path | None:

@@ -46,8 +46,9 @@ def headless_words(
         here.setdefault("worker_extension_cls", GRAMMARS_ON_CPU)
     words = ["vllm", "serve", str(arguments["model"]), "--headless"]
     for name, value in {**arguments, **here}.items():
-        if name not in ("model", "served_model_name"):
-            words += _words(name, value)
+        if name not in ("model", "served_model_name") and value is not None:
+            option = option_words(name, value)
+            words += option if isinstance(value, list) else ["=".join(option)]
     return words
 
 
@@ -73,7 +74,8 @@ def _number(value: Json) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _words(name: str, value: Json) -> list[str]:
+def option_words(name: str, value: Json) -> list[str]:
+    """One engine argument as words of vLLM's command line. None has no words."""
     option = f"--{name.replace('_', '-')}"
     if value is None:
         return []
@@ -81,4 +83,4 @@ def _words(name: str, value: Json) -> list[str]:
         return [option if value else f"--no-{option[2:]}"]
     if isinstance(value, list):
         return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
-    return [f"{option}={value if isinstance(value, str) else json.dumps(value)}"]
+    return [option, value if isinstance(value, str) else json.dumps(value)]

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 INTERVAL = 1.0
@@ -19,22 +20,20 @@ BUSY_FACTOR = 20
 IDLE_SHARE = 0.05
 
 
+@dataclass(slots=True, eq=False)
 class Heartbeat:
     """Sends a probe once a second, on the engine's loop. The result may be read from any thread.
 
-    :param probe: a round trip through the core's busy loop.
-    :param pids: the processes whose CPU time distinguishes a long step from a stall.
-    :param stall: seconds without an answer after which an engine that uses no CPU time is stalled.
+    :param _probe: a round trip through the core's busy loop.
+    :param _pids: the processes whose CPU time distinguishes a long step from a stall.
+    :param _stall: seconds without an answer after which an engine that uses no CPU time is stalled.
     """
 
-    __slots__ = ("_cpu", "_pids", "_probe", "_sent", "_stall")
-
-    def __init__(self, probe: Callable[[], Awaitable[object]], pids: Sequence[int], stall: float) -> None:
-        self._probe = probe
-        self._pids = tuple(pids)
-        self._stall = stall
-        self._sent: float | None = None
-        self._cpu = 0.0
+    _probe: Callable[[], Awaitable[object]]
+    _pids: Sequence[int]
+    _stall: float
+    _sent: float | None = None
+    _cpu: float = 0.0
 
     async def run(self) -> None:
         """Runs until it is cancelled, or until a probe fails."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.front_end_rules import FIELD, VARIABLE
-from handler.engine.core_clients import SPARE_CLIENTS, CoreAddresses, CoreClient
+from handler.engine.core_clients import SPARE_CLIENTS, CoreClient
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import front_end
@@ -42,27 +43,15 @@ def launch(
     from handler.engine.vllm_api.core import engine_arguments
 
     engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
-    if config.front_ends == 1:
+    build = partial(vllm_api.build_engine, engine_args, pace, further=further)
+    if config.front_ends > 1:
+        setting = config.source(FIELD).name or VARIABLE
+        if not vllm_api.DIRECT:
+            raise SettingError(setting, "several front ends need vLLM 0.16", "Leave it out, or set it to 1.")
+        from handler.engine.vllm_api.core import shared_clients
 
-        def build_unshared() -> Any:
-            return vllm_api.build_engine(engine_args, pace, further=further)
-
-        return _engine(plan, config, engine_args, build_unshared, stage)
-    setting = config.source(FIELD).name or VARIABLE
-    if not vllm_api.DIRECT:
-        raise SettingError(setting, "several front ends need vLLM 0.16", "Leave it out, or set it to 1.")
-    from handler.engine.vllm_api.core import shared_clients
-
-    made: list[CoreAddresses] = []
-
-    def build_shared() -> Any:
-        llm, addresses = shared_clients.launch(engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, pace)
-        made.append(addresses)
-        return llm
-
-    engine = _engine(plan, config, engine_args, build_shared, stage)
-    (engine.core_addresses,) = made
-    return engine
+        build = partial(shared_clients.launch, engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, pace)
+    return _engine(plan, config, engine_args, build, stage)
 
 
 def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine:
@@ -74,11 +63,8 @@ def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine
     from handler.engine.vllm_api.core import engine_arguments, shared_clients
 
     engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
-
-    def build_joined() -> Any:
-        return shared_clients.join(engine_args, client.addresses, client.index, pace)
-
-    return _engine(plan, config, engine_args, build_joined, client=client)
+    build = partial(shared_clients.join, engine_args, client.addresses, client.index, pace)
+    return _engine(plan, config, engine_args, build, client=client)
 
 
 def _engine(
@@ -94,6 +80,7 @@ def _engine(
     :param build: makes vLLM's client. Called on the loop.
     """
     from handler.engine.vllm_api.core import core as vllm_api
+    from handler.engine.vllm_api.core import grammar_guard
 
     front = front_end(config, Path(engine_args.model))
     serving_api = _serving_api()
@@ -108,13 +95,12 @@ def _engine(
     llm = None
     try:
         llm = loop.run(build_on_loop())
-        vllm_api.guard_grammars(llm)
+        grammar_guard.install(llm)
         domains = vllm_api.allowed_media_domains(llm)
         limits = _limits(llm, plan, config)
         serving = None
         if serving_api is not None:
-            starting = serving_api.Serving.start(llm, engine_args, front, config.max_output_tokens)
-            serving = loop.run(starting)
+            serving = loop.run(serving_api.start(llm, engine_args, front, config.max_output_tokens))
     except BaseException:
         if llm is not None:
             vllm_api.shutdown(llm)
@@ -124,6 +110,7 @@ def _engine(
     if serving is not None:
         engine.serving, engine.traits = serving, serving.traits
     engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
+    engine.core_addresses = getattr(llm, "core_addresses", None)
     return engine
 
 
@@ -149,10 +136,10 @@ def _serving_api() -> ModuleType | None:
 
     try:
         with root_logger_kept():
-            from handler.engine.vllm_api.serving import serving_classes as serving
+            from handler.engine.vllm_api.serving import serving_start
     except ImportError as error:
         logger.warning(
             "only plain text is served: this vLLM's serving classes are not in the modules of vLLM 0.16 (%s)", error
         )
         return None
-    return serving
+    return serving_start

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
@@ -28,33 +29,24 @@ class ServingQueue(Protocol):
     serving_requests: set[ServingRequest]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ServingRequest:
     """As `EngineRequest`, for a request that vLLM's serving classes answer.
 
-    It is in the engine's `serving_requests` while it runs. Every method except `__init__` runs on the engine's loop.
+    It is in the engine's `serving_requests` while it runs. Every method runs on the engine's loop.
 
-    :param keep: called with a reply that is one document, before the sink gets the end.
+    :param _keep: called with a reply that is one document, before the sink gets the end.
     """
 
-    __slots__ = ("_adapter", "_engine", "_keep", "_prepared", "_serving", "_sink", "_task", "_timer", "ended")
-
-    def __init__(
-        self,
-        engine: ServingQueue,
-        serving: Serving,
-        prepared: PreparedRequest,
-        sink: Sink,
-        keep: Callable[[WholeReply], None],
-    ) -> None:
-        self._engine = engine
-        self._serving = serving
-        self._prepared = prepared
-        self._sink = sink
-        self._keep = keep
-        self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._adapter: Adapter | None = None
-        self.ended = False
+    _engine: ServingQueue
+    _serving: Serving
+    _prepared: PreparedRequest
+    _sink: Sink
+    _keep: Callable[[WholeReply], None]
+    _task: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _adapter: Adapter | None = None
+    ended: bool = False
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
         """Starts the request.

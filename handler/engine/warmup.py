@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation, Sampling
+from handler.engine.generation.generation import Generation, Sampling, StopReason
 from handler.errors import EndpointError
 
 GREEDY = Sampling(max_tokens=4, temperature=0.0, ignore_eos=True)
@@ -35,9 +35,7 @@ class _Outcome:
     tokens: int = 0
     error: EndpointError | None = None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self.tokens += len(token_ids)
         if finish_reason is not None:
             self.done.set()
@@ -45,6 +43,14 @@ class _Outcome:
     def fail(self, error: EndpointError) -> None:
         self.error = error
         self.done.set()
+
+    def wait(self, timeout: float, what: str) -> int:
+        """Waits for the end of the request, and returns the number of its tokens."""
+        if not self.done.wait(timeout):
+            raise TimeoutError(f"no {what} within {timeout:g} s")
+        if self.error is not None:
+            raise self.error
+        return self.tokens
 
 
 def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
@@ -63,12 +69,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
         for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
             generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False)
             engine.loop.call(engine.request(generation, outcome).begin)
-        for outcome in outcomes:
-            if not outcome.done.wait(timeout):
-                raise TimeoutError(f"no warm-up token within {timeout:g} s")
-            if outcome.error is not None:
-                raise outcome.error
-            tokens += outcome.tokens
+        tokens += sum(outcome.wait(timeout, "warm-up token") for outcome in outcomes)
     return tokens
 
 
@@ -79,8 +80,5 @@ def _embed(engine: Engine, timeout: float) -> int:
         prepared = engine.require_serving().request(Route.EMBEDDINGS, body, {})
         outcome = _Outcome()
         engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
-        if not outcome.done.wait(timeout):
-            raise TimeoutError(f"no embedding within {timeout:g} s")
-        if outcome.error is not None:
-            raise outcome.error
+        outcome.wait(timeout, "embedding")
     return 0

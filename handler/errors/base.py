@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+# OpenAI's error type, where the status decides it.
+TYPES = {404: "not_found_error", 429: "rate_limit_error", 503: "service_unavailable_error", 504: "timeout_error"}
+
 
 class EndpointError(Exception):
-    """Root of the tree.
+    """Root of the tree. A class with a status in TYPES has the error type from there.
 
     :param message: one or two sentences for the client: what is wrong, and what fixes it.
     :param param: the request field or the setting at fault, if there is one.
@@ -15,6 +18,9 @@ class EndpointError(Exception):
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
+
+    def __init_subclass__(cls) -> None:
+        cls.kind = TYPES.get(cls.status, cls.kind)
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)

@@ -16,7 +16,6 @@ class RouteNotFound(ClientError):
     """No route has this path."""
 
     status = 404
-    kind = "not_found_error"
     code = "not_found"
 
     def __init__(self, method: str, path: str) -> None:
@@ -113,7 +112,6 @@ class TooManyRequests(ClientError):
     """The endpoint has as many requests as it accepts. `retry_after` is in seconds."""
 
     status = 429
-    kind = "rate_limit_error"
     code = "too_many_requests"
 
     def __init__(self, limit: int, retry_after: int = 1) -> None:

@@ -88,7 +88,6 @@ class NothingStored(ClientError):
     """The request names a stored object that does not exist here."""
 
     status = 404
-    kind = "not_found_error"
     code = "not_found"
 
     def __init__(self, problem: str, param: str | None = None) -> None:
@@ -99,7 +98,6 @@ class ModelNotFound(ClientError):
     """The request names a model that this endpoint does not serve."""
 
     status = 404
-    kind = "not_found_error"
     code = "model_not_found"
 
     def __init__(self, model: str, served: tuple[str, ...]) -> None:

@@ -9,7 +9,6 @@ class NotReady(ServerError):
     """The engine is still starting."""
 
     status = 503
-    kind = "service_unavailable_error"
     code = "starting"
     retry_after = 5
 
@@ -22,7 +21,6 @@ class Draining(ServerError):
     """SIGTERM was received: running requests are finished, and new ones are rejected."""
 
     status = 503
-    kind = "service_unavailable_error"
     code = "draining"
     retry_after = 5
 
@@ -34,7 +32,6 @@ class EngineFailed(ServerError):
     """The engine died, hangs, or failed while this request ran."""
 
     status = 503
-    kind = "service_unavailable_error"
     code = "engine_failed"
     retry_after = 10
 
@@ -57,7 +54,6 @@ class DeadlineExceeded(ServerError):
     """The request did not finish before its deadline, after which nobody waits for the reply. Its slot is freed."""
 
     status = 504
-    kind = "timeout_error"
     code = "deadline_exceeded"
 
     def __init__(self, seconds: float, *, stream: bool) -> None:

@@ -6,20 +6,17 @@ All must be local files before the engine starts, because they are compiled in o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
+from handler.model.model_source import download
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import adapter_document, adapter_file
-from handler.storage.s3_download import download_prefix
-
-S3 = "s3://"
-FetchProgress = Callable[[int, int], None]
+from handler.storage.byte_progress import ByteProgress, ignore_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,7 @@ class Companions:
 
 
 def fetch_companions(
-    config: EndpointConfig, progress: FetchProgress = lambda done, total: None, *, compiled_in: bool = True
+    config: EndpointConfig, progress: ByteProgress = ignore_bytes, *, compiled_in: bool = True
 ) -> Companions:
     """Downloads what is in S3, and writes the file that names the adapters.
 
@@ -62,24 +59,21 @@ def fetch_companions(
     moved: dict[str, str] = {}
 
     def local(address: str, setting: str) -> str:
-        if not address.startswith(S3):
+        if not address.startswith("s3://"):
             return str(Path(address).absolute()) if address.startswith(("./", "../")) else address
-        target = config.scratch / "models" / sha256(address.encode()).hexdigest()[:16]
-        download_prefix(address, target, setting, progress)
-        moved[address] = str(target)
-        return str(target)
+        moved[address] = str(download(address, config, setting, progress))
+        return moved[address]
+
+    def optional(address: str | None, setting: str) -> str | None:
+        return None if address is None else local(address, config.source(setting).name or setting)
 
     adapters = {}
     for name, address in config.lora_modules.items() if compiled_in else ():
         setting = config.source("lora_modules").name or "lora_modules"
         adapters[name] = local(address, setting)
         _require_adapter(name, Path(adapters[name]), setting)
-    draft, quantized = config.speculative_model, config.quantized_checkpoints_path
-    if draft is not None:
-        draft = local(draft, config.source("speculative_model").name or "speculative_model")
-    if quantized is not None:
-        setting = config.source("quantized_checkpoints_path").name or "quantized_checkpoints_path"
-        quantized = local(quantized, setting)
+    draft = optional(config.speculative_model, "speculative_model")
+    quantized = optional(config.quantized_checkpoints_path, "quantized_checkpoints_path")
     if adapters:
         _write(Path(adapter_file(config)), adapter_document(replace(config, lora_modules=adapters)))
     return Companions(adapters, draft, quantized, moved)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.model.remote_code import check_remote_code
+from handler.neuron.checkpoint.checkpoint_files import LocalFiles, read_json
+from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.s3_download import download_prefix
-
-FetchProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +20,16 @@ class Model:
     """A model that the engine can load.
 
     :param path: a local directory or a hub id, as vLLM's `--model` takes it.
-    :param name: the configured name. Requests may use it if `served_model_name` is not set.
+    :param names: the names that requests may use if `served_model_name` is not set. Replies show the first one.
     :param size: the bytes on disk; 0 for a hub id.
     """
 
     path: str
-    name: str
+    names: tuple[str, ...]
     size: int
 
 
-def fetch_model(config: EndpointConfig, progress: FetchProgress = lambda done, total: None) -> Model:
+def fetch_model(config: EndpointConfig, progress: ByteProgress = ignore_bytes) -> Model:
     """The configured model, on this machine.
 
     :param progress: called with the bytes done and the total bytes during a download.
@@ -38,14 +38,31 @@ def fetch_model(config: EndpointConfig, progress: FetchProgress = lambda done, t
     name = config.model
     setting = config.source("model").name or "ENDPOINT_MODEL"
     if name.startswith("s3://"):
-        target = config.scratch / "models" / sha256(name.encode()).hexdigest()[:16]
-        download_prefix(name, target, setting, progress)
-        return _local(target, name, setting, config)
+        return _local(download(name, config, setting, progress), name, setting, config)
     if name.startswith(("/", "./", "../")) or _exists(Path(name)):
         return _local(Path(name), name, setting, config)
     if "://" in name or name.count("/") > 1:
         raise SettingError(setting, f"'{name}' is not a model", "Give a directory, s3://bucket/prefix or a hub id.")
-    return Model(path=name, name=name, size=0)
+    return Model(path=name, names=(name,), size=0)
+
+
+def _shown_name(path: Path, name: str) -> str:
+    """The hub id that config.json gives in `_name_or_path`, or else the name of the model's folder. Never a path."""
+    given = (read_json(LocalFiles(path, name), "config.json") or {}).get("_name_or_path")
+    if isinstance(given, str) and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", given):
+        return given
+    return PurePosixPath(name.rstrip("/")).name if "://" in name else path.resolve().name
+
+
+def download(uri: str, config: EndpointConfig, setting: str, progress: ByteProgress = ignore_bytes) -> Path:
+    """Downloads a model or an adapter from S3. Returns its directory, which is the same for the same URI.
+
+    :raises SettingError: there is nothing, or a key would leave the directory.
+    :raises StartFailed: S3 denied access or the download failed.
+    """
+    target = config.scratch / "models" / sha256(uri.encode()).hexdigest()[:16]
+    download_prefix(uri, target, setting, progress)
+    return target
 
 
 def _exists(path: Path) -> bool:
@@ -67,4 +84,4 @@ def _local(path: Path, name: str, setting: str, config: EndpointConfig) -> Model
     if not config.trust_remote_code:
         check_remote_code(path, setting)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return Model(path=str(path), name=name, size=size)
+    return Model(path=str(path), names=(_shown_name(path, name), name), size=size)

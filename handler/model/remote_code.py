@@ -1,9 +1,13 @@
 """Finds what would make a model's configuration run code, although the endpoint does not trust the model.
 
-transformers reads `trust_remote_code` from configurations nested in a model's own, and then runs Python that the model
-or a hub brings (CVE-2026-5241, LightGlue's detector). An attention implementation with a slash in its name is a kernel
-that is fetched from a hub. `auto_map` alone runs nothing: transformers follows it only when it is told to trust, and
-many models that vLLM supports itself have one.
+- transformers reads `trust_remote_code` from configurations nested in a model's own, and then runs Python of the
+  model or of a hub (CVE-2026-5241, LightGlue's detector).
+- An attention implementation with a slash in its name is a kernel that is fetched from a hub (CVE-2026-4372,
+  `_attn_implementation_internal`).
+- vLLM loads a few architectures with `trust_remote_code=True`, whatever it was told (CVE-2026-27893).
+
+`auto_map` alone runs nothing: transformers follows it only when it is told to trust, and many models that vLLM supports
+itself have one.
 """
 
 from __future__ import annotations
@@ -19,6 +23,12 @@ from handler.json_value import Json
 FIX: Final = "Remove the key, or set ENDPOINT_TRUST_REMOTE_CODE=true if you trust whoever made the model."
 # Bytes. The configurations of real models have some 10 KB.
 LARGEST: Final = 8 << 20
+# Architectures that vLLM 0.16.0 loads so (model_executor/models: nemotron_vl.py, kimi_k25.py, interns1_pro.py).
+TRUSTING: Final = {
+    "Llama_Nemotron_Nano_VL",
+    "KimiK25ForConditionalGeneration",
+    "InternS1ProForConditionalGeneration",
+}
 # Levels that are looked at. A deeper configuration is refused.
 DEEPEST: Final = 64
 
@@ -59,6 +69,9 @@ def _findings(document: Json) -> Iterator[tuple[str, str]]:
             path = f"{where}.{key}" if where else key
             if key == "trust_remote_code" and item:
                 yield path, "which makes the model's or a hub's Python code run"
-            if key.endswith("attn_implementation") and isinstance(item, str) and "/" in item:
+            if "attn_implementation" in path and isinstance(item, str) and "/" in item:
                 yield path, "which fetches a kernel from a hub and runs it"
+            if key == "architectures" and isinstance(item, list):
+                for name in TRUSTING.intersection(map(str, item)):
+                    yield f"{path} {name}", "which vLLM loads with the model's own Python code"
             left.append((path, item, depth + 1))

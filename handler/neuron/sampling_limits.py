@@ -9,12 +9,12 @@ from typing import Final
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
-HONOURED: Final = frozenset({"temperature", "top_p", "top_k"})
+SUPPORTED: Final = frozenset({"temperature", "top_p", "top_k"})
 # What the native plugin's CPU sampling has as well. No min_p or logit_bias reaches it, and no line of that plugin
 # returns log probabilities of a prompt (run through the rules of vllm-neuron 0.24.0.1.1.0).
 NATIVE_ON_CPU: Final = frozenset(
     {
-        *HONOURED,
+        *SUPPORTED,
         *("seed", "allowed_token_ids", "bad_words", "min_tokens"),
         *("repetition_penalty", "frequency_penalty", "presence_penalty"),
     }
@@ -39,7 +39,7 @@ class SamplingLimits:
 
     :param on_device: the device samples.
     :param global_topk: the largest top_k with an effect; None if there is no limit.
-    :param honoured: the parameters with an effect; None for all, empty for none. `grammar` is structured output.
+    :param supported: the parameters with an effect; None for all, empty for none. `grammar` is structured output.
     :param prompt_logprobs: the engine can return the prompt's log probabilities. NxD Inference's runner never does
         (vllm-project/vllm-neuron, worker/neuronx_distributed_model_runner.py).
     :param settings: parameter without an effect -> the setting that gives it one; "" if there is none.
@@ -47,31 +47,39 @@ class SamplingLimits:
 
     on_device: bool
     global_topk: int | None
-    honoured: frozenset[str] | None
+    supported: frozenset[str] | None
     prompt_logprobs: bool = False
     settings: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def logprobs(self) -> bool:
         """Whether the engine can return log probabilities of generated tokens. NxDI's device returns token ids only."""
-        return not self.on_device if self.honoured is None else "logprobs" in self.honoured
+        return not self.on_device if self.supported is None else "logprobs" in self.supported
 
     def setting(self, parameter: str) -> str:
         """The setting that gives a parameter its effect; "" if there is none."""
         return self.settings.get(parameter, CPU_SETTING if self.on_device else "")
 
-    def honours(self, parameter: str) -> bool:
-        return self.honoured is None or parameter in self.honoured
+    def supports(self, parameter: str) -> bool:
+        return self.supported is None or parameter in self.supported
 
 
-ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=True)
-NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, honoured=None)
+ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=True)
+NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
+# The NxDI plugin's batch has no logits processors, and its requests have no generator (plugin 0.5.0,
+# worker/neuronx_distributed_model_runner.py:150 and :976).
+PLUGIN_ON_CPU: Final = SamplingLimits(
+    on_device=False,
+    global_topk=None,
+    supported=NATIVE_ON_CPU - {"seed"} | {"logprobs", "grammar"},
+    settings={"seed": "", "min_p": "", "logit_bias": ""},
+)
 
 
 def sampling_limits(plan: EnginePlan) -> SamplingLimits:
     """The limits of a plan's engine. If the user names compiled artifacts, their limits apply instead."""
     if plan.line.startswith("nxdi"):
-        return _nxd(_section(plan, "override_neuron_config"), {})
+        return _nxd(_section(plan, "override_neuron_config"), {}, PLUGIN_ON_CPU)
     if plan.line.startswith("native"):
         return _native(_section(plan, "neuron_config"), plan.engine_args.get("async_scheduling") is False)
     if plan.line.startswith("fork"):
@@ -80,7 +88,7 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         override = plan.engine_args.get("override_neuron_config")
         keys = override if isinstance(override, dict) else {}
         if plan.env.get("VLLM_NEURON_FRAMEWORK") == "transformers-neuronx":
-            return SamplingLimits(True, MOST, HONOURED)
+            return SamplingLimits(True, MOST, SUPPORTED)
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
         return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {})
@@ -93,17 +101,18 @@ def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:
     return section if isinstance(section, dict) else {}
 
 
-def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json]) -> SamplingLimits:
+def _nxd(keys: Mapping[str, Json], default: Mapping[str, Json], on_cpu: SamplingLimits = NXD_ON_CPU) -> SamplingLimits:
     """The limits of NxD Inference. Its default uses each request's parameters; any configuration replaces it."""
     text = keys.get("text_neuron_config")
     if isinstance(text, dict):
         keys = text
     sampling = keys.get(KEY, default or {"dynamic": True})
     if not isinstance(sampling, dict):
-        return NXD_ON_CPU
+        return on_cpu
     limit = sampling.get("global_topk", MOST)
     most = min(limit, MOST) if isinstance(limit, int) and limit > 0 else MOST
-    return SamplingLimits(True, most, HONOURED if sampling.get("dynamic") is True else frozenset())
+    supported = SUPPORTED if sampling.get("dynamic") is True else frozenset()
+    return SamplingLimits(True, most, supported, settings=on_cpu.settings)
 
 
 def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:
@@ -116,5 +125,5 @@ def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:
         return SamplingLimits(False, None, NATIVE_ON_CPU | extra, settings=NATIVE_SETTINGS)
     most = sampling.get("max_top_k", MOST)
     greedy = str(sampling.get("all_greedy", False)).lower() in ("true", "1", "yes")
-    honoured = frozenset() if greedy else HONOURED
-    return SamplingLimits(True, most if isinstance(most, int) else MOST, honoured | extra, settings=NATIVE_SETTINGS)
+    supported = frozenset() if greedy else SUPPORTED
+    return SamplingLimits(True, most if isinstance(most, int) else MOST, supported | extra, settings=NATIVE_SETTINGS)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from handler.engine.engine import Engine
+from handler.engine.generation.generation import StopReason
 from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
 from handler.schemas.dispatch import Parse
 from handler.schemas.json_body import decode
@@ -126,12 +127,10 @@ class _Line:
         self.index = index
         self.reply = reply
         self._ended = ended
-        self.output: tuple[str, Sequence[int], str | None, int | str | None] = ("", (), None, None)
+        self.output: tuple[str, Sequence[int], str | None, StopReason] = ("", (), None, None)
         self.error: EndpointError | None = None
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self.output = (text, token_ids, finish_reason, stop_reason)
         self._ended.put(self)
 

@@ -21,34 +21,30 @@ class FieldLimit:
     :param items: how many items its list or object may have.
     :param characters: how many characters all its texts may have together; None: only the body's size counts.
     :param empty: an empty text is allowed in it.
-    :param why: what a larger one costs.
     """
 
     field: str
     items: int
     characters: int | None
-    empty: bool
-    why: str
+    empty: bool = True
 
 
-EACH_TOKEN: Final = "each one is compared with every token"
-EACH_REQUEST: Final = "each one is read before the request begins, while no other request is"
 LIMITS: Final = (
-    FieldLimit("stop", 64, 4096, True, EACH_TOKEN),
-    FieldLimit("stop_sequences", 64, 4096, True, EACH_TOKEN),
-    FieldLimit("stop_token_ids", 1024, None, True, EACH_TOKEN),
-    FieldLimit("bad_words", 256, 4096, False, "each one is tokenized, and compared with every token"),
-    FieldLimit("logit_bias", 1024, None, True, EACH_REQUEST),
-    FieldLimit("allowed_token_ids", 262_144, None, True, EACH_REQUEST),
-    FieldLimit("messages", 4096, None, True, EACH_REQUEST),
-    FieldLimit("tools", 4096, None, True, EACH_REQUEST),
-    FieldLimit("documents", 4096, None, True, EACH_REQUEST),
-    FieldLimit("chat_template_kwargs", 256, None, True, EACH_REQUEST),
-    FieldLimit("mm_processor_kwargs", 256, None, True, EACH_REQUEST),
-    FieldLimit("vllm_xargs", 256, None, True, EACH_REQUEST),
+    # Each item is compared with every token.
+    FieldLimit("stop", 64, 4096),
+    FieldLimit("stop_sequences", 64, 4096),
+    FieldLimit("stop_token_ids", 1024, None),
+    FieldLimit("bad_words", 256, 4096, empty=False),
+    # Each item is read before the request begins, while no other request is.
+    FieldLimit("logit_bias", 1024, None),
+    FieldLimit("allowed_token_ids", 262_144, None),
+    FieldLimit("messages", 4096, None),
+    FieldLimit("tools", 4096, None),
+    FieldLimit("documents", 4096, None),
+    FieldLimit("chat_template_kwargs", 256, None),
+    FieldLimit("mm_processor_kwargs", 256, None),
+    FieldLimit("vllm_xargs", 256, None),
 )
-# What a body of TGI or LMI has its fields in.
-PARAMETERS: Final = "parameters"
 
 
 def check(document: Mapping[str, Any]) -> None:
@@ -57,7 +53,7 @@ def check(document: Mapping[str, Any]) -> None:
     :raises InvalidField: a list, an object or a text is larger than its bound, or a text that must not be empty is.
     """
     _check(document)
-    parameters = document.get(PARAMETERS)
+    parameters = document.get("parameters")  # of TGI and LMI
     if isinstance(parameters, Mapping):
         _check(parameters)
 

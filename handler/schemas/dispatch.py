@@ -35,17 +35,11 @@ from handler.schemas.tgi_lmi.request_options import CHAT, COMPLETION, RequestOpt
 Parse = Callable[[Mapping[str, Any], Engine], AnyCall]
 PLAIN_KEYS: Final = frozenset({"role", "content", "name"})
 # The routes of the custom attribute `schema`. None is TGI or LMI.
-BY_SCHEMA: Final[Mapping[str, Route | None]] = {
-    CHAT: Route.CHAT,
-    COMPLETION: Route.COMPLETIONS,
-}
+BY_SCHEMA: Final[Mapping[str, Route]] = {CHAT: Route.CHAT, COMPLETION: Route.COMPLETIONS}
 BY_KEY: Final[Mapping[str, Route | None]] = {"messages": Route.CHAT, "prompt": Route.COMPLETIONS, "inputs": None}
 # Keys that other bodies may have as well. They decide only if none of the keys above is present.
 BY_SECONDARY_KEY: Final[Mapping[str, Route]] = {"input": Route.RESPONSES, "tokens": Route.DETOKENIZE}
-FRAMED: Final[Mapping[Route, str]] = {
-    Route.CHAT: CHAT,
-    Route.COMPLETIONS: COMPLETION,
-}
+FRAMED: Final[Mapping[Route, str]] = {route: schema for schema, route in BY_SCHEMA.items()}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Sink
+from handler.engine.generation.generation import Sink, StopReason
 from handler.errors import EndpointError
 from handler.schemas.reply import AnyCall, Reply, RunningCall
 
@@ -42,10 +42,9 @@ def unframed(call: AnyCall) -> AnyCall:
     return call.call if isinstance(call, LinesCall) else call
 
 
-class JsonLines:
+class JsonLines(Reply):
     """A reply whose stream has one JSON document per line. Only the end of the HTTP body marks its end."""
 
-    content_type: ClassVar[str] = "application/json"
     stream_content_type: ClassVar[str] = JSON_LINES
     __slots__ = ("_reply",)
 
@@ -55,9 +54,7 @@ class JsonLines:
     def opening(self) -> bytes:
         return lines(self._reply.opening())
 
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return lines(self._reply.event(text, token_ids, finish_reason, stop_reason))
 
     def closing(self) -> bytes:
@@ -66,9 +63,7 @@ class JsonLines:
     def broken(self, error: EndpointError) -> bytes:
         return lines(self._reply.broken(error))
 
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return self._reply.whole(text, token_ids, finish_reason, stop_reason)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError
 from handler.schemas.reply import Reply, RunningCall
 
-Output = tuple[str, Sequence[int], str | None, int | str | None]
+Output = tuple[str, Sequence[int], str | None, StopReason]
 
 
 class MultipleReply(Reply, Protocol):
@@ -89,9 +89,7 @@ class GenerationPart:
         self._running = running
         self._place = place
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None:
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None:
         self._running.push(self._place, (text, token_ids, finish_reason, stop_reason))
 
     def fail(self, error: EndpointError) -> None:

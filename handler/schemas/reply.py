@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation, Sink
+from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.errors import EndpointError
 
 encode = msgspec.json.Encoder().encode
@@ -19,30 +19,27 @@ DONE = b"data: [DONE]\n\n"
 class Reply(Protocol):
     """The reply to one request, as one document or as a stream of events. Not shared between requests."""
 
-    content_type: ClassVar[str]
-    stream_content_type: ClassVar[str]
+    __slots__ = ()
+    content_type: ClassVar[str] = "application/json"
+    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
 
     def opening(self) -> bytes:
         """The beginning of a stream. It is sent together with the first token."""
-        ...
+        return b""
 
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         """The bytes that a step of the engine adds to the stream. May be empty."""
         ...
 
     def closing(self) -> bytes:
         """The end of a stream that succeeded."""
-        ...
+        return b""
 
     def broken(self, error: EndpointError) -> bytes:
         """The last event of a stream that failed. It is well-formed, and no end mark follows."""
-        ...
+        return event_of(error.document())
 
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         """The document that answers a request without a stream."""
         ...
 
@@ -97,10 +94,6 @@ class Call:
 def event_of(document: object) -> bytes:
     """One server-sent event."""
     return b"data: " + encode(document) + b"\n\n"
-
-
-def error_event(error: EndpointError) -> bytes:
-    return event_of(error.document())
 
 
 def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int | None]:

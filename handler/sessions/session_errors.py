@@ -8,14 +8,17 @@ HEADER = "X-Amzn-SageMaker-Session-Id"
 
 
 class SessionsDisabled(ClientError):
-    """The request has a session id, and sessions are off."""
+    """The request has a session id or a request type, and sessions are off.
+
+    :param field: which one it has.
+    """
 
     code = "sessions_disabled"
 
-    def __init__(self) -> None:
+    def __init__(self, field: str) -> None:
         super().__init__(
-            "Sessions are disabled on this endpoint: leave the session id out, or set ENDPOINT_ENABLE_SESSIONS=true.",
-            param=HEADER,
+            f"Sessions are disabled on this endpoint: leave {field} out, or set ENDPOINT_ENABLE_SESSIONS=true.",
+            param=field,
         )
 
 

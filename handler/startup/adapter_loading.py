@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
@@ -11,8 +10,8 @@ from handler.config.loading.network_isolation import VARIABLE, is_remote
 from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
+from handler.model.model_source import download
 from handler.neuron.engine_plan import EnginePlan
-from handler.storage.s3_download import download_prefix
 
 AT_THE_START_ONLY = "this Neuron line loads adapters only at the start: name them in ENDPOINT_LORA_MODULES"
 
@@ -49,9 +48,8 @@ def load_adapters(
         try:
             adapters.load(name, source)
         except EndpointError as error:
-            raise SettingError(
-                setting, error.message.rstrip("."), "Fix the adapter, or remove it from the setting."
-            ) from None
+            fix = "Fix the adapter, or remove it from the setting."
+            raise SettingError(setting, error.message.rstrip("."), fix) from None
     if plan.line != "cpu":
         adapters.fixed = AT_THE_START_ONLY
         adapters.publish()
@@ -64,8 +62,4 @@ def bring(source: str, config: EndpointConfig) -> Path:
     """
     if config.network_isolation and is_remote(source, hub=False):
         raise InvalidField("src", f"it is not on this machine, and {VARIABLE} forbids fetching it")
-    if not source.startswith("s3://"):
-        return Path(source)
-    target = config.scratch / "models" / sha256(source.encode()).hexdigest()[:16]
-    download_prefix(source, target, "src", lambda done, total: None)
-    return target
+    return download(source, config, "src") if source.startswith("s3://") else Path(source)

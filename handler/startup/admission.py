@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from types import TracebackType
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import TooManyRequests
@@ -77,9 +76,7 @@ class Admission:
     def __enter__(self) -> None:
         self.enter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.leave()
 
 

@@ -7,15 +7,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from handler.artifacts.compile_caches.neff_cache import NeffCache, environment
 from handler.artifacts.compile_caches.neff_layout import NATIVE
 from handler.artifacts.compile_caches.neff_store import NeffStore
 from handler.artifacts.compile_caches.torch_compile_cache import TorchCompileCache
 from handler.artifacts.identity.artifact_key import ArtifactKey, CompileTarget, KeyInputs, graph_key, weights_key
-from handler.artifacts.identity.checkpoint_identity import identify
-from handler.artifacts.identity.companion_identity import identify_companions
+from handler.artifacts.identity.checkpoint_identity import identify, identify_companions
 from handler.artifacts.identity.software_versions import cpu_features, cpu_versions, neuron_versions
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.config.endpoint_config import EndpointConfig
@@ -30,40 +28,59 @@ CACHE_URL, CACHE_ROOT = "NEURON_COMPILE_CACHE_URL", "VLLM_CACHE_ROOT"
 FORBID = "VLLM_NEURON_DISABLE_WARMUP_COMPILE"
 
 
-class ArtifactBackend(Protocol):
-    """How one line compiles and loads artifacts."""
+@dataclass(frozen=True, slots=True)
+class ArtifactBackend:
+    """How one line compiles and loads artifacts. Each line overrides the defaults of this class."""
+
+    config: EndpointConfig
+    model: Path
+    companions: Companions
 
     def key_inputs(self, plan: EnginePlan) -> KeyInputs:
-        """Everything that determines the artifacts of a plan."""
-        ...
+        """Everything that determines the artifacts of a plan.
+
+        :raises SettingError: the platform to compile for is unknown.
+        """
+        instance = this_machine(self.config)
+        target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
+        if not target:
+            fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
+            raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
+        lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
+        content = _sharded(plan)
+        checkpoint = identify(DirectoryObjects(self.model), content=content)
+        found = identify_companions(self.companions, self.config.scratch, content=content)
+        versions, platform = neuron_versions(), CompileTarget(target, int(lnc))
+        return KeyInputs(plan, versions, platform, checkpoint, os.environ, found.adapters, found.draft, found.quantized)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         """The keys of the artifacts in the store: the graph's, and the weights' if they are stored apart."""
-        ...
+        return (graph_key(inputs),)
 
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """The cache of single graphs that a compile uses. None if this software manages none."""
-        ...
+        return None
 
     def prepare(self) -> None:
         """Call before a compile. Removes old files from where the compile writes."""
-        ...
 
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         """The plan of an engine that compiles, either into `directory` or into a place from which `collect` copies."""
-        ...
+        raise NotImplementedError
 
     def cached(self, plan: EnginePlan) -> EnginePlan:
         """The plan of an engine without an artifact key, which uses only the cache of single graphs."""
-        ...
+        return plan
 
     def collect(self, directory: Path) -> None:
-        """Copies what was compiled to `directory`. Call after the warm-up."""
-        ...
+        """Copies what was compiled to `directory`. Call after the warm-up.
+
+        :raises NotFound: nothing was compiled.
+        """
 
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         """The plan of an engine that loads the artifacts that were restored to `directory`."""
-        ...
+        return self.to_compile(plan, directory)
 
 
 def artifact_backend(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> ArtifactBackend:
@@ -74,30 +91,18 @@ def artifact_backend(config: EndpointConfig, plan: EnginePlan, model: Path, comp
     return NxdiBackend(config, model, companions)
 
 
-@dataclass(frozen=True, slots=True)
-class NxdiBackend:
+class NxdiBackend(ArtifactBackend):
     """NxD Inference: the plugin loads the directory in NEURON_COMPILED_ARTIFACTS, or compiles into an empty one."""
-
-    config: EndpointConfig
-    model: Path
-    companions: Companions
-
-    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
-        return _neuron_inputs(self.config, plan, self.model, self.companions)
 
     def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
         graph = graph_key(inputs)
         return (graph, weights_key(inputs)) if _sharded(inputs.plan) else (graph,)
 
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
-        configured = _variable(plan, CACHE_URL)
-        if configured and "://" in configured:
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+        root = self.cached(plan).env[CACHE_URL]
+        if "://" in root:
             return None  # the compiler itself keeps its cache in S3
-        root = Path(configured) if configured else self.config.scratch / "neff-cache"
-        return NeffCache(root, NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
-
-    def prepare(self) -> None:
-        return None
+        return NeffCache(Path(root), NeffStore(store.objects, store.signer), neuron_versions().get("neuronx-cc"))
 
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         cached = self.cached(plan)
@@ -108,20 +113,9 @@ class NxdiBackend:
         defaults = environment(self.config.scratch / "neff-cache")
         return replace(plan, env={**{name: os.environ.get(name) or defaults[name] for name in defaults}, **plan.env})
 
-    def collect(self, directory: Path) -> None:
-        return None
 
-    def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        return self.to_compile(plan, directory)
-
-
-@dataclass(frozen=True, slots=True)
-class NativeBackend:
+class NativeBackend(ArtifactBackend):
     """The native plugin: one directory for each graph in VLLM_CACHE_ROOT, at a fixed path in the scratch directory."""
-
-    config: EndpointConfig
-    model: Path
-    companions: Companions
 
     @property
     def root(self) -> Path:
@@ -131,13 +125,7 @@ class NativeBackend:
     def cache(self) -> Path:
         return NATIVE.directory(self.root, "")
 
-    def key_inputs(self, plan: EnginePlan) -> KeyInputs:
-        return _neuron_inputs(self.config, plan, self.model, self.companions)
-
-    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
-        return (graph_key(inputs),)
-
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
+    def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
         if key is None:
             return None
@@ -149,14 +137,8 @@ class NativeBackend:
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         return replace(plan, env={**plan.env, CACHE_ROOT: str(self.root)})
 
-    def cached(self, plan: EnginePlan) -> EnginePlan:
-        return plan
-
     def collect(self, directory: Path) -> None:
-        """:raises NotFound: nothing was compiled."""
-        if not self.cache.is_dir():
-            raise NotFound(f"A compiled graph below {self.cache}")
-        finished = [module for module in self.cache.iterdir() if (module / NATIVE.done).is_file()]
+        finished = [marker.parent for marker in self.cache.glob(f"*/{NATIVE.done}") if marker.is_file()]
         if not finished:
             raise NotFound(f"A compiled graph below {self.cache}")
         for module in finished:
@@ -170,13 +152,8 @@ class NativeBackend:
         return replace(found, env={**found.env, FORBID: "1"}) if self.config.on_miss == "fail" else found
 
 
-@dataclass(frozen=True, slots=True)
-class CpuBackend:
+class CpuBackend(ArtifactBackend):
     """vLLM on a CPU: torch.compile's caches, at fixed paths in the scratch directory."""
-
-    config: EndpointConfig
-    model: Path
-    companions: Companions
 
     @property
     def cache(self) -> TorchCompileCache:
@@ -188,48 +165,21 @@ class CpuBackend:
         target = CompileTarget("cpu", None, tuple(cpu_features()))
         return KeyInputs(plan, cpu_versions(), target, checkpoint, os.environ, found.adapters, found.draft)
 
-    def keys(self, inputs: KeyInputs) -> Sequence[ArtifactKey]:
-        return (graph_key(inputs),)
-
-    def tier(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
-        return None
-
     def prepare(self) -> None:
         self.cache.clear()
 
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         return replace(plan, env={**plan.env, **self.cache.environment()})
 
-    def cached(self, plan: EnginePlan) -> EnginePlan:
-        return plan
-
     def collect(self, directory: Path) -> None:
         self.cache.collect(directory)
 
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
         self.cache.bring(directory)
-        return replace(plan, env={**plan.env, **self.cache.environment()})
-
-
-def _neuron_inputs(config: EndpointConfig, plan: EnginePlan, model: Path, companions: Companions) -> KeyInputs:
-    instance = this_machine(config)
-    target = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE") or (instance.platform if instance else "")
-    if not target:
-        fix = "Set ENDPOINT_INSTANCE, for example to ml.trn2.48xlarge."
-        raise SettingError("ENDPOINT_ARTIFACT_STORE", "the platform to compile for is unknown", fix)
-    lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (instance.lnc[0] if instance else 1)
-    content = _sharded(plan)
-    checkpoint = identify(DirectoryObjects(model), content=content)
-    found = identify_companions(companions, config.scratch, content=content)
-    versions, platform = neuron_versions(), CompileTarget(target, int(lnc))
-    return KeyInputs(plan, versions, platform, checkpoint, os.environ, found.adapters, found.draft, found.quantized)
+        return self.to_compile(plan, directory)
 
 
 def _sharded(plan: EnginePlan) -> bool:
     additional = plan.engine_args.get("additional_config")
     override = additional.get("override_neuron_config") if isinstance(additional, dict) else None
     return isinstance(override, dict) and override.get("save_sharded_checkpoint") is True
-
-
-def _variable(plan: EnginePlan, name: str) -> str | None:
-    return plan.env.get(name) or os.environ.get(name) or None

@@ -76,16 +76,16 @@ class ArtifactMetrics:
             yield GaugeMetricFamily(
                 f"{PREFIX}_restore_bytes_per_second", "Rate of the last restore.", self.restore_rate
             )
-            fields = CounterMetricFamily(
-                f"{PREFIX}_miss_fields", "Misses by the fields in which the nearest entry differs.", labels=["field"]
-            )
-            for field, count in sorted(self.miss_fields.items()):
-                fields.add_metric([field], count)
-            yield fields
-            events = CounterMetricFamily(f"{PREFIX}_events", "What else happened, by event.", labels=["event"])
-            for name, count in sorted(self.events.items()):
-                events.add_metric([name], count)
-            yield events
+            differing = "Misses by the fields in which the nearest entry differs."
+            yield _labelled("miss_fields", differing, "field", self.miss_fields)
+            yield _labelled("events", "What else happened, by event.", "event", self.events)
+
+
+def _labelled(name: str, text: str, label: str, counts: Counter[str]) -> Metric:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=[label])
+    for value, count in sorted(counts.items()):
+        family.add_metric([value], count)
+    return family
 
 
 def _reasons(event: Mapping[str, Json]) -> list[str]:

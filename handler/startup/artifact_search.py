@@ -12,32 +12,29 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from handler.artifacts.lease.acquisition import Acquisition
 from handler.artifacts.lease.acquisition_options import AcquisitionOptions, Compilation, OnMiss
 from handler.artifacts.lease.clock import RealClock
-from handler.artifacts.lease.compile_failure import compile_failure
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
-from handler.artifacts.store.manifest_signature import Signer, signer
+from handler.artifacts.store.manifest_signature import signer
 from handler.engine.engine import Engine
-from handler.engine.vllm_api.core.core_exits import core_exits
-from handler.errors import EndpointError
 from handler.json_value import Json
 from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
 from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
-from handler.startup.neff_cache_tier import neff_tier
-from handler.startup.output_tail import output_tail
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
-from handler.startup.start_errors import StartEngine, explained_start_failure
+from handler.startup.shared_neff_cache import shared_neff_cache
+from handler.startup.start_errors import StartEngine, diagnosed_start, explained_start_failure
 
 logger = logging.getLogger(__name__)
 # Seconds between two polls while another instance compiles, and the least number of polls within a lease.
@@ -59,7 +56,7 @@ def engine_by_artifacts(
     keys = backend.keys(backend.key_inputs(plan))
     store = open_store(state)
     target = config.scratch / "artifacts" / keys[0].digest[:32]
-    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config), companions.adapters)
+    paths = ModelPaths(str(model), companions.draft, companions.quantized, adapter_file(config))
     with ExitStack() as after:
         deadline = time.monotonic() + config.artifact_deadline
         callbacks = _AcquisitionCallbacks(state, backend, plan, store, paths, start, after, deadline)
@@ -96,13 +93,13 @@ def engine_by_artifacts(
         return start(backend.to_load(plan, acquired.path))
 
 
-def engine_over_tier(
+def engine_with_neff_cache(
     state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
 ) -> Engine:
     """Starts an engine for a hub id, whose artifacts have no key. Single graphs are still restored and saved."""
     backend = artifact_backend(state.config, plan, model, companions)
-    cache = backend.tier(plan, open_store(state), None)
-    with neff_tier(cache, state.lifecycle), explained_start_failure():
+    cache = backend.neff_cache(plan, open_store(state), None)
+    with shared_neff_cache(cache, state.lifecycle), explained_start_failure():
         return start(backend.cached(plan))
 
 
@@ -113,9 +110,10 @@ def open_store(state: ServingState) -> ArtifactStore:
     """
     config = state.config
     assert config.artifact_store is not None, "called without a store"
-    return ArtifactStore.open(config.artifact_store, _signer(state))
+    return ArtifactStore.open(config.artifact_store, signer(config.artifact_signing_key or ""))
 
 
+@dataclass(slots=True)
 class _AcquisitionCallbacks:
     """The callbacks of `Acquisition`: restore, compile, and record events.
 
@@ -123,69 +121,56 @@ class _AcquisitionCallbacks:
     :param deadline: monotonic seconds at which a restore gives up.
     """
 
-    def __init__(
-        self,
-        state: ServingState,
-        backend: ArtifactBackend,
-        plan: EnginePlan,
-        store: ArtifactStore,
-        paths: ModelPaths,
-        start: StartEngine,
-        after: ExitStack,
-        deadline: float,
-    ) -> None:
-        self._state, self._backend, self._plan, self._store = state, backend, plan, store
-        self._paths, self._start, self._after, self._deadline = paths, start, after, deadline
-        self._wait_began: float | None = None
-        self.engine: Engine | None = None
+    state: ServingState
+    backend: ArtifactBackend
+    plan: EnginePlan
+    store: ArtifactStore
+    paths: ModelPaths
+    start: StartEngine
+    after: ExitStack
+    deadline: float
+    wait_began: float | None = None
+    engine: Engine | None = None
 
     def record_event(self, event: Mapping[str, Json]) -> None:
-        self._state.artifacts.record(event)
+        self.state.artifacts.record(event)
         if event.get("event") == "artifact_wait":
-            if self._wait_began is None:
-                self._wait_began = time.monotonic()
-                self._state.lifecycle.stage("wait for another instance's artifacts")
+            if self.wait_began is None:
+                self.wait_began = time.monotonic()
+                self.state.lifecycle.stage("wait for another instance's artifacts")
             machine = event.get("machine")
             holder = f"{machine} compiles them" if machine else "another instance publishes them"
-            self._state.lifecycle.progress(0, 0, waiting=holder)
+            self.state.lifecycle.progress(0, 0, waiting=holder)
 
     def wait_ended(self) -> None:
-        if self._wait_began is not None:
-            self._state.artifacts.waited(time.monotonic() - self._wait_began)
-            self._wait_began = None
+        if self.wait_began is not None:
+            self.state.artifacts.waited(time.monotonic() - self.wait_began)
+            self.wait_began = None
 
     def restore(self, manifests: Sequence[Manifest], directory: Path) -> None:
         self.wait_ended()
-        self._state.lifecycle.stage("restore artifacts")
-        with shown(self._state.lifecycle, "restore artifacts") as progress:
-            source, paths = source_of(self._store), self._paths
-            done = restore(manifests, source, directory, paths=paths, progress=progress, deadline=self._deadline)
-        self._state.artifacts.restored(done)
+        self.state.lifecycle.stage("restore artifacts")
+        with shown(self.state.lifecycle, "restore artifacts") as progress:
+            source, paths = source_of(self.store), self.paths
+            done = restore(manifests, source, directory, paths=paths, progress=progress, deadline=self.deadline)
+        self.state.artifacts.restored(done)
 
     def compile(self, wanted: Compilation) -> None:
         self.wait_ended()
-        lifecycle, backend = self._state.lifecycle, self._backend
+        lifecycle, backend = self.state.lifecycle, self.backend
         backend.prepare()
-        self._after.enter_context(neff_tier(backend.tier(self._plan, self._store, wanted.missing[0]), lifecycle))
+        cache = backend.neff_cache(self.plan, self.store, wanted.missing[0])
+        self.after.enter_context(shared_neff_cache(cache, lifecycle))
         began = time.monotonic()
         lifecycle.label("compile")
         try:
-            with output_tail() as output:
-                self.engine = self._start(backend.to_compile(self._plan, wanted.directory))
-        except EndpointError:
-            raise
-        except Exception as error:
-            raise compile_failure(error, core_exits(error), output.text()) from error
+            with diagnosed_start():
+                self.engine = self.start(backend.to_compile(self.plan, wanted.directory))
         finally:
             lifecycle.label("")
-            self._state.artifacts.compiled(time.monotonic() - began)
+            self.state.artifacts.compiled(time.monotonic() - began)
         backend.collect(wanted.directory)
         lifecycle.stage("publish artifacts")
-
-
-def _signer(state: ServingState) -> Signer | None:
-    value = state.config.artifact_signing_key
-    return signer(value, os.environ, "ENDPOINT_ARTIFACT_SIGNING_KEY") if value else None
 
 
 def _machine(state: ServingState) -> dict[str, str]:

@@ -28,9 +28,12 @@ def use_environment(plan: EnginePlan) -> None:
 def checked_plan(config: EndpointConfig) -> EnginePlan:
     """The plan of a configuration. Findings of the checks are logged.
 
+    NxD Inference's own class is not built here: its import takes 10 seconds and stays in the serving process. Our rules
+    cover it, the engine's process builds it a moment later, and its error ends the start. `check` does build it.
+
     :raises SettingErrors: the configuration cannot work. The error has every finding.
     """
-    examination = examine_config(config)
+    examination = examine_config(config, build=None)
     if examination.vllm is not None:
         logger.info("%s", examination.vllm)
     for finding in examination.findings:
@@ -42,6 +45,6 @@ def checked_plan(config: EndpointConfig) -> EnginePlan:
 
 
 def with_model(plan: EnginePlan, model: Model) -> EnginePlan:
-    """The plan with the model's local path. The model is served by its configured name."""
-    arguments: dict[str, Json] = {"served_model_name": [model.name], **plan.engine_args, "model": model.path}
+    """The plan with the model's local path. The model is served by its own names if no setting names it."""
+    arguments: dict[str, Json] = {"served_model_name": list(model.names), **plan.engine_args, "model": model.path}
     return replace(plan, engine_args=arguments)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 
 from handler.custom_code import requirements
+from handler.custom_code.code_contract import CustomCode
 from handler.custom_code.code_source import CodeSource, find_code
+from handler.custom_code.engine_model import EngineModel
+from handler.engine.engine import Engine
 from handler.errors import SettingError
 from handler.model.model_source import Model
 from handler.startup.serving_state import ServingState
@@ -42,7 +45,21 @@ def load_custom_code(state: ServingState, source: CodeSource | None) -> None:
     if source is None:
         return
     state.lifecycle.stage(f"load {source.file.name}")
-    from handler.custom_code.code_loader import load_code
-
     logger.info("/invocations is answered by the model's own %s", source.file)
     state.custom_code = load_code(source, state.engine)
+
+
+def load_code(source: CodeSource, engine: Engine | None) -> CustomCode:
+    """Imports the code, and calls `model_fn` or the first `handle`.
+
+    :param engine: None if ENDPOINT_ENGINE is `none`.
+    :raises SettingError: the code cannot be loaded.
+    """
+    model = None if engine is None else EngineModel(engine)
+    if source.lmi:
+        from handler.custom_code.lmi_handle import load_handle
+
+        return load_handle(source, model)
+    from handler.custom_code.hooks import load_hooks
+
+    return load_hooks(source, model)

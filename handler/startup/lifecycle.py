@@ -74,13 +74,7 @@ class Lifecycle:
 
     def stage(self, name: str) -> None:
         """Begins the next stage of the start."""
-        with self._lock:
-            if self._status.state is not ServingStatus.STARTING:
-                return
-            before, now = self._status, time.monotonic()
-            self._status = Status(ServingStatus.STARTING, f"{self._prefix}{name}", now)
-            self.stages += ((before.stage, now - before.since),)
-        self._stage_ended(before.stage, now - before.since)
+        self._end_stage(ServingStatus.STARTING, f"{self._prefix}{name}")
 
     def label(self, prefix: str) -> None:
         """Sets a prefix for the names of the next stages, as in `compile: start engine`."""
@@ -91,15 +85,8 @@ class Lifecycle:
             self._status = replace(self._status, done=done, total=total, rate=rate, waiting=waiting)
 
     def ready(self) -> None:
-        with self._lock:
-            if self._status.state is not ServingStatus.STARTING:
-                return
-            before, now = self._status, time.monotonic()
-            self._status = Status(ServingStatus.READY, "ready", now)
-            self.stages += ((before.stage, now - before.since),)
-            self.served = True
-        self._stage_ended(before.stage, now - before.since)
-        self._became_ready()
+        if self._end_stage(ServingStatus.READY, "ready"):
+            self._became_ready()
 
     def drain(self) -> None:
         """Rejects new requests from now on, after SIGTERM. A failed endpoint stays failed."""
@@ -124,3 +111,15 @@ class Lifecycle:
         if status.state is ServingStatus.FAILED:
             # The full reason is in /ping and in the log, for the operator. It may contain paths of this machine.
             raise EngineFailed("its process ended" if self.served else "it could not start")
+
+    def _end_stage(self, state: ServingStatus, name: str) -> bool:
+        """Ends the current stage and begins the next. False if the endpoint is not starting any more."""
+        with self._lock:
+            if self._status.state is not ServingStatus.STARTING:
+                return False
+            before, now = self._status, time.monotonic()
+            self._status = Status(state, name, now)
+            self.stages += ((before.stage, now - before.since),)
+            self.served = state is ServingStatus.READY
+        self._stage_ended(before.stage, now - before.since)
+        return True

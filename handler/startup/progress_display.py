@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress, progress_bar
 from handler.startup.lifecycle import Lifecycle
+from handler.storage.byte_progress import ByteProgress
 
 logger = logging.getLogger(__name__)
 LINE_SECONDS = 10.0  # between two lines of a log
@@ -74,7 +75,7 @@ class ProgressLines:
             logger.info("%s: %.2f GB in %.1f s, %.0f MB/s", self._description, received / 1e9, seconds, rate)
 
 
-def of_bytes(listener: ProgressListener) -> Callable[[int, int], None]:
-    """Adapts a listener to a callback with the bytes done and the total bytes. Adds the rate."""
+def of_bytes(listener: ProgressListener) -> ByteProgress:
+    """Adapts a listener to the progress in bytes. Adds the rate."""
     rate = Rate()
     return lambda done, total: listener(TransferProgress(done, total, rate.of(done)))

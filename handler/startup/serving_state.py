@@ -27,21 +27,18 @@ class FrontEndGroup(Protocol):
 
     def planned(self, plan: EnginePlan, model: Model) -> None:
         """Call before the owner starts an engine."""
-        ...
 
     def gather(self, engine: Engine) -> None:
         """Waits until every front end is ready for requests.
 
         :raises StartFailed: front ends end again and again.
         """
-        ...
 
     def unfinished(self, own: int) -> int:
         """How many requests all processes have in the engine.
 
         :param own: how many this process has.
         """
-        ...
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from handler.artifacts.restore.scratch_directory import SETTING, require_scratch
+from handler.artifacts.restore.restore_target import SETTING, require_scratch
 from handler.config.dialects.sagemaker import BASE
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
@@ -23,7 +23,7 @@ from handler.neuron.lines.line_registry import installed_line
 from handler.start_failure import in_one_line
 from handler.startup.adapter_loading import load_adapters
 from handler.startup.admission import max_in_flight
-from handler.startup.artifact_search import engine_by_artifacts, engine_over_tier
+from handler.startup.artifact_search import engine_by_artifacts, engine_with_neff_cache
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, prepared_code
 from handler.startup.external_artifacts_loading import with_external_artifacts
@@ -110,7 +110,7 @@ def _start_engine(state: ServingState, plan: EnginePlan, model: Model, companion
     elif model.size:
         engine_by_artifacts(state, plan, Path(model.path), companions, start_engine)
     else:  # the model is a hub id, whose artifacts have no key
-        engine_over_tier(state, plan, Path(model.path), companions, start_engine)
+        engine_with_neff_cache(state, plan, Path(model.path), companions, start_engine)
 
 
 def _launch_engine(state: ServingState, model: Model, companions: Companions, plan: EnginePlan) -> Engine:

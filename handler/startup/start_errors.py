@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from handler.artifacts.lease.compile_errors import CompileKilled
+from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
 from handler.artifacts.lease.compile_failure import compile_failure
 from handler.engine.engine import Engine
 from handler.engine.vllm_api.core.core_exits import core_exits
@@ -22,16 +22,28 @@ StartEngine = Callable[[EnginePlan], Engine]
 
 
 @contextmanager
+def diagnosed_start() -> Iterator[None]:
+    """Start an engine within it. A failure becomes an error with the core's last error or signal.
+
+    :raises CompileFailed, CompileKilled: the start failed. An EndpointError stays as it is.
+    """
+    try:
+        with output_tail() as output:
+            yield
+    except EndpointError:
+        raise
+    except Exception as error:
+        raise compile_failure(error, core_exits(error), output.text()) from error
+
+
+@contextmanager
 def explained_start_failure() -> Iterator[None]:
     """Start an engine within it. A failure becomes StartFailed, with the core's last error or signal, and the fix."""
-    with output_tail() as output:
-        try:
+    try:
+        with diagnosed_start():
             yield
-        except EndpointError:
-            raise
-        except Exception as error:
-            failure = compile_failure(error, core_exits(error), output.text())
-            if isinstance(failure, CompileKilled):
-                why = f"the engine's process was ended by {failure.signal}, often because memory ran out"
-                raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from error
-            raise StartFailed("start engine", f"{failure.reason}. {fix_for(failure.reason)}") from error
+    except CompileKilled as failure:
+        why = f"the engine's process was ended by {failure.signal}, often because memory ran out"
+        raise StartFailed("start engine", f"{why}. Use an instance with more memory.") from failure
+    except CompileFailed as failure:
+        raise StartFailed("start engine", f"{failure.reason}. {fix_for(failure.reason)}") from failure

@@ -83,14 +83,10 @@ def _unpack(stream: BinaryIO, fresh: Path, where: str, limit: int) -> None:
 
 
 def _decompressed(stream: BinaryIO) -> IO[bytes]:
-    buffered = stream if hasattr(stream, "peek") else _buffered(stream)
-    if buffered.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
+    buffered = stream if hasattr(stream, "peek") else io.BufferedReader(cast("io.RawIOBase", stream), CHUNK)
+    if buffered.peek(2)[:2] == b"\x1f\x8b":
         return cast("IO[bytes]", gzip.GzipFile(fileobj=buffered))
     return buffered
-
-
-def _buffered(stream: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", stream), CHUNK))
 
 
 class _Member(tarfile.TarInfo):
@@ -110,10 +106,7 @@ def _path(member: tarfile.TarInfo, where: str) -> str | None:
     name = member.name.removeprefix("./").rstrip("/")
     if name in {"", "."}:
         return None
-    try:
-        confined_all([name])
-    except UnsafePath as error:
-        raise UnsafeArchive(where, f"its member {error.path!r} {error.problem}") from error
+    _require_safe([name], where)
     return name
 
 
@@ -136,9 +129,13 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, where:
 
 def _check(names: list[str], fresh: Path, where: str) -> None:
     """Rejects names that clash with each other, for example two that differ only by case."""
-    try:
-        confined_all(name for name in names if (fresh / name).is_file())
-    except UnsafePath as error:
-        raise UnsafeArchive(where, f"its member {error.path!r} {error.problem}") from error
+    _require_safe([name for name in names if (fresh / name).is_file()], where)
     if not names:
         raise UnsafeArchive(where, "it is empty")
+
+
+def _require_safe(names: list[str], where: str) -> None:
+    try:
+        confined_all(names)
+    except UnsafePath as error:
+        raise UnsafeArchive(where, f"its member {error.where!r} {error.problem}") from error

@@ -51,8 +51,7 @@ class DirectoryObjects:
             with self._locked():
                 if if_absent and path.exists():
                     raise Conflict(str(path))
-                if if_match is not None:
-                    self._require(path, if_match)
+                self._require(path, if_match)
                 _move(temporary, path)
             return etag
 
@@ -72,8 +71,7 @@ class DirectoryObjects:
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         path = self._path(key)
         with self._errors(key, "write"), self._locked():
-            if if_match is not None:
-                self._require(path, if_match)
+            self._require(path, if_match)
             path.unlink(missing_ok=True)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -98,19 +96,19 @@ class DirectoryObjects:
     def _path(self, key: str) -> Path:
         return self.root / confined(key)
 
-    def _require(self, path: Path, etag: str) -> None:
-        try:
-            found = _etag(path.stat())
-        except FileNotFoundError:
-            raise Conflict(str(path)) from None
-        if found != etag:
+    def _require(self, path: Path, etag: str | None) -> None:
+        """:raises Conflict: the file does not have this etag."""
+        if etag is not None and not (path.exists() and _etag(path.stat()) == etag):
             raise Conflict(str(path))
+
+    def _work(self) -> Path:
+        work = self.root / WORK
+        work.mkdir(parents=True, exist_ok=True)
+        return work
 
     @contextmanager
     def _temporary(self) -> Iterator[Path]:
-        work = self.root / WORK
-        work.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=work)
+        descriptor, name = tempfile.mkstemp(dir=self._work())
         os.close(descriptor)
         try:
             yield Path(name)
@@ -120,9 +118,7 @@ class DirectoryObjects:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Lets one writer at a time, of all processes and threads, check a condition. Held for as long as a rename."""
-        work = self.root / WORK
-        work.mkdir(parents=True, exist_ok=True)
-        with open(work / "lock", "wb") as lock:
+        with open(self._work() / "lock", "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from handler.storage.storage_errors import Conflict
+from handler.storage.storage_errors import Conflict, NotFound
 
 # Size limit for objects that are read into memory: manifests, leases, marks. The manifest of a terabyte has about 5 MB.
 SMALL = 32 * 1024 * 1024
@@ -44,7 +44,6 @@ class ObjectStore(Protocol):
     @property
     def uri(self) -> str:
         """The root as a URI: `s3://bucket/prefix` or `file:///directory`."""
-        ...
 
     def get(self, key: str, *, limit: int = SMALL) -> tuple[bytes, str]:
         """Returns the content and the etag of a small object.
@@ -52,7 +51,6 @@ class ObjectStore(Protocol):
         :raises NotFound: there is no such object.
         :raises TooLarge: it has more than `limit` bytes. No more than that is ever held in memory.
         """
-        ...
 
     def put(self, key: str, body: bytes, *, if_absent: bool = False, if_match: str | None = None) -> str:
         """Writes a small object and returns its etag.
@@ -62,40 +60,41 @@ class ObjectStore(Protocol):
 
         :raises Conflict: a condition did not hold. `if_match` on a deleted object is a conflict, too.
         """
-        ...
 
     def upload(self, key: str, path: Path) -> None:
         """Writes an object of any size from a file. It appears complete or not at all."""
-        ...
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yields the bytes from `start` on in chunks: `length` bytes, or up to the end.
 
         :raises NotFound: there is no such object.
         """
-        ...
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         """Deletes an object. A missing object is an error only with `if_match`.
 
         :raises Conflict: the object has another etag than `if_match`, or is missing.
         """
-        ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yields every object whose key begins with `prefix`, sorted by key."""
-        ...
 
     def head(self, key: str) -> ObjectInfo:
         """Returns the metadata of one object.
 
         :raises NotFound: there is no such object.
         """
-        ...
 
     def location(self, key: str) -> Location:
         """Returns where the bytes of an object are, for code that reads them itself. The object need not exist."""
-        ...
+
+
+def size_of(objects: ObjectStore, key: str) -> int | None:
+    """Returns the size of an object in bytes. None if it does not exist."""
+    try:
+        return objects.head(key).size
+    except NotFound:
+        return None
 
 
 def supports_conditions(objects: ObjectStore) -> bool:

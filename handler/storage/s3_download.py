@@ -6,8 +6,6 @@ import glob
 import os
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
 from handler.processes import alive
+from handler.storage.byte_progress import ByteCounter, ByteProgress
 from handler.storage.s3_listing import list_objects
 
 if TYPE_CHECKING:
-    from botocore.config import Config
     from mypy_boto3_s3.client import S3Client
 
 STAGE = "fetch model"
@@ -34,7 +32,7 @@ class RemoteFile:
     size: int
 
 
-def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[int, int], None]) -> None:
+def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
     """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
 
     The files are written to a directory beside the target, which is renamed at the end: readers never see a partial
@@ -48,10 +46,17 @@ def download_prefix(uri: str, target: Path, setting: str, progress: Callable[[in
     bucket, prefix = split_uri(uri, setting)
     import boto3
     from boto3.exceptions import Boto3Error
+    from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
+    options = Config(
+        max_pool_connections=THREADS,
+        retries={"mode": "adaptive", "max_attempts": 8},
+        connect_timeout=5,
+        read_timeout=30,
+    )
     try:
-        client: S3Client = boto3.client("s3", config=_client_config())
+        client: S3Client = boto3.client("s3", config=options)
         files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
@@ -110,17 +115,6 @@ def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list
     return files
 
 
-def _client_config() -> Config:
-    from botocore.config import Config as BotocoreConfig
-
-    return BotocoreConfig(
-        max_pool_connections=THREADS,
-        retries={"mode": "adaptive", "max_attempts": 8},
-        connect_timeout=5,
-        read_timeout=30,
-    )
-
-
 def _check_room(target: Path, needed: int) -> None:
     existing = next(parent for parent in target.parents if parent.exists())
     free = shutil.disk_usage(existing).free
@@ -132,32 +126,15 @@ def _check_room(target: Path, needed: int) -> None:
         )
 
 
-def _fetch(
-    client: S3Client, bucket: str, files: list[RemoteFile], directory: Path, progress: Callable[[int, int], None]
-) -> None:
-    total = sum(file.size for file in files)
-    done = 0
-    lock = threading.Lock()
-
-    def count(size: int) -> None:
-        nonlocal done
-        with lock:
-            done += size
-            progress(done, total)
+def _fetch(client: S3Client, bucket: str, files: list[RemoteFile], directory: Path, progress: ByteProgress) -> None:
+    counter = ByteCounter(sum(file.size for file in files), progress)
 
     def fetch(file: RemoteFile) -> None:
         path = directory / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        client.download_file(bucket, file.key, str(path), Callback=count)
+        client.download_file(bucket, file.key, str(path), Callback=counter.add)
         if path.stat().st_size != file.size:
             raise StartFailed(STAGE, f"s3://{bucket}/{file.key} ended after {path.stat().st_size} of {file.size} bytes")
 
-    progress(0, total)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="fetch") as pool:
-        futures = [pool.submit(fetch, file) for file in files]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        list(pool.map(fetch, files))  # the first error cancels the downloads that have not begun

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 
 from handler.json_value import Json
 
@@ -68,6 +69,17 @@ def read_header(read: ReadRange, size: int | None = None) -> dict[str, Tensor]:
     if size is not None and PREFIX + length + data != size:
         raise BrokenFile(f"has {size:,} bytes, but its header describes {PREFIX + length + data:,}")
     return tensors
+
+
+def file_range(path: Path) -> ReadRange:
+    """Returns a function that reads ranges of one file on this machine."""
+
+    def read(start: int, length: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    return read
 
 
 def total_sizes(headers: Iterable[dict[str, Tensor]]) -> TensorSizes:

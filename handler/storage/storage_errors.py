@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from handler.errors import ServerError
 
 
@@ -11,27 +13,38 @@ class ArtifactError(ServerError):
     code = "artifact_error"
 
 
-class NotFound(ArtifactError):
+class LocatedError(ArtifactError):
+    """An error of one object, file or bucket, which the message names first.
+
+    :cvar text: the message, with `{where}` and `{problem}`.
+    """
+
+    text: ClassVar[str]
+
+    def __init__(self, where: str, problem: str = "") -> None:
+        self.where, self.problem = where, problem
+        super().__init__(self.text.format(where=where, problem=problem))
+
+
+class NotFound(LocatedError):
     """The object does not exist."""
 
     code = "artifact_not_found"
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        super().__init__(f"{where} does not exist.")
+    text = "{where} does not exist."
 
 
-class Conflict(ArtifactError):
+class Conflict(LocatedError):
     """The condition of a write did not hold: another process wrote first.
 
     :param retry: S3 answered 409: it did not decide which write was first. The same request may be repeated.
     """
 
     code = "artifact_conflict"
+    text = "{where} was written by another process in the meantime: read it again."
 
     def __init__(self, where: str, *, retry: bool = False) -> None:
-        self.where, self.retry = where, retry
-        super().__init__(f"{where} was written by another process in the meantime: read it again.")
+        self.retry = retry
+        super().__init__(where)
 
 
 class TooLarge(ArtifactError):
@@ -39,10 +52,10 @@ class TooLarge(ArtifactError):
 
     code = "artifact_too_large"
 
-    def __init__(self, where: str, size: int | None, limit: int) -> None:
-        self.where, self.size, self.limit = where, size, limit
-        found = f"{size:,} bytes" if size is not None else f"more than {limit:,} bytes"
-        super().__init__(f"{where} has {found}; at most {limit:,} are read. It was not written by this software.")
+    def __init__(self, where: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{where} has {size:,} bytes; at most {limit:,} are read. It was not written by this software."
+        )
 
 
 class AccessDenied(ArtifactError):
@@ -51,7 +64,6 @@ class AccessDenied(ArtifactError):
     code = "artifact_access_denied"
 
     def __init__(self, where: str, permission: str, reason: str = "") -> None:
-        self.where, self.permission = where, permission
         because = f" ({reason})" if reason else ""
         super().__init__(f"Access to {where} was denied{because}: allow {permission}.")
 
@@ -65,61 +77,46 @@ class KmsDenied(AccessDenied):
         super().__init__(where, f"{permission} on the bucket's KMS key, in the role and in the key's policy", reason)
 
 
-class CredentialsRefused(ArtifactError):
+class CredentialsRefused(LocatedError):
     """Credentials are missing, expired or wrong, or the machine's clock is wrong."""
 
     code = "artifact_credentials_refused"
-
-    def __init__(self, where: str, reason: str) -> None:
-        self.where, self.reason = where, reason
-        super().__init__(
-            f"{where} cannot be accessed with these credentials ({reason}): "
-            "check the endpoint's role, its credentials and the machine's clock."
-        )
+    text = (
+        "{where} cannot be accessed with these credentials ({problem}): "
+        "check the endpoint's role, its credentials and the machine's clock."
+    )
 
 
-class BucketMissing(ArtifactError):
+class BucketMissing(LocatedError):
     """The bucket does not exist, or is in another region."""
 
     code = "artifact_bucket_missing"
-
-    def __init__(self, where: str, reason: str) -> None:
-        self.where, self.reason = where, reason
-        super().__init__(f"The bucket of {where} cannot be used ({reason}): check its name and AWS_REGION.")
+    text = "The bucket of {where} cannot be used ({problem}): check its name and AWS_REGION."
 
 
-class StoreUnavailable(ArtifactError):
+class StoreUnavailable(LocatedError):
     """The network, the service or the disk failed, also after retries."""
 
     code = "artifact_store_unavailable"
     retry_after = 5
-
-    def __init__(self, where: str, reason: str) -> None:
-        self.where, self.reason = where, reason
-        super().__init__(f"{where} cannot be used now ({reason}): try again, and check the network or the disk.")
+    text = "{where} cannot be used now ({problem}): try again, and check the network or the disk."
 
 
-class ConditionsIgnored(ArtifactError):
+class ConditionsIgnored(LocatedError):
     """The S3-compatible server ignores conditional writes, so two machines cannot coordinate through it."""
 
     code = "artifact_conditions_ignored"
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        super().__init__(
-            f"{where} ignores conditional writes (If-None-Match), which two machines need to coordinate: "
-            "use Amazon S3, or a server that supports them."
-        )
+    text = (
+        "{where} ignores conditional writes (If-None-Match), which two machines need to coordinate: "
+        "use Amazon S3, or a server that supports them."
+    )
 
 
-class InvalidManifest(ArtifactError):
+class InvalidManifest(LocatedError):
     """The manifest of an entry cannot be used."""
 
     code = "artifact_manifest_invalid"
-
-    def __init__(self, where: str, problem: str) -> None:
-        self.where, self.problem = where, problem
-        super().__init__(f"The manifest {where} cannot be used: {problem}. Delete the entry and publish it again.")
+    text = "The manifest {where} cannot be used: {problem}. Delete the entry and publish it again."
 
 
 class UnknownSchema(InvalidManifest):
@@ -128,41 +125,33 @@ class UnknownSchema(InvalidManifest):
     code = "artifact_schema_unknown"
 
     def __init__(self, where: str, schema: object, known: int) -> None:
-        self.schema = schema
         super().__init__(where, f"its schema is {str(schema)[:40]!r} and this version reads {known}")
 
 
-class UnsafePath(ArtifactError):
+class UnsafePath(LocatedError):
     """A path would leave its directory, or clashes with another path in it."""
 
     code = "artifact_path_unsafe"
+    text = "The path {where!r} is rejected: it {problem}."
 
     def __init__(self, path: str, problem: str) -> None:
-        self.path, self.problem = path[:200], problem
-        super().__init__(f"The path {self.path!r} is rejected: it {problem}.")
+        super().__init__(path[:200], problem)
 
 
-class UnsafeArchive(ArtifactError):
+class UnsafeArchive(LocatedError):
     """A tar archive contains something other than plain files and directories, or is too large."""
 
     code = "artifact_archive_unsafe"
-
-    def __init__(self, where: str, problem: str) -> None:
-        self.where, self.problem = where, problem
-        super().__init__(f"{where} is not unpacked: {problem}. Pack plain files and directories with relative paths.")
+    text = "{where} is not unpacked: {problem}. Pack plain files and directories with relative paths."
 
 
-class SignatureRefused(ArtifactError):
+class SignatureRefused(LocatedError):
     """A signing key is configured, and this entry is not signed with it. `model.pt` is executable code."""
 
     code = "artifact_signature_refused"
-
-    def __init__(self, where: str, problem: str) -> None:
-        self.where, self.problem = where, problem
-        super().__init__(
-            f"{where} is rejected: {problem}. Publish it again with the configured key, or configure the key that "
-            "signed it."
-        )
+    text = (
+        "{where} is rejected: {problem}. Publish it again with the configured key, or configure the key that signed it."
+    )
 
 
 class DigestMismatch(ArtifactError):
@@ -171,7 +160,7 @@ class DigestMismatch(ArtifactError):
     code = "artifact_digest_mismatch"
 
     def __init__(self, where: str, expected: str, found: str) -> None:
-        self.where, self.expected, self.found = where, expected, found
+        self.expected = expected
         super().__init__(f"{where} has the digest {found[:16]}... instead of {expected[:16]}...: it was damaged.")
 
 
@@ -184,17 +173,13 @@ class EntryDamaged(ArtifactError):
     code = "artifact_entry_damaged"
 
     def __init__(self, entries: list[str], error: ArtifactError) -> None:
-        self.entries = entries
         super().__init__(
             f"{error.message} So {' or '.join(entries)} is damaged: delete it, and the next start compiles it again."
         )
 
 
-class ChangedFile(ArtifactError):
+class ChangedFile(LocatedError):
     """A file changed while it was published."""
 
     code = "artifact_file_changed"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(f"{path} changed while it was published: publish it when no process writes to it any more.")
+    text = "{where} changed while it was published: publish it when no process writes to it any more."

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from local_sagemaker.control.control_errors import ValidationException, exists, not_found
+from local_sagemaker.control.component_plan import planned
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.deployment_config import check_deployment
-from local_sagemaker.control.listing import page
-from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import COMPONENT, ENDPOINT, MODEL, JsonDocument, Registry, now
+from local_sagemaker.control.registry import COMPONENT, ENDPOINT, JsonDocument, Registry, now
+from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
-from local_sagemaker.hosting.live_components import LiveComponents as Placement
+from local_sagemaker.hosting.live_components import LiveComponents
 from local_sagemaker.hosting.rollout import Rollout
 
-WHAT = "inference component"
 
+class Components(ResourceOperations):
+    kind = COMPONENT
+    noun = "InferenceComponent"
+    listed = "InferenceComponents"
+    status = "InferenceComponentStatus"
 
-class Components:
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        self._registry = registry
-        self._quotas = quotas
+        super().__init__(registry, quotas)
         self._host = host
-        self._placement = Placement(host.fleets, host.settings.timing, host.alarms)
+        self._placement = LiveComponents(host.fleets, host.settings.timing, host.alarms)
 
-    def operations(self) -> dict[str, OperationHandler]:
+    def changes(self) -> dict[str, OperationHandler]:
         return {
-            "CreateInferenceComponent": self.create,
-            "DescribeInferenceComponent": self.describe,
-            "ListInferenceComponents": self.list,
             "UpdateInferenceComponent": self.update,
             "UpdateInferenceComponentRuntimeConfig": self.scale,
             "DeleteInferenceComponent": self.delete,
@@ -56,11 +56,10 @@ class Components:
         name = params["InferenceComponentName"]
         arn = self._registry.arn(COMPONENT, name)
         with self._registry.lock:
-            if name in self._registry.of(COMPONENT):
-                raise exists(WHAT, arn)
+            self._check_name(name)
             self._quotas.check_new(self._registry, COMPONENT)
             live = self._live(params["EndpointName"])
-            plan = self._plan(params)
+            plan = planned(self._registry, params)
             at = now()
             document = {
                 "InferenceComponentName": name,
@@ -92,16 +91,11 @@ class Components:
             described["RuntimeConfig"] = {"DesiredCopyCount": plan["CopyCount"], "CurrentCopyCount": current}
         return described
 
-    def list(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            components = [
-                each
-                for each in self._registry.of(COMPONENT).values()
-                if params.get("EndpointNameEquals") in (None, each["EndpointName"])
-                and params.get("VariantNameEquals") in (None, each["VariantName"])
-            ]
-            listed, token = page(components, params, "InferenceComponentName", "InferenceComponentStatus")
-            return {"InferenceComponents": listed, "NextToken": token}
+    def _selected(self, params: JsonDocument) -> Iterable[JsonDocument]:
+        for each in super()._selected(params):
+            of_endpoint = params.get("EndpointNameEquals") in (None, each["EndpointName"])
+            if of_endpoint and params.get("VariantNameEquals") in (None, each["VariantName"]):
+                yield each
 
     def update(self, params: JsonDocument) -> JsonDocument:
         """Updates a component. Copies of a new specification start beside the old ones. A new count scales in place."""
@@ -114,13 +108,14 @@ class Components:
                     raise ValidationException("Specification or RuntimeConfig must be given.")
                 return self._scale(component, count)
             before = component["Plan"]
-            plan = self._plan(
+            plan = planned(
+                self._registry,
                 {
                     "EndpointName": component["EndpointName"],
                     "VariantName": before["VariantName"],
                     "Specification": params["Specification"],
                     "RuntimeConfig": {"CopyCount": before["CopyCount"] if count is None else count},
-                }
+                },
             )
             if bool(plan["Base"]) != bool(before["Base"]):
                 raise ValidationException("An adapter can't become a component of its own, nor the other way round.")
@@ -150,16 +145,11 @@ class Components:
             if any(each["Plan"]["Base"] == name for each in self._registry.of(COMPONENT).values()):
                 raise ValidationException(f"Inference component {name} has adapters; delete them first.")
             self._change(component, "Deleting")
-
-            def forget() -> None:
-                with self._registry.lock:
-                    self._registry.remove(COMPONENT, name)
-
             live = self._host.find(component["EndpointName"])
             if live is None:
-                forget()
+                self._forget(name)
             else:
-                self._placement.delete(live, name, forget)
+                self._placement.delete(live, name, lambda: self._forget(name))
 
     def _scale(self, component: JsonDocument, count: int) -> JsonDocument:
         if component["Plan"]["Base"]:
@@ -169,57 +159,6 @@ class Components:
         self._change(component, "Updating")
         self._placement.scale(self._live(component["EndpointName"]), name, count, self._reporter(name))
         return {"InferenceComponentArn": component["InferenceComponentArn"]}
-
-    def _plan(self, params: JsonDocument) -> JsonDocument:
-        """Returns the plan of a specification: a container, a model, or an adapter of another component.
-
-        :raises ValidationException: the specification is invalid.
-        """
-        specification = params.get("Specification")
-        if specification is None:
-            raise ValidationException("Specification must be given; Specifications is not supported here.")
-        container, model = specification.get("Container"), specification.get("ModelName")
-        if base := specification.get("BaseInferenceComponentName"):
-            found = self._registry.of(COMPONENT).get(base)
-            if found is None or found["EndpointName"] != params["EndpointName"]:
-                raise not_found(WHAT, self._registry.arn(COMPONENT, base))
-            if found["Plan"]["Base"] or not (container or {}).get("ArtifactUrl"):
-                raise ValidationException("An adapter needs Container.ArtifactUrl, and a base that is no adapter.")
-            data = {"ModelDataUrl": container["ArtifactUrl"]}
-            return {"VariantName": found["VariantName"], "Base": base, "Container": data, "CopyCount": 0}
-        variant = self._variant(params)
-        if bool(container) == bool(model):
-            raise ValidationException("Exactly one of ModelName and Container must be given.")
-        if specification.get("ComputeResourceRequirements") is None or params.get("RuntimeConfig") is None:
-            raise ValidationException("ComputeResourceRequirements and RuntimeConfig must be given.")
-        count = params["RuntimeConfig"]["CopyCount"]
-        plan = {"VariantName": variant, "Base": None, "CopyCount": count, **specification.get("StartupParameters", {})}
-        return {**plan, "Container": self._container(container, model)}
-
-    def _container(self, container: JsonDocument | None, model: str | None) -> JsonDocument:
-        if model is not None:
-            found = self._registry.of(MODEL).get(model)
-            if found is None:
-                raise not_found("model", self._registry.arn(MODEL, model))
-            return container_of(found)
-        assert container is not None
-        if not container.get("Image"):
-            raise ValidationException("Container.Image must be given.")
-        check_environment(container.get("Environment", {}))
-        made = {"Image": container["Image"], "Environment": container.get("Environment", {})}
-        if url := container.get("ArtifactUrl"):
-            made["ModelDataUrl"] = url
-        return made
-
-    def _variant(self, params: JsonDocument) -> str:
-        variants = self._registry.of(ENDPOINT)[params["EndpointName"]]["Plan"]["Variants"]
-        name: str = params.get("VariantName") or ""
-        for variant in variants:
-            if variant["VariantName"] == name:
-                if variant.get("Container"):
-                    raise ValidationException(f"Variant {name} has a model; inference components need one without.")
-                return name
-        raise ValidationException(f"Could not find variant '{name}' of endpoint {params['EndpointName']}.")
 
     def _reporter(self, name: str, before: JsonDocument | None = None) -> Any:
         """Returns a callback that records the component's status.
@@ -238,17 +177,6 @@ class Components:
 
         return report
 
-    def _change(self, component: JsonDocument, status: str) -> None:
-        component["InferenceComponentStatus"] = status
-        component["LastModifiedTime"] = now()
-        self._registry.save()
-
-    def _found(self, name: str) -> JsonDocument:
-        component = self._registry.of(COMPONENT).get(name)
-        if component is None:
-            raise not_found(WHAT, self._registry.arn(COMPONENT, name))
-        return component
-
     def _changeable(self, name: str) -> JsonDocument:
         component = self._found(name)
         if component["InferenceComponentStatus"] != "InService":
@@ -258,10 +186,9 @@ class Components:
         return component
 
     def _live(self, endpoint: str) -> LiveEndpoint:
-        found = self._registry.of(ENDPOINT).get(endpoint)
-        live = self._host.find(endpoint)
-        if found is None or live is None:
-            raise not_found("endpoint", self._registry.arn(ENDPOINT, endpoint))
+        found, live = self._registry.get(ENDPOINT, endpoint), self._host.find(endpoint)
+        if live is None:
+            raise self._registry.missing(ENDPOINT, endpoint)
         if found["EndpointStatus"] != "InService":
             raise ValidationException(f"Endpoint {endpoint} is not in service: it is {found['EndpointStatus']}.")
         return live

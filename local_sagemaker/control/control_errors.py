@@ -4,10 +4,16 @@ from __future__ import annotations
 
 
 class ControlError(Exception):
-    """An error reply of the JSON protocol. boto3 turns its ``__type`` into an exception."""
+    """An error reply of the JSON protocol. boto3 turns its ``__type`` into an exception.
+
+    :ivar code: the ``__type``: the name of the class.
+    """
 
     code: str
     status: int = 400
+
+    def __init_subclass__(cls) -> None:
+        cls.code = cls.__name__
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -15,66 +21,50 @@ class ControlError(Exception):
 
 
 class ValidationException(ControlError):
-    code = "ValidationException"
+    """A member is invalid. Also for a model, configuration, endpoint or component that exists or does not exist."""
 
 
 class SerializationException(ControlError):
     """The body is not JSON with the types of the operation."""
 
-    code = "SerializationException"
-
 
 class UnknownOperationException(ControlError):
-    code = "UnknownOperationException"
+    """No such operation, or one that is not supported here."""
 
 
 class ResourceNotFound(ControlError):
-    code = "ResourceNotFound"
+    """There is no such transform job."""
 
 
 class ResourceInUse(ControlError):
-    code = "ResourceInUse"
+    """The name of a transform job is taken."""
 
 
 class ResourceLimitExceeded(ControlError):
-    code = "ResourceLimitExceeded"
+    """A service quota is exceeded."""
 
 
 class ObjectNotFoundException(ControlError):
     """Application Auto Scaling's error for a target or policy that is not registered."""
 
-    code = "ObjectNotFoundException"
-
 
 class LimitExceededException(ControlError):
     """Application Auto Scaling's error for an exceeded quota."""
-
-    code = "LimitExceededException"
 
 
 class ResourceNotFoundException(ControlError):
     """Application Auto Scaling's error for an ARN that is not one of its targets."""
 
-    code = "ResourceNotFoundException"
-
 
 class TooManyTagsException(ControlError):
-    code = "TooManyTagsException"
+    """Application Auto Scaling's error for a target with more tags than are allowed."""
 
 
 class InvalidNextTokenException(ControlError):
-    code = "InvalidNextTokenException"
+    """Application Auto Scaling's error for an invalid NextToken."""
 
 
 class InternalFailure(ControlError):
+    """The service failed."""
+
     status = 500
-    code = "InternalFailure"
-
-
-def not_found(what: str, arn: str) -> ValidationException:
-    """SageMaker answers a missing model, configuration or endpoint with a ValidationException, not ResourceNotFound."""
-    return ValidationException(f'Could not find {what} "{arn}".')
-
-
-def exists(what: str, arn: str) -> ValidationException:
-    return ValidationException(f'Cannot create already existing {what} "{arn}".')

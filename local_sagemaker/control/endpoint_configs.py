@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from local_sagemaker.control.control_errors import ValidationException, exists, not_found
-from local_sagemaker.control.listing import page
-from local_sagemaker.control.protocol import OperationHandler
-from local_sagemaker.control.quotas import Quotas
-from local_sagemaker.control.registry import CONFIG, MODEL, JsonDocument, Registry, now
+from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.control.registry import CONFIG, MODEL, JsonDocument, now
+from local_sagemaker.control.resource_operations import ResourceOperations
 
 UNSUPPORTED = ("DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
 UNSUPPORTED_OF_VARIANT = ("ServerlessConfig", "InstancePools", "CoreDumpConfig")
 
 
-class EndpointConfigs:
-    def __init__(self, registry: Registry, quotas: Quotas) -> None:
-        self._registry = registry
-        self._quotas = quotas
-
-    def operations(self) -> dict[str, OperationHandler]:
-        return {
-            "CreateEndpointConfig": self.create,
-            "DescribeEndpointConfig": self.describe,
-            "ListEndpointConfigs": self.list,
-            "DeleteEndpointConfig": self.delete,
-        }
+class EndpointConfigs(ResourceOperations):
+    kind = CONFIG
+    noun = "EndpointConfig"
+    listed = "EndpointConfigs"
 
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates an endpoint configuration.
@@ -34,35 +24,13 @@ class EndpointConfigs:
         arn = self._registry.arn(CONFIG, name)
         _check(params)
         with self._registry.lock:
-            if name in self._registry.of(CONFIG):
-                raise exists("endpoint configuration", arn)
+            self._check_name(name)
             self._quotas.check_new(self._registry, CONFIG)
             for variant in params["ProductionVariants"]:
-                model = variant.get("ModelName")
-                if model and model not in self._registry.of(MODEL):
-                    raise not_found("model", self._registry.arn(MODEL, model))
+                if model := variant.get("ModelName"):
+                    self._registry.get(MODEL, model)
             self._registry.add(CONFIG, name, {**params, "EndpointConfigArn": arn, "CreationTime": now()})
         return {"EndpointConfigArn": arn}
-
-    def describe(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            return self._found(params["EndpointConfigName"])
-
-    def list(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            listed, token = page(self._registry.of(CONFIG).values(), params, "EndpointConfigName")
-            return {"EndpointConfigs": listed, "NextToken": token}
-
-    def delete(self, params: JsonDocument) -> None:
-        with self._registry.lock:
-            self._found(params["EndpointConfigName"])
-            self._registry.remove(CONFIG, params["EndpointConfigName"])
-
-    def _found(self, name: str) -> JsonDocument:
-        config = self._registry.of(CONFIG).get(name)
-        if config is None:
-            raise not_found("endpoint configuration", self._registry.arn(CONFIG, name))
-        return config
 
 
 def _check(config: JsonDocument) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from local_sagemaker.control.control_errors import ValidationException, exists, not_found
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.deployment_config import check_deployment
 from local_sagemaker.control.endpoint_configs import weight_of
-from local_sagemaker.control.listing import page
+from local_sagemaker.control.endpoint_description import described_variants, pending_variants
 from local_sagemaker.control.models import container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas, instances_of
 from local_sagemaker.control.registry import COMPONENT, CONFIG, ENDPOINT, MODEL, JsonDocument, Registry, now
-from local_sagemaker.hosting.deployment import Deployment, part_of
+from local_sagemaker.control.resource_operations import ResourceOperations
+from local_sagemaker.hosting.deployment import part_of
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.rollout import Rollout
@@ -21,17 +22,18 @@ CHANGING = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 STARTABLE = ("InService", "Creating", "Updating", "SystemUpdating", "RollingBack")
 
 
-class Endpoints:
+class Endpoints(ResourceOperations):
+    kind = ENDPOINT
+    noun = "Endpoint"
+    listed = "Endpoints"
+    status = "EndpointStatus"
+
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        self._registry = registry
-        self._quotas = quotas
+        super().__init__(registry, quotas)
         self._host = host
 
-    def operations(self) -> dict[str, OperationHandler]:
+    def changes(self) -> dict[str, OperationHandler]:
         return {
-            "CreateEndpoint": self.create,
-            "DescribeEndpoint": self.describe,
-            "ListEndpoints": self.list,
             "UpdateEndpoint": self.update,
             "UpdateEndpointWeightsAndCapacities": self.scale,
             "DeleteEndpoint": self.delete,
@@ -59,8 +61,7 @@ class Endpoints:
         name = params["EndpointName"]
         arn = self._registry.arn(ENDPOINT, name)
         with self._registry.lock:
-            if name in self._registry.of(ENDPOINT):
-                raise exists("endpoint", arn)
+            self._check_name(name)
             plan = self._plan(params["EndpointConfigName"])
             config = params.get("DeploymentConfig")
             check_deployment(config, [each["Count"] for each in plan["Variants"]], self._host.alarms)
@@ -87,19 +88,14 @@ class Endpoints:
             endpoint = self._found(params["EndpointName"])
             live = self._host.find(params["EndpointName"])
             current = live.current if live else None
-            described = {**endpoint, "ProductionVariants": _variants(endpoint["Plan"], current)}
+            described = {**endpoint, "ProductionVariants": described_variants(endpoint["Plan"], current)}
         if endpoint["EndpointStatus"] in ("Creating", "Failed"):
             del described["ProductionVariants"]
         if config := endpoint["Plan"].get("AsyncInferenceConfig"):
             described["AsyncInferenceConfig"] = config
         if (summary := endpoint.get("Pending")) and endpoint["EndpointStatus"] == "Updating":
-            described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": _pending(live)}
+            described["PendingDeploymentSummary"] = {**summary, "ProductionVariants": pending_variants(live)}
         return described
-
-    def list(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            listed, token = page(self._registry.of(ENDPOINT).values(), params, "EndpointName", "EndpointStatus")
-            return {"Endpoints": listed, "NextToken": token}
 
     def update(self, params: JsonDocument) -> JsonDocument:
         """Updates an endpoint to another configuration.
@@ -168,26 +164,16 @@ class Endpoints:
             if any(each["EndpointName"] == name for each in self._registry.of(COMPONENT).values()):
                 raise ValidationException(f"Endpoint {name} still has inference components; delete them first.")
             self._change(endpoint, "Deleting")
-
-            def forget() -> None:
-                with self._registry.lock:
-                    self._registry.remove(ENDPOINT, name)
-
-            self._host.delete(name, forget)
+            self._host.delete(name, lambda: self._forget(name))
 
     def _plan(self, config_name: str) -> JsonDocument:
         """Returns a copy of a configuration and its models: a later deletion of them does not affect the endpoint."""
-        config = self._registry.of(CONFIG).get(config_name)
-        if config is None:
-            raise not_found("endpoint configuration", self._registry.arn(CONFIG, config_name))
+        config = self._registry.get(CONFIG, config_name)
         variants = []
         for variant in config["ProductionVariants"]:
             planned = {**variant, "Weight": weight_of(variant), "Count": variant["InitialInstanceCount"]}
             if model_name := variant.get("ModelName"):
-                model = self._registry.of(MODEL).get(model_name)
-                if model is None:
-                    raise not_found("model", self._registry.arn(MODEL, model_name))
-                planned["Container"] = container_of(model)
+                planned["Container"] = container_of(self._registry.get(MODEL, model_name))
             variants.append(planned)
         plan: JsonDocument = {"EndpointConfigName": config_name, "Variants": variants}
         if asynchronous := config.get("AsyncInferenceConfig"):
@@ -210,17 +196,6 @@ class Endpoints:
 
         return report
 
-    def _change(self, endpoint: JsonDocument, status: str) -> None:
-        endpoint["EndpointStatus"] = status
-        endpoint["LastModifiedTime"] = now()
-        self._registry.save()
-
-    def _found(self, name: str) -> JsonDocument:
-        endpoint = self._registry.of(ENDPOINT).get(name)
-        if endpoint is None:
-            raise not_found("endpoint", self._registry.arn(ENDPOINT, name))
-        return endpoint
-
     def _live(self, name: str) -> LiveEndpoint:
         live = self._host.find(name)
         assert live is not None
@@ -239,38 +214,6 @@ def _first_batch(plan: JsonDocument, config: JsonDocument | None) -> JsonDocumen
     rollout = Rollout.of(config, sum(each["Count"] for each in plan["Variants"]))
     share = rollout.shares[0] if rollout.rolling else 1.0
     return {"Variants": [{**each, "Count": part_of(each["Count"], share)} for each in plan["Variants"]]}
-
-
-def _pending(live: LiveEndpoint | None) -> list[JsonDocument] | None:
-    """Returns the variants that an update is starting, with their status."""
-    pending = live.pending if live else None
-    if pending is None:
-        return None
-    status = [{"Status": pending.stage, "StartTime": pending.began}]
-    return [{**each, "VariantStatus": status} for each in _variants(pending.plan, pending)]
-
-
-def _variants(plan: JsonDocument, deployment: Deployment | None) -> list[JsonDocument]:
-    running = deployment.variants if deployment else {}
-    described = []
-    for planned in plan["Variants"]:
-        variant = running.get(planned["VariantName"])
-        current = variant.count if variant else 0
-        if variant and variant.pool:
-            current = len(variant.pool.healthy())
-        document = {
-            "VariantName": planned["VariantName"],
-            "CurrentWeight": variant.weight if variant else 0.0,
-            "DesiredWeight": planned["Weight"],
-            "CurrentInstanceCount": current,
-            "DesiredInstanceCount": variant.count if variant else planned["Count"],
-            "RoutingConfig": planned.get("RoutingConfig"),
-            "ManagedInstanceScaling": planned.get("ManagedInstanceScaling"),
-        }
-        if container := planned.get("Container"):
-            document["DeployedImages"] = [{"SpecifiedImage": container["Image"], "ResolvedImage": container["Image"]}]
-        described.append(document)
-    return described
 
 
 def _retain(before: JsonDocument, plan: JsonDocument, excluded: set[str]) -> None:

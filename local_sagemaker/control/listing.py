@@ -14,11 +14,7 @@ DEFAULT_PAGE = 10
 
 
 def page(
-    documents: Iterable[JsonDocument],
-    params: JsonDocument,
-    name: str,
-    status: str | None = None,
-    order: str = "Descending",
+    documents: Iterable[JsonDocument], params: JsonDocument, name: str, status: str = ""
 ) -> tuple[list[JsonDocument], str | None]:
     """Returns one page of documents and the token of the next page.
 
@@ -29,13 +25,13 @@ def page(
     kept = [document for document in documents if _matches(document, params, name, status)]
     key = {"Name": name, "Status": status}.get(params.get("SortBy", ""), "CreationTime")
     kept.sort(key=lambda document: document[name])
-    kept.sort(key=lambda document: document[key or name], reverse=params.get("SortOrder", order) == "Descending")
+    kept.sort(key=lambda document: document[key or name], reverse=params.get("SortOrder", "Descending") == "Descending")
     start = _start(params.get("NextToken"))
     end = start + int(params.get("MaxResults", DEFAULT_PAGE))
     return kept[start:end], _token(end) if end < len(kept) else None
 
 
-def _matches(document: JsonDocument, params: JsonDocument, name: str, status: str | None) -> bool:
+def _matches(document: JsonDocument, params: JsonDocument, name: str, status: str) -> bool:
     if (part := params.get("NameContains")) and part.lower() not in document[name].lower():
         return False
     if status and (status_filter := params.get("StatusEquals")) and document[status] != status_filter:

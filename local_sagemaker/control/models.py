@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from local_sagemaker.control.control_errors import ValidationException, exists, not_found
-from local_sagemaker.control.listing import page
-from local_sagemaker.control.protocol import OperationHandler
+from local_sagemaker.control.control_errors import ValidationException
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
+from local_sagemaker.control.resource_operations import ResourceOperations
 
 ENVIRONMENT_BYTES = 32 * 1024
 
@@ -20,19 +19,14 @@ class ModelData(Protocol):
     def exists(self, uri: str, prefix: bool) -> bool: ...
 
 
-class ModelDocuments:
-    def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
-        self._registry = registry
-        self._quotas = quotas
-        self._data = data
+class ModelDocuments(ResourceOperations):
+    kind = MODEL
+    noun = "Model"
+    listed = "Models"
 
-    def operations(self) -> dict[str, OperationHandler]:
-        return {
-            "CreateModel": self.create,
-            "DescribeModel": self.describe,
-            "ListModels": self.list,
-            "DeleteModel": self.delete,
-        }
+    def __init__(self, registry: Registry, data: ModelData, quotas: Quotas) -> None:
+        super().__init__(registry, quotas)
+        self._data = data
 
     def create(self, params: JsonDocument) -> JsonDocument:
         """Creates a model.
@@ -49,31 +43,10 @@ class ModelDocuments:
             if not self._data.exists(uri, prefix):
                 raise ValidationException(f"Could not find model data at {uri}.")
         with self._registry.lock:
-            if name in self._registry.of(MODEL):
-                raise exists("model", arn)
+            self._check_name(name)
             self._quotas.check_new(self._registry, MODEL)
             self._registry.add(MODEL, name, {**params, "ModelArn": arn, "CreationTime": now()})
         return {"ModelArn": arn}
-
-    def describe(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            return self._found(params["ModelName"])
-
-    def list(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            listed, token = page(self._registry.of(MODEL).values(), params, "ModelName")
-            return {"Models": listed, "NextToken": token}
-
-    def delete(self, params: JsonDocument) -> None:
-        with self._registry.lock:
-            self._found(params["ModelName"])
-            self._registry.remove(MODEL, params["ModelName"])
-
-    def _found(self, name: str) -> JsonDocument:
-        model = self._registry.of(MODEL).get(name)
-        if model is None:
-            raise not_found("model", self._registry.arn(MODEL, name))
-        return model
 
 
 def _containers(model: JsonDocument) -> list[JsonDocument]:

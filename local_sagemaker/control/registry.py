@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.json_file import replace_json
 
 JsonDocument = dict[str, Any]
 
@@ -18,6 +20,8 @@ COMPONENT = "inference-component"
 TRANSFORM = "transform-job"
 TARGET = "scalable-target"
 POLICY = "scaling-policy"
+# As error messages name the kinds.
+KIND_NAMES = {MODEL: MODEL, CONFIG: "endpoint configuration", ENDPOINT: ENDPOINT, COMPONENT: "inference component"}
 
 
 class Registry:
@@ -36,6 +40,19 @@ class Registry:
 
     def of(self, kind: str) -> dict[str, JsonDocument]:
         return self._kinds.setdefault(kind, {})
+
+    def get(self, kind: str, name: str) -> JsonDocument:
+        """Returns a resource.
+
+        :raises ValidationException: there is none. SageMaker answers so, not with ResourceNotFound.
+        """
+        found = self.of(kind).get(name)
+        if found is None:
+            raise self.missing(kind, name)
+        return found
+
+    def missing(self, kind: str, name: str) -> ValidationException:
+        return ValidationException(f'Could not find {KIND_NAMES[kind]} "{self.arn(kind, name)}".')
 
     def tags(self, arn: str) -> dict[str, str]:
         return self._tags.setdefault(arn, {})
@@ -64,13 +81,7 @@ class Registry:
         return self.of(kind).get(name) if arn.startswith(prefix) else None
 
     def save(self) -> None:
-        """Replaces the file atomically."""
-        unfinished = self._path.with_suffix(".unfinished")
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump({"resources": self._kinds, "tags": self._tags}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path)
+        replace_json(self._path, {"resources": self._kinds, "tags": self._tags})
 
 
 def now() -> float:

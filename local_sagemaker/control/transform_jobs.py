@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from local_sagemaker.control.control_errors import ResourceInUse, ResourceNotFound, ValidationException
-from local_sagemaker.control.listing import page
 from local_sagemaker.control.models import check_environment, container_of
 from local_sagemaker.control.protocol import OperationHandler
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, TRANSFORM, JsonDocument, Registry, now
+from local_sagemaker.control.resource_operations import ResourceOperations
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.transform.transform_job import MAX_PAYLOAD_MB, TransformJob
 
@@ -18,20 +18,19 @@ UNSUPPORTED = ("DataCaptureConfig", "ExperimentConfig", "DataProcessing")
 RUNNING = ("InProgress", "Stopping")
 
 
-class TransformJobs:
+class TransformJobs(ResourceOperations):
+    kind = TRANSFORM
+    noun = "TransformJob"
+    listed = "TransformJobSummaries"
+    status = "TransformJobStatus"
+
     def __init__(self, registry: Registry, host: Host, quotas: Quotas) -> None:
-        self._registry = registry
-        self._quotas = quotas
+        super().__init__(registry, quotas)
         self._host = host
         self._jobs: dict[str, TransformJob] = {}
 
-    def operations(self) -> dict[str, OperationHandler]:
-        return {
-            "CreateTransformJob": self.create,
-            "DescribeTransformJob": self.describe,
-            "StopTransformJob": self.stop,
-            "ListTransformJobs": self.list,
-        }
+    def changes(self) -> dict[str, OperationHandler]:
+        return {"StopTransformJob": self.stop}
 
     def restore(self) -> None:
         """Marks interrupted jobs as failed. They are not restarted, because part of their output may be written."""
@@ -59,7 +58,7 @@ class TransformJobs:
                 )
             model = self._registry.of(MODEL).get(params["ModelName"])
             if model is None:
-                raise ResourceNotFound(f'Could not find model "{self._registry.arn(MODEL, params["ModelName"])}".')
+                raise ResourceNotFound(self._registry.missing(MODEL, params["ModelName"]).message)
             self._quotas.check_new(self._registry, TRANSFORM)
             document = {
                 **params,
@@ -78,10 +77,6 @@ class TransformJobs:
             job.start()
         return {"TransformJobArn": arn}
 
-    def describe(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            return self._found(params["TransformJobName"])
-
     def stop(self, params: JsonDocument) -> None:
         """Stops a job.
 
@@ -97,12 +92,6 @@ class TransformJobs:
             job["TransformJobStatus"] = "Stopping"
             self._registry.save()
             self._jobs[params["TransformJobName"]].stop()
-
-    def list(self, params: JsonDocument) -> JsonDocument:
-        with self._registry.lock:
-            jobs = self._registry.of(TRANSFORM).values()
-            listed, token = page(jobs, params, "TransformJobName", "TransformJobStatus")
-            return {"TransformJobSummaries": listed, "NextToken": token}
 
     def stop_all(self) -> None:
         for job in list(self._jobs.values()):

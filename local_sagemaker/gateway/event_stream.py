@@ -54,11 +54,17 @@ def payload_part(part: bytes) -> bytes:
     return encode(PART_HEADERS, part)
 
 
-def exception(kind: str, fields: dict[str, object]) -> bytes:
-    """Returns the frame that ends a failed stream. ``kind`` is a member of ``ResponseStream`` in the service model."""
-    headers = (
-        (":exception-type", kind),
-        (":content-type", "application/json"),
-        (":message-type", "exception"),
-    )
+def exception(kind: str, message: str, error_code: str | None = None) -> bytes:
+    """Returns the frame that ends a failed stream. The status is already sent, so the last frame reports the failure.
+
+    :param kind: a member of ``ResponseStream`` in the service model.
+    :param message: boto3 keeps only this, so it contains everything that a caller needs.
+    :param error_code: the ``ErrorCode`` of a ModelStreamError.
+    """
+    headers = ((":exception-type", kind), (":content-type", "application/json"), (":message-type", "exception"))
+    fields = {"Message": message} if error_code is None else {"Message": message, "ErrorCode": error_code}
     return encode(headers, json.dumps(fields).encode())
+
+
+def model_stream_error(error_code: str, reason: str) -> bytes:
+    return exception("ModelStreamError", f"{error_code}: {reason}", error_code)

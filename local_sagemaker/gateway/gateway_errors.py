@@ -1,12 +1,13 @@
 """The errors of SageMaker's runtime, as replies that boto3 turns into the right exception.
 
 Codes and statuses are those of botocore's sagemaker-runtime model. The messages are SageMaker's own, where they are
-public. After a stream has begun, errors are `stream_faults`.
+public. After a stream has begun, an error is the last frame of `event_stream`.
 """
 
 from __future__ import annotations
 
 import json
+from typing import ClassVar
 
 from werkzeug.wrappers import Response
 
@@ -16,14 +17,18 @@ LONGEST_MESSAGE = 2048
 
 
 class GatewayError(Exception):
-    """An error reply: status, ``x-amzn-errortype`` and a JSON body."""
+    """An error reply: status, ``x-amzn-errortype`` and a JSON body.
 
-    status: int
-    code: str
+    :cvar text: the message. Its fields are the arguments of the error.
+    """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    status: int = 400
+    code: str = "ValidationError"
+    text: ClassVar[str] = "{}"
+
+    def __init__(self, *values: object) -> None:
+        self.message = self.text.format(*values)
+        super().__init__(self.message)
 
     def fields(self) -> dict[str, object]:
         return {"Message": self.message}
@@ -37,116 +42,92 @@ class GatewayError(Exception):
 class UnknownOperation(GatewayError):
     status = 404
     code = "UnknownOperationException"
-
-    def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{method} {path} is not an operation of this SageMaker runtime")
+    text = "{} {} is not an operation of this SageMaker runtime"
 
 
 class ValidationError(GatewayError):
-    status = 400
-    code = "ValidationError"
+    """A header, member or name of the request is invalid."""
 
 
 class EndpointNotFound(ValidationError):
-    def __init__(self, name: str, account: str) -> None:
-        super().__init__(f"Endpoint {name} of account {account} not found.")
+    text = "Endpoint {} of account {} not found."
 
 
 class VariantNotFound(ValidationError):
-    def __init__(self, variant: str, endpoint: Endpoint) -> None:
-        super().__init__(f"Variant {variant} of endpoint {endpoint.name} of account {endpoint.account} not found.")
+    text = "Variant {0} of endpoint {1.name} of account {1.account} not found."
 
 
 class ComponentNotFound(ValidationError):
-    def __init__(self, component: str, endpoint: Endpoint) -> None:
-        super().__init__(f"Inference Component {component} of endpoint {endpoint.name} not found.")
+    text = "Inference Component {} of endpoint {.name} not found."
 
 
 class ComponentWithoutCopies(ValidationError):
-    def __init__(self) -> None:
-        super().__init__(
-            "Inference Component has no capacity to process this request. ApplicationAutoScaling may be in-progress "
-            "(if configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
-        )
+    text = (
+        "Inference Component has no capacity to process this request. ApplicationAutoScaling may be in-progress "
+        "(if configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
+    )
 
 
 class ComponentNeeded(ValidationError):
-    def __init__(self) -> None:
-        super().__init__(
-            "Inference Component Name header is required for endpoints to which you plan to deploy inference "
-            "components. Please include Inference Component Name header or consider using SageMaker models."
-        )
+    text = (
+        "Inference Component Name header is required for endpoints to which you plan to deploy inference "
+        "components. Please include Inference Component Name header or consider using SageMaker models."
+    )
 
 
 class StickySessionNotFound(ValidationError):
-    def __init__(self, session: str, endpoint: Endpoint) -> None:
-        super().__init__(f"Session {session} of endpoint {endpoint.name} does not exist, is closed or has expired.")
+    text = "Session {} of endpoint {.name} does not exist, is closed or has expired."
 
 
 class TargetModelUnsupported(ValidationError):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(f"Endpoint {endpoint.name} is not a multi-model endpoint; TargetModel can't be given.")
+    text = "Endpoint {.name} is not a multi-model endpoint; TargetModel can't be given."
 
 
 class TargetModelNeeded(ValidationError):
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(f"Endpoint {endpoint.name} is a multi-model endpoint; TargetModel must be given.")
+    text = "Endpoint {.name} is a multi-model endpoint; TargetModel must be given."
 
 
 class TargetModelMissing(ValidationError):
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"Failed to download the target model: {reason}")
+    text = "Failed to download the target model: {}"
 
 
 class ModelNotReady(GatewayError):
     status = 429
     code = "ModelNotReadyException"
-
-    def __init__(self, target: str) -> None:
-        super().__init__(f"The target model {target} is still being downloaded or loaded. Wait and try again.")
+    text = "The target model {} is still being downloaded or loaded. Wait and try again."
 
 
 class NotAsynchronous(ValidationError):
-    def __init__(self, endpoint: str) -> None:
-        super().__init__(f"Endpoint {endpoint} is not an asynchronous endpoint: its configuration has none.")
+    text = "Endpoint {} is not an asynchronous endpoint: its configuration has none."
 
 
 class OnlyAsynchronous(ValidationError):
-    def __init__(self, endpoint: str) -> None:
-        super().__init__(f"Endpoint {endpoint} is an asynchronous endpoint; use InvokeEndpointAsync.")
+    text = "Endpoint {} is an asynchronous endpoint; use InvokeEndpointAsync."
 
 
 class Throttled(GatewayError):
-    status = 400
     code = "ThrottlingException"
-
-    def __init__(self) -> None:
-        super().__init__("Rate exceeded")
+    text = "Rate exceeded"
 
 
 class InvalidMember(ValidationError):
-    def __init__(self, member: str, constraint: str) -> None:
-        super().__init__(f"1 validation error detected: Value at '{member}' failed to satisfy constraint: {constraint}")
+    text = "1 validation error detected: Value at '{}' failed to satisfy constraint: {}"
 
 
 class SessionNeedsInvokeEndpoint(ValidationError):
-    def __init__(self) -> None:
-        super().__init__("A stateful session can't be created by InvokeEndpointWithResponseStream; use InvokeEndpoint.")
+    text = "A stateful session can't be created by InvokeEndpointWithResponseStream; use InvokeEndpoint."
 
 
 class OversizeBody(ValidationError):
     """The body is too long. SageMaker once replied 413, which its model does not have. Now it is a ValidationError."""
 
-    def __init__(self, request_id: str, limit: int) -> None:
-        super().__init__(f"Request {request_id} has oversize body. The limit is {limit} bytes.")
+    text = "Request {} has oversize body. The limit is {} bytes."
 
 
 class RuntimeInternalFailure(GatewayError):
     status = 500
     code = "InternalFailure"
-
-    def __init__(self) -> None:
-        super().__init__("The gateway failed. Its log has the reason.")
+    text = "The gateway failed. Its log has the reason."
 
 
 class ServiceUnavailable(GatewayError):
@@ -157,9 +138,7 @@ class ServiceUnavailable(GatewayError):
 
     status = 503
     code = "ServiceUnavailable"
-
-    def __init__(self, endpoint: Endpoint, reason: str) -> None:
-        super().__init__(f"The container of endpoint {endpoint.name} can't be reached: {reason}")
+    text = "The container of endpoint {.name} can't be reached: {}"
 
 
 class ModelError(GatewayError):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
-
-from local_sagemaker.gateway.payload_parts import Cut, as_they_arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +62,3 @@ class Endpoint:
     def console_url(self) -> str:
         console = f"https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
         return f"{console}#logEventViewer:group={self.log_group}"
-
-
-@dataclass(frozen=True, slots=True)
-class GatewaySettings:
-    container: ContainerAddress
-    endpoint: Endpoint
-    limits: RuntimeLimits = field(default_factory=RuntimeLimits)
-    cut: Cut = as_they_arrive

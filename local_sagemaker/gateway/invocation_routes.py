@@ -1,4 +1,4 @@
-"""The interface that selects the container of an invocation, and its implementation for a single container."""
+"""Selects the container of an invocation: here the only one. `HostedRoutes` selects among instances."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
 from local_sagemaker.gateway.http_reply import ReplyHead
 
 
-class InvocationRoute(Protocol):
+class InvocationRoute:
     """The container of one invocation. It is reserved once and released once.
 
     :ivar more_headers: the headers that SageMaker adds to the client's.
     :ivar delay: additional seconds of network delay.
     """
 
-    endpoint: Endpoint
-    path: str
-    more_headers: tuple[tuple[str, str], ...]
-    delay: float
-
-    @property
-    def container(self) -> ContainerAddress: ...
+    def __init__(self, endpoint: Endpoint, container: ContainerAddress, delay: float = 0.0) -> None:
+        self.endpoint = endpoint
+        self.container = container
+        self.delay = delay
+        self.path = "/invocations"
+        self.more_headers: tuple[tuple[str, str], ...] = ()
 
     def try_another(self) -> bool:
         """Switches to another container if this one accepts no connection. Returns False if there is none."""
+        return False
 
     def answered(self, head: ReplyHead) -> None:
         """Called when the container has begun to reply."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Called when the invocation has ended."""
 
 
 class Routes(Protocol):
@@ -44,28 +45,9 @@ class Routes(Protocol):
         """
 
 
-class FixedRoute:
-    """The route to the container that the gateway was started with."""
-
-    path = "/invocations"
-    more_headers: tuple[tuple[str, str], ...] = ()
-    delay = 0.0
-
-    def __init__(self, endpoint: Endpoint, container: ContainerAddress) -> None:
-        self.endpoint = endpoint
-        self.container = container
-
-    def try_another(self) -> bool:
-        return False
-
-    def answered(self, head: ReplyHead) -> None:
-        pass
-
-    def release(self) -> None:
-        pass
-
-
 class FixedRoutes:
+    """The routes to the container that the gateway was started with."""
+
     def __init__(self, endpoint: Endpoint, container: ContainerAddress) -> None:
         self._endpoint = endpoint
         self._container = container
@@ -76,4 +58,4 @@ class FixedRoutes:
         variant = request_headers.get(headers.TARGET_VARIANT, self._endpoint.variant)
         if variant != self._endpoint.variant:
             raise VariantNotFound(variant, self._endpoint)
-        return FixedRoute(self._endpoint, self._container)
+        return InvocationRoute(self._endpoint, self._container)

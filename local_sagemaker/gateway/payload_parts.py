@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from functools import partial
 
 Cut = Callable[[bytes], Iterator[bytes]]
+LONGEST = 48
 
 
 def as_they_arrive(arrived: bytes) -> Iterator[bytes]:
@@ -19,30 +20,19 @@ def as_they_arrive(arrived: bytes) -> Iterator[bytes]:
     yield arrived
 
 
-@dataclass(frozen=True, slots=True)
-class CutEvery:
+def cut_every(size: int, arrived: bytes) -> Iterator[bytes]:
     """Cuts into parts of at most ``size`` bytes."""
-
-    size: int
-
-    def __call__(self, arrived: bytes) -> Iterator[bytes]:
-        for start in range(0, len(arrived), self.size):
-            yield arrived[start : start + self.size]
+    for start in range(0, len(arrived), size):
+        yield arrived[start : start + size]
 
 
-@dataclass(frozen=True, slots=True)
-class CutAtRandom:
-    """Cuts into parts of 1 to ``longest`` bytes."""
-
-    longest: int = 48
-    random: random.Random = field(default_factory=random.Random)
-
-    def __call__(self, arrived: bytes) -> Iterator[bytes]:
-        start = 0
-        while start < len(arrived):
-            end = start + self.random.randint(1, self.longest)
-            yield arrived[start:end]
-            start = end
+def cut_at_random(arrived: bytes) -> Iterator[bytes]:
+    """Cuts into parts of 1 to `LONGEST` bytes."""
+    start = 0
+    while start < len(arrived):
+        end = start + random.randint(1, LONGEST)
+        yield arrived[start:end]
+        start = end
 
 
 def parse_cut(text: str | None) -> Cut:
@@ -50,7 +40,7 @@ def parse_cut(text: str | None) -> Cut:
     if text is None:
         return as_they_arrive
     if text == "random":
-        return CutAtRandom()
+        return cut_at_random
     if text.isascii() and text.isdigit() and int(text) > 0:
-        return CutEvery(int(text))
+        return partial(cut_every, int(text))
     raise ValueError(f"{text!r} is neither a number of bytes above 0 nor 'random'")

@@ -8,20 +8,18 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from flask import Flask, g, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from local_sagemaker.gateway import container_connection as upstream
-from local_sagemaker.gateway import event_stream as eventstream
+from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway import stream_faults as faults
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline
-from local_sagemaker.gateway.gateway_settings import Endpoint, GatewaySettings, RuntimeLimits
+from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
 from local_sagemaker.gateway.http_reply import ReplyHead
 from local_sagemaker.gateway.idle_connections import IdleConnections
 from local_sagemaker.gateway.invocation_routes import FixedRoutes, InvocationRoute, Routes
@@ -41,87 +39,76 @@ class Gateway:
     def invoke(self, name: str) -> Response:
         """InvokeEndpoint."""
         passed, body = self._admit(headers.REGULAR)
-        with self._way(name, self._limits.regular_seconds) as way:
-            head = self._post(way, passed, body)
-            response = Response(b"".join(way.connection.parts()))
+        route = self._routes.route(name, request.headers)
+        with reach(route, self._limits, self._limits.regular_seconds, client_socket()) as connection:
+            head = self._post(route, connection, passed, body)
+            response = Response(b"".join(connection.parts()))
         del response.headers["Content-Type"]  # The container's Content-Type replaces it, if there is one.
-        return finish(response, way.route, head, headers.REGULAR_REPLY)
+        return finish(response, route, head, headers.REGULAR_REPLY)
 
     def invoke_with_response_stream(self, name: str) -> Response:
         """InvokeEndpointWithResponseStream."""
         passed, body = self._admit(headers.STREAMED)
         headers.refuse_new_session(request.headers)
+        route, seconds = self._routes.route(name, request.headers), self._limits.stream_seconds
         with ExitStack() as stack:
-            way = stack.enter_context(self._way(name, self._limits.stream_seconds, self._pump.idle))
-            head = self._post(way, passed, body)
-            frames = self._frames(way, writable_client(), g.get("stream_fault"))
+            reached = reach(route, self._limits, seconds, client_socket(), self._pump.idle)
+            connection = stack.enter_context(reached)
+            head = self._post(route, connection, passed, body)
+            frames = self._frames(route, connection, writable_client(), g.get("stream_fault"))
             response = Response(frames, content_type="application/vnd.amazon.eventstream")
             # Not left to the generator: one that never started runs no `finally`.
             response.call_on_close(stack.pop_all().close)
         if content_type := head.get("Content-Type"):
             response.headers[headers.STREAM_CONTENT_TYPE] = content_type
-        return finish(response, way.route, head, headers.STREAMED_REPLY)
+        return finish(response, route, head, headers.STREAMED_REPLY)
 
     def _admit(self, table: tuple[headers.RequestHeader, ...]) -> tuple[list[tuple[str, str]], bytes]:
         """Checks a request as SageMaker does. Returns what the container gets."""
         body = read_body(self._limits.body_bytes)
         return list(headers.for_container(request.headers, table)), body
 
-    @contextmanager
-    def _way(self, name: str, seconds: float, idle: IdleConnections | None = None) -> Iterator[Way]:
-        """Connects to a container. Failures are raised as SageMaker's errors."""
-        route = self._routes.route(name, request.headers)
-        try:
-            with (
-                in_sagemakers_words(route.endpoint),
-                connect(route, self._limits, seconds, client_socket(), idle) as connection,
-            ):
-                yield Way(route, connection)
-        finally:
-            route.release()
-
-    def _post(self, way: Way, passed: list[tuple[str, str]], body: bytes) -> ReplyHead:
-        if way.route.delay:
-            time.sleep(way.route.delay)
-        head = way.connection.post(way.route.path, [*passed, *way.route.more_headers], body)
-        way.route.answered(head)
+    def _post(
+        self, route: InvocationRoute, connection: ContainerConnection, passed: list[tuple[str, str]], body: bytes
+    ) -> ReplyHead:
+        if route.delay:
+            time.sleep(route.delay)
+        head = connection.post(route.path, [*passed, *route.more_headers], body)
+        route.answered(head)
         if head.status >= 400:
-            raise errors.ModelError(way.route.endpoint, head.status, way.connection.text())
+            raise errors.ModelError(route.endpoint, head.status, connection.text())
         return head
 
     def _encode(self, arrived: bytes) -> bytes:
-        return b"".join(map(eventstream.payload_part, self._cut(arrived)))
+        return b"".join(map(event_stream.payload_part, self._cut(arrived)))
 
-    def _frames(self, way: Way, client: socket.socket | None, planned: faults.StreamFault | None) -> Iterator[bytes]:
+    def _frames(
+        self, route: InvocationRoute, connection: ContainerConnection, client: socket.socket | None, fault: bytes | None
+    ) -> Iterator[bytes]:
         """Yields the reply as an event stream. If the reply is incomplete, the last frame is an exception.
 
         :param client: the client's socket, to which the pump writes. Without one, the iterator yields the frames.
-        :param planned: an injected error that ends the stream after its first part.
+        :param fault: the frame of an injected error, which ends the stream after its first part.
         """
         yield b""  # Sends the head now: the first token may take a while.
         try:
-            if planned is not None:
-                yield self._encode(next(way.connection.parts(), b""))
-                yield planned.frame()
+            if fault is not None:
+                yield self._encode(next(connection.parts(), b""))
+                yield fault
             elif client is not None:
-                self._pump.carry(way.connection, client, self._encode)
+                self._pump.carry(connection, client, self._encode)
             else:
-                yield from map(self._encode, way.connection.parts())
+                yield from map(self._encode, connection.parts())
         except upstream.TimedOut:
-            yield faults.StreamTimedOut(self._limits.stream_seconds).frame()
+            late = f"the model did not finish its response within {self._limits.stream_seconds:g} seconds"
+            yield event_stream.model_stream_error("ModelInvocationTimeExceeded", late)
         except upstream.ConnectionBroken as error:
-            yield faults.StreamBroken(f"container primary: {error}").frame()
+            yield event_stream.model_stream_error("StreamBroken", f"container primary: {error}")
         except upstream.ClientGone:
             return
         except Exception:
-            log.exception("a stream of endpoint %s failed", way.route.endpoint.name)
-            yield faults.InternalStreamFailure().frame()
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    route: InvocationRoute
-    connection: ContainerConnection
+            log.exception("a stream of endpoint %s failed", route.endpoint.name)
+            yield event_stream.exception("InternalStreamFailure", errors.RuntimeInternalFailure.text)
 
 
 def client_socket() -> socket.socket | None:
@@ -134,18 +121,40 @@ def writable_client() -> socket.socket | None:
     return client_socket() if request.environ.get("SERVER_PROTOCOL") == "HTTP/1.1" else None
 
 
-def connect(
+@contextmanager
+def reach(
     route: InvocationRoute,
     limits: RuntimeLimits,
     seconds: float,
     client: socket.socket | None,
     idle: IdleConnections | None = None,
-) -> ContainerConnection:
-    """Tries one instance after the other. Nothing was sent yet, so no request is executed twice.
+) -> Iterator[ContainerConnection]:
+    """Connects to a container, and releases the route afterwards. Failures are raised as SageMaker's errors.
 
     :param client: the client's socket. A disconnect ends the wait.
     :param idle: idle connections that can be reused.
     """
+    try:
+        with _connect(route, limits, seconds, client, idle) as connection:
+            yield connection
+    except upstream.Unreachable as error:
+        raise errors.ServiceUnavailable(route.endpoint, error) from error
+    except upstream.TimedOut as error:
+        raise errors.InvocationTimedOut(route.endpoint) from error
+    except upstream.ConnectionBroken as error:
+        raise errors.InvalidContainerReply(route.endpoint, str(error)) from error
+    finally:
+        route.release()
+
+
+def _connect(
+    route: InvocationRoute,
+    limits: RuntimeLimits,
+    seconds: float,
+    client: socket.socket | None,
+    idle: IdleConnections | None,
+) -> ContainerConnection:
+    """Tries one instance after the other. Nothing was sent yet, so no request is executed twice."""
     while True:
         try:
             until = InvocationDeadline.after(seconds)
@@ -153,18 +162,6 @@ def connect(
         except upstream.Unreachable:
             if not route.try_another():
                 raise
-
-
-@contextmanager
-def in_sagemakers_words(endpoint: Endpoint) -> Iterator[None]:
-    try:
-        yield
-    except upstream.Unreachable as error:
-        raise errors.ServiceUnavailable(endpoint, str(error)) from error
-    except upstream.TimedOut as error:
-        raise errors.InvocationTimedOut(endpoint) from error
-    except upstream.ConnectionBroken as error:
-        raise errors.InvalidContainerReply(endpoint, str(error)) from error
 
 
 def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: tuple[str, ...]) -> Response:
@@ -175,11 +172,10 @@ def finish(response: Response, route: InvocationRoute, head: ReplyHead, names: t
     return response
 
 
-def create_app(settings: GatewaySettings) -> Flask:
+def create_app(container: ContainerAddress, endpoint: Endpoint, limits: RuntimeLimits, cut: Cut) -> Flask:
     """Returns the runtime of one container. It notices a client's disconnect only under gunicorn."""
     app = Flask(__name__, static_folder=None)
-    routes = FixedRoutes(settings.endpoint, settings.container)
-    mount(app, Gateway(routes, settings.limits, settings.cut))
+    mount(app, Gateway(FixedRoutes(endpoint, container), limits, cut))
     return app
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from local_sagemaker.local_client import local_client
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +20,10 @@ class Alarms:
     def __init__(self, endpoint_url: str, region: str) -> None:
         self._url = endpoint_url
         self._region = region
-        self._client: Any = None
-        self._lock = threading.Lock()
+
+    @cached_property
+    def _client(self) -> Any:
+        return local_client("cloudwatch", self._url, self._region, retries={"max_attempts": 2})
 
     def missing(self, names: Iterable[str]) -> list[str]:
         states = self._states(names)
@@ -41,16 +43,6 @@ class Alarms:
 
         :raises botocore.exceptions.BotoCoreError: CloudWatch does not answer.
         """
-        with self._lock:
-            if self._client is None:
-                self._client = boto3.client(
-                    "cloudwatch",
-                    endpoint_url=self._url,
-                    region_name=self._region,
-                    aws_access_key_id="local",
-                    aws_secret_access_key="local",
-                    config=Config(retries={"max_attempts": 2}),
-                )
         found = self._client.describe_alarms(AlarmNames=list(names), AlarmTypes=["MetricAlarm", "CompositeAlarm"])
         alarms = [*found.get("MetricAlarms", []), *found.get("CompositeAlarms", [])]
         return {alarm["AlarmName"]: alarm["StateValue"] for alarm in alarms}

@@ -73,19 +73,13 @@ class Component:
 def call(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> bytes:
     """Sends a request to the container.
 
-    :raises InstanceStartFailed: there is no reply, or its status is not 2xx (or 404 for a deletion).
+    :raises InstanceStartFailed: there is no reply, or its status is not 2xx.
     """
-    connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
     try:
-        content = None if body is None else json.dumps(body)
-        connection.request(method, path, content, {"Content-Type": "application/json"} if content else {})
-        reply = connection.getresponse()
-        said = reply.read()
+        status, said = instance.send(method, path, LOAD_SECONDS, None if body is None else json.dumps(body).encode())
     except (OSError, http.client.HTTPException) as error:
         raise InstanceStartFailed(f"the container did not answer {method} {path} ({error})") from error
-    finally:
-        connection.close()
-    if reply.status // 100 != 2 and not (method == "DELETE" and reply.status == 404):
+    if status // 100 != 2:
         text = said.decode("utf-8", "replace")[:LONGEST_REASON]
-        raise InstanceStartFailed(f"{method} {path} was answered {reply.status} by the container: {text}")
+        raise InstanceStartFailed(f"{method} {path} was answered {status} by the container: {text}")
     return said

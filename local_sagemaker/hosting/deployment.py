@@ -7,13 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from local_sagemaker.hosting.instances.instance_pool import InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.target_models import TargetModels
+from local_sagemaker.hosting.rollout import Document
 
-Document = dict[str, Any]
 INSTANCES_ENDED_WITHIN = 5.0
 
 

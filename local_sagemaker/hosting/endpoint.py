@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
@@ -17,13 +17,11 @@ from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.planned_faults import Chaos
-from local_sagemaker.hosting.rollout import Rollout
+from local_sagemaker.hosting.rollout import Document, Rollout
 from local_sagemaker.hosting.sticky_sessions import StickySessions
 from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
-
-Document = dict[str, Any]
 
 
 class Report(Protocol):
@@ -57,10 +55,6 @@ class LiveEndpoint:
         self._report = report
         self.ended = threading.Event()
         self._turn = threading.Lock()
-
-    @property
-    def deleted(self) -> bool:
-        return self.ended.is_set()
 
     def create(self, plan: Document) -> None:
         self._in_turn(lambda: self._create(plan))
@@ -126,7 +120,7 @@ class LiveEndpoint:
 
     def _create(self, plan: Document) -> None:
         try:
-            deployment = self._start(plan, self._is_deleted)
+            deployment = self._start(plan, self.ended.is_set)
         except InstanceStartFailed as error:
             with self.changed:
                 self.pending = None
@@ -194,7 +188,7 @@ class LiveEndpoint:
             try:
                 for share in rollout.rollback_shares:
                     before.scale_to(share, at_least=True)
-                    before.wait_ready(self._is_deleted)
+                    before.wait_ready(self.ended.is_set)
                     with self.changed:
                         self._share = min(self._share, 1 - share)
             except InstanceStartFailed as error:
@@ -210,9 +204,6 @@ class LiveEndpoint:
             failed, self.pending, self._share = self.pending, None, 0.0
         if failed is not None:
             failed.drain()
-
-    def _is_deleted(self) -> bool:
-        return self.ended.is_set()
 
     def _scale(self, changes: list[Document]) -> None:
         if self.current is None or self.ended.is_set():

@@ -8,15 +8,17 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from local_sagemaker.hosting.deployment import Deployment, Document, Variant, part_of
+from local_sagemaker.hosting.deployment import Deployment, Variant, part_of
+from local_sagemaker.hosting.instances.container_processes import read_only_model_command
 from local_sagemaker.hosting.instances.host_settings import HostSettings, default_command
-from local_sagemaker.hosting.instances.instance import Launch, read_only_model_command
+from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, fetch_within, materialise, remove
 from local_sagemaker.hosting.instances.prefix_routing import prefix_aware
 from local_sagemaker.hosting.instances.runner import AsProcess, InDocker, Runner
 from local_sagemaker.hosting.instances.s3_access import Objects
 from local_sagemaker.hosting.instances.target_models import TargetModels
+from local_sagemaker.hosting.rollout import Document
 
 
 class Fleets:
@@ -27,39 +29,40 @@ class Fleets:
         self._objects = objects
         self._read_only_model_command = read_only_model_command()
 
-    def base_directory(self, endpoint: str, name: str) -> Path:
-        return self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
-
-    def fetch(self, container: Document, base: Path, variant: str, seconds: float) -> None:
-        """Downloads the model's data.
+    def fetch(self, endpoint: str, name: str, container: Document, timeouts: Document) -> Path:
+        """Downloads the model's data to a new directory, and returns that.
 
         :raises DataError: it fails or takes too long.
         """
+        base = self._settings.directory / "instances" / endpoint / f"{name}-{uuid.uuid4().hex[:8]}"
+        timing = self._settings.timing
+        seconds = timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
         base.mkdir(parents=True, exist_ok=True)
-        fetch_within(seconds, lambda: materialise(container, base, self._objects), variant)
+        try:
+            fetch_within(seconds, lambda: materialise(container, base, self._objects), name)
+        except BaseException:
+            remove(base)
+            raise
+        return base
 
-    def launch(self, endpoint: str, name: str, container: Document, base: Path, timeouts: Document) -> Launch:
-        """Returns what the instances of a model start with.
+    def prepare(self, endpoint: str, name: str, container: Document, timeouts: Document) -> Launch:
+        """Downloads the model's data, and returns what the instances of the model start with.
 
         :raises InstanceStartFailed: the command does not exist on this machine.
+        :raises DataError: the download fails or takes too long.
         """
-        settings = self._settings
-        runner = self._runner(container)
-        startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", settings.timing.startup_seconds)
+        settings, timing, runner = self._settings, self._settings.timing, self._runner(container)
+        startup = timeouts.get("ContainerStartupHealthCheckTimeoutInSeconds", timing.startup_seconds)
         pids = settings.directory / "pids"
         pids.mkdir(parents=True, exist_ok=True)
         return Launch(
             runner=runner,
-            base=base,
+            base=self.fetch(endpoint, name, container, timeouts),
             logs=settings.directory / "logs" / endpoint / name,
-            startup_seconds=settings.timing.scaled(startup),
-            timing=settings.timing,
+            startup_seconds=timing.scaled(startup),
+            timing=timing,
             pids=pids,
         )
-
-    def download_seconds(self, timeouts: Document) -> float:
-        timing = self._settings.timing
-        return timing.scaled(timeouts.get("ModelDataDownloadTimeoutInSeconds", timing.download_seconds))
 
     def _runner(self, container: Document) -> Runner:
         """Returns the runner of an image: a process or a Docker container.
@@ -126,22 +129,17 @@ class Fleets:
         if container is None:
             deployment.add(Variant(planned, None, None))
             return
-        name = planned["VariantName"]
-        base = self.base_directory(endpoint, name)
         try:
-            launch = self.launch(endpoint, name, container, base, planned)
-            self.fetch(container, base, name, self.download_seconds(planned))
-        except (DataError, InstanceStartFailed) as error:
-            remove(base)
+            launch = self.prepare(endpoint, planned["VariantName"], container, planned)
+        except DataError as error:
             raise InstanceStartFailed(str(error)) from error
+        count, strategy = part_of(planned["Count"], share), planned.get("RoutingConfig", {}).get("RoutingStrategy")
         with changed:
             if cancelled():
-                remove(base)
+                remove(launch.base)
                 raise Cancelled
-            pool = Pool(
-                launch, part_of(planned["Count"], share), changed, least_outstanding(planned), prefix_aware(planned)
-            )
-            deployment.add(Variant(planned, pool, base, self._targets(container, base)))
+            pool = Pool(launch, count, changed, strategy not in (None, "RANDOM"), prefix_aware(planned))
+            deployment.add(Variant(planned, pool, launch.base, self._targets(container, launch.base)))
 
     def _targets(self, container: Document, base: Path) -> TargetModels | None:
         if container.get("Mode") != "MultiModel":
@@ -153,8 +151,3 @@ class Fleets:
 def _check_command(image: str, command: str) -> None:
     if shutil.which(command) is None:
         raise InstanceStartFailed(f"The command {command} of the image {image} does not exist.")
-
-
-def least_outstanding(planned: Document) -> bool:
-    strategy: str = planned.get("RoutingConfig", {}).get("RoutingStrategy", "RANDOM")
-    return strategy != "RANDOM"

@@ -6,17 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.endpoint import LiveEndpoint, Report
 from local_sagemaker.hosting.fleets import Fleets
+from local_sagemaker.hosting.instances.container_processes import end_orphans
 from local_sagemaker.hosting.instances.host_settings import HostSettings
-from local_sagemaker.hosting.instances.instance import end_orphans
 from local_sagemaker.hosting.instances.model_data import remove
 from local_sagemaker.hosting.instances.s3_access import Objects
 
-Document = dict[str, Any]
 BETWEEN = 0.2
 
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from local_sagemaker.hosting.alarms import Alarms
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.hosting.instances.instance import Launch
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.model_data import DataError, remove
-from local_sagemaker.hosting.rollout import Rollout
+from local_sagemaker.hosting.rollout import Document, Rollout
 from local_sagemaker.hosting.update import Update
 
 log = logging.getLogger(__name__)
 
-Document = dict[str, Any]
 Report = Callable[[str, str | None], None]
 ENDPOINT_WITHIN = 600.0
 
@@ -107,10 +106,10 @@ class LiveComponents:
         """Waits for the endpoint and for the base component, if there is one. After a restart both may be starting."""
         with live.changed:
             ready = live.changed.wait_for(
-                lambda: live.deleted or (live.current is not None and (base is None or base in live.components)),
+                lambda: live.ended.is_set() or (live.current is not None and (base is None or base in live.components)),
                 ENDPOINT_WITHIN,
             )
-            if live.deleted:
+            if live.ended.is_set():
                 raise Cancelled
             if not ready:
                 raise InstanceStartFailed("Its endpoint, or its base inference component, did not come into service.")
@@ -119,37 +118,37 @@ class LiveComponents:
     def _copies(
         self, live: LiveEndpoint, name: str, plan: Document, cancelled: Callable[[], bool] | None = None
     ) -> Component:
-        container = plan["Container"]
-        directory = self._fleets.base_directory(live.name, name)
-        pool: Pool | None = None
         try:
-            self._fleets.fetch(container, directory, name, self._fleets.download_seconds(plan))
-            launch = self._fleets.launch(live.name, name, container, directory, plan)
-            with live.changed:
-                if live.deleted:
-                    raise Cancelled
-                pool = Pool(launch, plan["CopyCount"], live.changed, least_outstanding=True)
-                live.starting.append(pool)
-            pool.wait_ready(cancelled or (lambda: live.deleted))
-        except BaseException as error:
-            if pool is not None:
-                pool.stop()
-            remove(directory)
-            if isinstance(error, InstanceStartFailed):
-                raise InstanceStartFailed(
-                    f"A copy of the inference component did not pass the ping health check. ({error})"
-                ) from error
+            launch = self._fleets.prepare(live.name, name, plan["Container"], plan)
+            pool = self._pool(live, launch, plan["CopyCount"], cancelled or live.ended.is_set)
+        except InstanceStartFailed as error:
+            raise InstanceStartFailed(
+                f"A copy of the inference component did not pass the ping health check. ({error})"
+            ) from error
+        return Component(name, plan["VariantName"], launch.base, pool, None)
+
+    def _pool(self, live: LiveEndpoint, launch: Launch, count: int, cancelled: Callable[[], bool]) -> Pool:
+        """Starts the copies of a component, and waits until they are in service."""
+        with live.changed:
+            if live.ended.is_set():
+                remove(launch.base)
+                raise Cancelled
+            pool = Pool(launch, count, live.changed, least_outstanding=True)
+            live.starting.append(pool)
+        try:
+            pool.wait_ready(cancelled)
+        except BaseException:
+            pool.stop()
+            remove(launch.base)
             raise
         finally:
-            if pool is not None:
-                with live.changed:
-                    live.starting.remove(pool)
-        return Component(name, plan["VariantName"], directory, pool, None)
+            with live.changed:
+                live.starting.remove(pool)
+        return pool
 
     def _adapter(self, live: LiveEndpoint, name: str, plan: Document, base: Component) -> Component:
-        directory = self._fleets.base_directory(live.name, name)
+        directory = self._fleets.fetch(live.name, name, plan["Container"], plan)
         try:
-            self._fleets.fetch(plan["Container"], directory, name, self._fleets.download_seconds(plan))
             with live.changed:
                 before = live.components.pop(name, None)
             if before is not None:
@@ -171,7 +170,7 @@ class LiveComponents:
         before = pool.desired
         pool.scale(count)
         try:
-            pool.wait_ready(lambda: live.deleted)
+            pool.wait_ready(live.ended.is_set)
         except InstanceStartFailed as error:
             pool.scale(before)
             report("InService", f"The copies could not be scaled to {count}. ({error})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -19,7 +19,6 @@ class Chaos:
     delay_until: float = 0.0
     throttled: float = 0.0
     throttled_until: float = 0.0
-    random: random.Random = field(default_factory=random.Random)
 
     def slow(self, delay: float, seconds: float) -> None:
         self.delay, self.delay_until = delay, time.monotonic() + seconds
@@ -31,4 +30,4 @@ class Chaos:
         return self.delay if time.monotonic() < self.delay_until else 0.0
 
     def throttles(self) -> bool:
-        return time.monotonic() < self.throttled_until and self.random.random() < self.throttled
+        return time.monotonic() < self.throttled_until and random.random() < self.throttled

@@ -10,28 +10,26 @@ import time
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from botocore.model import StructureShape
-from botocore.session import get_session
 from flask import request
 from werkzeug.datastructures import Headers
 from werkzeug.wrappers import Response
 
-from local_sagemaker.control import shapes
-from local_sagemaker.control.control_errors import ControlError
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import UpstreamError
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.runtime_gateway import connect, in_sagemakers_words
+from local_sagemaker.gateway.runtime_gateway import reach
 from local_sagemaker.hosting.host import Host
 from local_sagemaker.hosting.instances.s3_access import ObjectError, S3Location
+from local_sagemaker.json_file import replace_json
+from local_sagemaker.runtime.accepted_request import Accepted, header_params, join
 from local_sagemaker.runtime.hosted_routes import HostedRoutes
-from local_sagemaker.runtime.notifications import ERROR, SUCCESS, InvocationOutcome, Publisher, Topics, message
+from local_sagemaker.runtime.notifications import InvocationOutcome, Publisher, message
 
 log = logging.getLogger(__name__)
 
@@ -41,27 +39,6 @@ TTL_SECONDS = 21_600
 INVOCATION_SECONDS = 900
 CONCURRENT_PER_INSTANCE = 4
 TRY_AGAIN_AFTER = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """One accepted request. It is stored as JSON until it is done, so that a restart does not lose it.
-
-    :ivar topics: the SNS topics of the configuration's OutputConfig.
-    """
-
-    id: str
-    endpoint: str
-    input: str
-    inline: str
-    headers: tuple[tuple[str, str], ...]
-    output: str
-    failure: str
-    expires: float
-    timeout: float
-    inference_id: str = ""
-    received: float = 0.0
-    topics: dict[str, Any] = field(default_factory=dict)
 
 
 class Expired(Exception):
@@ -77,9 +54,6 @@ class Asynchronous:
         self._queues: dict[str, ThreadPoolExecutor] = {}
         self._lock = threading.Lock()
         self._publisher = Publisher(host.settings.s3_url, host.settings.region)
-        model = get_session().get_service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync")
-        assert model.input_shape is not None
-        self._shape: StructureShape = model.input_shape
         directory.mkdir(exist_ok=True)
 
     def invoke(self, name: str) -> Response:
@@ -88,7 +62,7 @@ class Asynchronous:
         :raises GatewayError: the endpoint does not exist or is not asynchronous, or a header is invalid.
         """
         body = read_body(self._limits.body_bytes)
-        params = self._header_params(name)
+        params = header_params(name)
         plan = self._plan(name)
         config = plan["AsyncInferenceConfig"]
         passed = tuple(headers.for_container(request.headers, headers.ASYNCHRONOUS))
@@ -114,7 +88,7 @@ class Asynchronous:
             received=at,
             topics=output,
         )
-        self._keep(accepted)
+        replace_json(self._file(accepted), asdict(accepted))
         self._enqueue(accepted, config, sum(each["Count"] for each in plan["Variants"]))
         reply = Response(json.dumps({"InferenceId": accepted.inference_id}), 202, content_type="application/json")
         for header, location in (("OutputLocation", accepted.output), ("FailureLocation", accepted.failure)):
@@ -128,22 +102,6 @@ class Asynchronous:
             kept = json.loads(file.read_text(encoding="utf-8"))
             accepted = Accepted(**{**kept, "headers": tuple((name, value) for name, value in kept["headers"])})
             self._enqueue(accepted, {})
-
-    def _header_params(self, name: str) -> dict[str, Any]:
-        """Returns the parameters that are sent as headers, validated by the service model."""
-        params: dict[str, Any] = {"EndpointName": name}
-        for member, shape in self._shape.members.items():
-            value = request.headers.get(shape.serialization.get("name", ""))
-            if shape.serialization.get("location") != "header" or value is None:
-                continue
-            try:
-                params[member] = int(value) if shape.type_name == "integer" else value
-            except ValueError as error:
-                raise errors.InvalidMember(member, "Member must be an integer") from error
-        try:
-            return shapes.parse(self._shape, params)
-        except ControlError as error:
-            raise errors.ValidationError(error.message) from error
 
     def _plan(self, name: str) -> Mapping[str, Any]:
         live = self._host.find(name)
@@ -179,10 +137,12 @@ class Asynchronous:
         self._file(accepted).unlink(missing_ok=True)
 
     def _notify(self, accepted: Accepted, outcome: InvocationOutcome) -> None:
-        topics = Topics.of(accepted.topics)
-        topic, kind = (topics.success, SUCCESS) if outcome.reason is None else (topics.error, ERROR)
+        config = accepted.topics.get("NotificationConfig") or {}
+        kind = "Success" if outcome.reason is None else "Error"
+        topic: str | None = config.get(f"{kind}Topic")
         if topic is None:
             return
+        with_body = f"{kind.upper()}_NOTIFICATION_TOPIC" in (config.get("IncludeInferenceResponseIn") or ())
         passed = dict(accepted.headers)
         params = {
             "accept": passed.get("Accept", ""),
@@ -192,9 +152,7 @@ class Asynchronous:
         }
         params = {name: value for name, value in params.items() if value}
         region = self._host.settings.region
-        notification = message(
-            params, accepted.inference_id, accepted.received, region, outcome, kind in topics.include
-        )
+        notification = message(params, accepted.inference_id, accepted.received, region, outcome, with_body)
         self._publisher.publish(topic, notification)
 
     def _answer(self, accepted: Accepted) -> tuple[bytes, str | None]:
@@ -212,17 +170,11 @@ class Asynchronous:
 
     def _invoke(self, accepted: Accepted, body: bytes) -> tuple[bytes, str | None]:
         route = self._routes.route(accepted.endpoint, Headers(accepted.headers), asynchronous=True)
-        try:
-            with (
-                in_sagemakers_words(route.endpoint),
-                connect(route, self._limits, accepted.timeout, None) as connection,
-            ):
-                head = connection.post(route.path, accepted.headers, body)
-                if head.status >= 400:
-                    raise errors.ModelError(route.endpoint, head.status, connection.text())
-                return b"".join(connection.parts()), head.get("Content-Type")
-        finally:
-            route.release()
+        with reach(route, self._limits, accepted.timeout, None) as connection:
+            head = connection.post(route.path, accepted.headers, body)
+            if head.status >= 400:
+                raise errors.ModelError(route.endpoint, head.status, connection.text())
+            return b"".join(connection.parts()), head.get("Content-Type")
 
     def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:
         """Records a failed request.
@@ -240,15 +192,3 @@ class Asynchronous:
 
     def _file(self, accepted: Accepted) -> Path:
         return self._directory / f"{accepted.id}.json"
-
-    def _keep(self, accepted: Accepted) -> None:
-        unfinished = self._file(accepted).with_suffix(".unfinished")
-        unfinished.write_text(json.dumps(asdict(accepted)), encoding="utf-8")
-        unfinished.replace(self._file(accepted))
-
-
-def join(path: str | None, folder: str, name: str) -> str:
-    """Returns the URI of an object below a configured path, or nothing if there is none."""
-    if not path:
-        return ""
-    return "/".join((path.rstrip("/"), *(part.strip("/") for part in (folder, name) if part)))

@@ -6,7 +6,7 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
-from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint
+from local_sagemaker.gateway.gateway_settings import Endpoint
 from local_sagemaker.gateway.http_reply import ReplyHead
 from local_sagemaker.gateway.invocation_routes import InvocationRoute
 from local_sagemaker.hosting.component import Component
@@ -21,19 +21,9 @@ from local_sagemaker.hosting.instances.target_models import LoadFailed, TargetMo
 NEW_SESSION = "NEW_SESSION"
 
 
-class HostedRoute:
-    def __init__(
-        self,
-        live: LiveEndpoint,
-        endpoint: Endpoint,
-        pool: Pool,
-        instance: Instance,
-        pinned: bool,
-    ) -> None:
-        self.endpoint = endpoint
-        self.path = "/invocations"
-        self.more_headers: tuple[tuple[str, str], ...] = ()
-        self.delay = live.chaos.delay_now()
+class HostedRoute(InvocationRoute):
+    def __init__(self, live: LiveEndpoint, endpoint: Endpoint, pool: Pool, instance: Instance, pinned: bool) -> None:
+        super().__init__(endpoint, instance.address, live.chaos.delay_now())
         self._live = live
         self._pool = pool
         self._instance = instance
@@ -67,16 +57,12 @@ class HostedRoute:
         self.path = f"/models/{name}/invoke"
         self._pinned = True
 
-    @property
-    def container(self) -> ContainerAddress:
-        return self._instance.address
-
     def try_another(self) -> bool:
         self._refused |= {self._instance.id}
         if self._pinned or (other := self._pool.pick(self._refused)) is None:
             return False
         self._pool.release(self._instance)
-        self._instance = other
+        self._instance, self.container = other, other.address
         return True
 
     def answered(self, head: ReplyHead) -> None:

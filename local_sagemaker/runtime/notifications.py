@@ -9,37 +9,18 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from local_sagemaker.local_client import local_client
 
 log = logging.getLogger(__name__)
 
 INCLUDED_BYTES = 128 * 1024
-SUCCESS, ERROR = "SUCCESS_NOTIFICATION_TOPIC", "ERROR_NOTIFICATION_TOPIC"
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """The topics of an endpoint.
-
-    :ivar include: which of the two notifications include the response, if it is short enough.
-    """
-
-    success: str | None = None
-    error: str | None = None
-    include: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, output_config: dict[str, Any]) -> Topics:
-        config = output_config.get("NotificationConfig") or {}
-        include = tuple(config.get("IncludeInferenceResponseIn") or ())
-        return cls(config.get("SuccessTopic"), config.get("ErrorTopic"), include)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +77,13 @@ class Publisher:
     def __init__(self, endpoint_url: str, region: str) -> None:
         self._url = endpoint_url
         self._region = region
-        self._client: Any = None
-        self._lock = threading.Lock()
+
+    @cached_property
+    def _client(self) -> Any:
+        return local_client("sns", self._url, self._region, retries={"max_attempts": 2})
 
     def publish(self, topic: str, document: dict[str, Any]) -> None:
         """Publishes a notification. A failure is only logged, because nobody waits for the notification."""
-        with self._lock:
-            if self._client is None:
-                self._client = boto3.client(
-                    "sns",
-                    endpoint_url=self._url,
-                    region_name=self._region,
-                    aws_access_key_id="local",
-                    aws_secret_access_key="local",
-                    config=Config(retries={"max_attempts": 2}),
-                )
         try:
             self._client.publish(TopicArn=topic, Message=json.dumps(document))
         except (ClientError, BotoCoreError) as error:

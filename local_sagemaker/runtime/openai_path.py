@@ -15,7 +15,7 @@ from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.gateway.invocation_routes import Routes
-from local_sagemaker.gateway.runtime_gateway import client_socket, connect, in_sagemakers_words
+from local_sagemaker.gateway.runtime_gateway import client_socket, reach
 
 PASSED = ("Content-Type", "Accept")
 RETURNED = ("Content-Type", "Retry-After")
@@ -33,15 +33,11 @@ class OpenAIPath:
             raise errors.ValidationError(f"The path {path!r} is not one of OpenAI's.")
         passed = [(key, request.headers[key]) for key in PASSED if key in request.headers]
         passed += list(headers.for_container(request.headers, headers.COMMON[1:]))
+        route = self._routes.route(name, request.headers)
         with ExitStack() as stack:
-            route = self._routes.route(name, request.headers)
-            stack.callback(route.release)
-            with in_sagemakers_words(route.endpoint):
-                connection = stack.enter_context(
-                    connect(route, self._limits, self._limits.stream_seconds, client_socket())
-                )
-                target = f"/v1/{path}"
-                head = connection.send(request.method, target, [*passed, *route.more_headers], body)
+            reached = reach(route, self._limits, self._limits.stream_seconds, client_socket())
+            connection = stack.enter_context(reached)
+            head = connection.send(request.method, f"/v1/{path}", [*passed, *route.more_headers], body)
             response = Response(whole_or_cut(connection), head.status)
             response.call_on_close(stack.pop_all().close)
         del response.headers["Content-Type"]

@@ -12,8 +12,8 @@ from botocore.model import ServiceModel, Shape
 from flask import Flask, g, request
 
 from local_sagemaker.control.control_errors import ControlError
+from local_sagemaker.gateway import event_stream
 from local_sagemaker.gateway import gateway_errors as errors
-from local_sagemaker.gateway import stream_faults as faults
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.gateway_settings import Endpoint
 
@@ -31,11 +31,8 @@ COMMON: Mapping[str, int] = {
     "ServiceUnavailable": 503,
     "ThrottlingException": 400,
 }
-STREAM_FAULTS: Mapping[str, type[faults.PlannedFault]] = {
-    "ModelStreamError": faults.PlannedModelStreamError,
-    "InternalStreamFailure": faults.PlannedInternalStreamFailure,
-}
-STREAM_FAULT = "stream_fault"
+# The errors that end a stream which has begun, and their ErrorCode.
+STREAM_FAULTS: Mapping[str, str | None] = {"ModelStreamError": "StreamBroken", "InternalStreamFailure": None}
 # botocore's model of Application Auto Scaling has no statuses. By its API reference, all others are 400.
 FAULTS = {"InternalServiceException": 500}
 MESSAGE = "Injected by `neuron-endpoint local chaos error`."
@@ -129,7 +126,7 @@ class PlannedErrors:
                 return
             code, status = taken
             if code in STREAM_FAULTS:
-                setattr(g, STREAM_FAULT, STREAM_FAULTS[code](MESSAGE))
+                g.stream_fault = event_stream.exception(code, MESSAGE, STREAM_FAULTS[code])
                 return
             read_body(body_limit)
             if code == "ModelError":

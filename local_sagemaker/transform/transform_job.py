@@ -10,7 +10,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from local_sagemaker.hosting.component import call
 from local_sagemaker.hosting.deployment import Deployment
@@ -18,11 +17,11 @@ from local_sagemaker.hosting.fleets import Fleets
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.instance_pool import Cancelled, InstanceStartFailed, Pool
 from local_sagemaker.hosting.instances.s3_access import ObjectError, Objects, S3Location
+from local_sagemaker.hosting.rollout import Document
 from local_sagemaker.transform.records import MEGABYTE, RecordTooLong, assemble, payloads
 
 log = logging.getLogger(__name__)
 
-Document = dict[str, Any]
 VARIANT = "transform"
 LARGEST_OBJECT = 1024**3
 MAX_PAYLOAD_MB = 6
@@ -181,16 +180,10 @@ class TransformJob:
 
     def _post(self, instance: Instance, payload: bytes, config: Document) -> tuple[int, bytes]:
         timeout = float(config.get("InvocationsTimeoutInSeconds", TIMEOUT_SECONDS))
-        connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=timeout)
         headers = {"Content-Type": self._params["TransformInput"].get("ContentType", "application/json")}
         if accept := self._params["TransformOutput"].get("Accept"):
             headers["Accept"] = accept
-        try:
-            connection.request("POST", "/invocations", payload, headers)
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        finally:
-            connection.close()
+        return instance.send("POST", "/invocations", timeout, payload, headers)
 
     def _write(self, location: S3Location, answers: list[bytes]) -> None:
         """Writes the output below the output prefix, at the input's relative path with ``.out`` appended."""

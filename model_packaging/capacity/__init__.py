@@ -1,1 +1,1 @@
-"""How many instances a load takes, what they cost and read, and which limit is met first: arithmetic, no AWS."""
+"""Computes the instances of a load, their cost and S3 reads, and the first limit. It calls no AWS service."""

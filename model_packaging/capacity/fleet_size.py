@@ -1,4 +1,4 @@
-"""A load, and the instances that answer it."""
+"""Computes the number of instances for a load, their cost and the reads of their start."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """:param requests: a second. :param tokens: that an answer has.
-    :param use: the share of an instance's measured rate; the rest is for bursts, and for an instance that is missing.
-    :param price: of an instance for an hour, in whatever currency."""
+    """The load that a fleet has to serve.
+
+    :param requests: requests per second.
+    :param tokens: tokens of a reply.
+    :param use: the share of an instance's measured rate that is used. The rest is for bursts and for lost instances.
+    :param price: price of an instance-hour, in any currency.
+    """
 
     requests: float
     tokens: int = 200
@@ -35,13 +39,15 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What follows. Tokens and reads a second, times in seconds, sizes in bytes.
+    """The instances for a demand. Times are in seconds, sizes in bytes.
 
-    :param request_seconds: of one answer where an instance has as many requests as it was measured with.
-    :param in_flight: requests at a time, all instances together (Little's law).
+    :param tokens: generated tokens per second.
+    :param request_seconds: the time of one reply at the concurrency with which the instance was measured.
+    :param in_flight: concurrent requests on all instances together (Little's law).
     :param front_end: CPU cores of one instance's serving process.
-    :param reads: S3 requests of a start of all instances together; :param read_rate: a second, while they last.
-    :param start: of one instance from nothing, without the time AWS takes to give it.
+    :param reads: S3 requests when all instances start.
+    :param read_rate: S3 requests per second while all instances start.
+    :param start: the time of one instance's start, without the time in which AWS provides the instance.
     """
 
     demand: Demand
@@ -78,14 +84,14 @@ class Fleet:
 
 
 def fleet_for(demand: Demand, server: MeasuredServer) -> Fleet:
-    """As many instances as carry the load at the share of their rate that is to be used; at least one."""
+    """Returns the smallest fleet that serves the demand. It has at least one instance."""
     tokens = demand.requests * demand.tokens
     rate = server.tokens_per_second * demand.use
     instances = max(1, ceil(round(tokens / rate, 9)))
     seconds = demand.tokens * server.in_flight / server.tokens_per_second
     cost = instances * demand.price
     reads = ceil(server.weights / READ_SIZE)
-    # What it takes alone; a throttled fleet takes longer (`strains`).
+    # The time of one instance alone. A throttled fleet takes longer (`strains`).
     reading = max(server.weights / RESTORE_RATE, 1.0)
     return Fleet(
         demand=demand,

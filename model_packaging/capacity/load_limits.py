@@ -1,4 +1,4 @@
-"""What a fleet strains, and the load at which each limit is met: what breaks first."""
+"""Computes how much of each limit a fleet uses, and the load at which each limit is reached."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from model_packaging.capacity.measured import FRONT_END, LOOKS, POLL, S3_READS
 
 @dataclass(frozen=True, slots=True)
 class CapacityQuotas:
-    """What the account may have; Service Quotas tells. None: not known, so not judged.
+    """The account's quotas, as Service Quotas shows them. None: not known.
 
-    :param instances: of this type, for endpoints. :param invocations: InvokeEndpoint calls a second.
+    :param instances: instances of this type for endpoints.
+    :param invocations: InvokeEndpoint calls per second.
     """
 
     instances: int | None = None
@@ -24,9 +25,12 @@ class CapacityQuotas:
 
 @dataclass(frozen=True, slots=True)
 class Strain:
-    """:param needed, limit: in the same unit; no limit is one that nobody told.
-    :param grows: with the load; else it is one instance's own.
-    :param then: what happens beyond the limit, and the fix."""
+    """The use of one limit.
+
+    :param needed, limit: in the same unit. A limit of None is not known.
+    :param then: what happens beyond the limit, and the fix.
+    :param grows: whether the need grows with the load. Otherwise it is that of one instance.
+    """
 
     what: str
     needed: float
@@ -37,11 +41,11 @@ class Strain:
 
     @property
     def share(self) -> float:
-        """Of the limit; 0 where there is none known."""
+        """The used share of the limit; 0 if the limit is not known."""
         return self.needed / self.limit if self.limit else 0.0
 
     def requests(self, fleet: Fleet) -> float:
-        """The requests a second at which the limit is met; infinite where it does not depend on them or is unknown."""
+        """Requests per second at which the limit is reached. Infinite if it is unknown or the need does not grow."""
         return fleet.demand.requests / self.share if self.share and self.grows else inf
 
     def document(self, fleet: Fleet) -> dict[str, Json]:
@@ -58,7 +62,7 @@ class Strain:
 
 
 def strains(fleet: Fleet, quotas: CapacityQuotas = CapacityQuotas()) -> list[Strain]:
-    """The nearest limit first; those that nobody knows last."""
+    """Returns all limits, the most used one first, unknown ones last."""
     return sorted(_strains(fleet, quotas), key=lambda strain: (strain.limit is None, -strain.share))
 
 

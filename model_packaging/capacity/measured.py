@@ -1,6 +1,6 @@
-"""The rates that the arithmetic begins with, each with its place. No Neuron hardware was measured by this project.
+"""The rates from which capacity is computed, with their sources. This project has not measured Neuron hardware.
 
-Tests hold the figures against the documents that they are from.
+Tests compare the figures with the documents that they are from.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from model_packaging.deployment.definition.limits import DISK_RATE
 FRONT_END: Final = 0.030
 # Requests a second for each prefix of a bucket (Amazon S3 user guide, "Best practices design patterns").
 S3_READS: Final = 5500
-# Of one instance that fetches its model: bytes a second, and how many of them one request brings: boto3's parts
-# (handler/storage/s3_download.py). Entries of an artifact store come in parts of 16 MiB.
+# An instance that fetches its model: bytes per second, and bytes per request, which are boto3's parts
+# (handler/storage/s3_download.py). Entries of an artifact store are read in parts of 16 MiB.
 RESTORE_RATE: Final = DISK_RATE
 READ_SIZE: Final = 8 * 1024 * 1024
-# Requests of an instance that waits for another's compile, beside its polls and the files themselves: 4 for manifests,
-# 1 for failures. Counted in the simulation of a fleet's start, `make bench-fleet`.
+# S3 requests of an instance that waits for the compile of another one, without polls and files: 4 for manifests, 1 for
+# failures. Counted in the simulation of a fleet's start, `make bench-fleet`.
 LOOKS: Final = 5
 POLL: Final = AcquisitionOptions().poll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredServer:
-    """One instance, as it was measured.
+    """The measured rates of one instance.
 
-    :param tokens_per_second: generated, at `in_flight` requests at a time, with prompts like the load's.
-    :param weights: bytes that a start reads from S3, graphs included.
+    :param tokens_per_second: generated tokens per second with `in_flight` concurrent requests.
+    :param weights: bytes that a start reads from S3, with compiled graphs.
     :param source: where the figures are from.
     """
 

@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md; `python -m model_packaging.capacity.page` writes them anew, a test compares them."""
+"""Writes the tables of docs/scale.md: `python -m model_packaging.capacity.page`. A test compares them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from model_packaging.capacity.fleet_size import Demand, Fleet, fleet_for
 from model_packaging.capacity.load_limits import strains
-from model_packaging.capacity.measured import LLAMA_70B, S3_READS, SAMPLE, MeasuredServer
+from model_packaging.capacity.measured import S3_READS, SERVERS, MeasuredServer
+from model_packaging.console.output import size_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 REQUESTS = (10, 1_000, 100_000)
@@ -17,21 +18,19 @@ MARK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def tables() -> dict[str, str]:
-    """By the name that the page's marks have."""
-    servers = {"sample": SAMPLE, "llama-3.3-70b": LLAMA_70B}
-    made = {f"fleet-{name}": _fleets(server) for name, server in servers.items()}
-    made |= {f"strain-{name}": _strains(server) for name, server in servers.items()}
-    return made
+    """Returns the tables by their names in the page's marks."""
+    fleets = {f"fleet-{name}": _fleets(server) for name, server in SERVERS.items()}
+    return fleets | {f"strain-{name}": _strains(server) for name, server in SERVERS.items()}
 
 
 def filled(text: str) -> str:
-    """The page with its tables as they are computed now."""
+    """Returns the page with newly computed tables."""
     made = tables()
     return MARK.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
 
 
 def number(value: float) -> str:
-    """As people read it: three figures that count, thousands apart."""
+    """Formats a number for people: three significant digits, or whole with thousands separators."""
     if value == inf:
         return "-"
     if value >= 100 or value == int(value):
@@ -55,7 +54,7 @@ def _fleets(server: MeasuredServer) -> str:
         + row("cost an hour, at 1 an instance-hour", (number(fleet.cost_hour) for fleet in fleets))
         + row("cost of a million tokens, at the same", (number(fleet.cost_million) for fleet in fleets))
         + row("S3 reads of a start of all", (number(fleet.reads) for fleet in fleets))
-        + row("bytes of it", (_bytes(fleet.read_bytes) for fleet in fleets))
+        + row("bytes of it", (size_text(fleet.read_bytes) for fleet in fleets))
         + row("reads a second, all at once", (number(fleet.read_rate) for fleet in fleets))
         + row("start of one instance, at most", (f"{number(fleet.start)} s" for fleet in fleets))
         + row(
@@ -82,12 +81,6 @@ def _strains(server: MeasuredServer) -> str:
 
 def _limit(limit: float | None) -> str:
     return "your quota of" if limit is None else number(limit)
-
-
-def _bytes(size: float) -> str:
-    from model_packaging.console.output import size_text
-
-    return size_text(size)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ MOST = 256
 
 
 class Counts(click.ParamType[tuple[int, ...]]):
-    """One number of requests at a time, or several with commas between them."""
+    """A number of concurrent requests, or several, separated by commas."""
 
     name = "N[,N...]"
 
@@ -64,13 +64,13 @@ def command(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """A small load, streamed: time to the first token and tokens a second, as seen from here.
+    """Sends a small streamed load and measures time to first token and tokens per second, as seen by this machine.
 
-    Exit status 4 when a request failed.
+    Exit status 4: a request failed.
     """
     from model_packaging import load_plot
     from model_packaging.client import EndpointClient
-    from model_packaging.load_test import measure, summary
+    from model_packaging.load_measurement import measure, summary
 
     if plot is not None:
         load_plot.check(plot)

@@ -36,9 +36,9 @@ def command(
     invoke_quota: float | None,
     as_json: bool,
 ) -> None:
-    """Instances, cost and S3 reads of a load, and which limit it meets first.
+    """Computes instances, cost and S3 reads of a load, and which limit is reached first.
 
-    The rates of `--like` are those of docs/scale.md; no Neuron hardware was measured for them. Give your own.
+    The rates of `--like` are those of docs/scale.md. No Neuron hardware was measured for them: give your own rates.
     """
     from model_packaging.capacity.fleet_size import Demand, fleet_for
     from model_packaging.capacity.load_limits import CapacityQuotas, strains

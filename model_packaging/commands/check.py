@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from model_packaging.console.examined import examined
-from model_packaging.console.options import environ_of, json_option, plan_options, settings_options
+from model_packaging.console.examination_options import examination_options
 from model_packaging.console.output import print_json
+
+if TYPE_CHECKING:
+    from handler.neuron.planning.examination import Examination
 
 
 @click.command("check")
-@settings_options
-@plan_options
-@json_option
-@click.argument("model")
-def command(
-    env_file: str | None,
-    document: str | None,
-    own: bool,
-    instance: str | None,
-    line: str | None,
-    as_json: bool,
-    model: str,
-) -> None:
-    """Whether an endpoint with these settings would start, and what it would trip over.
+@examination_options
+def command(found: Examination, as_json: bool) -> None:
+    """Checks whether an endpoint with these settings would start, and lists what would fail.
 
     MODEL is a directory, s3://bucket/prefix or a hub id; only its JSON files and safetensors headers are read.
     """
-    found = examined(environ_of(env_file, document, own), model, instance, line)
     if as_json:
         print_json(found.document())
     else:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from model_packaging.console.options import (
-    dry_run_option,
-    environ_of,
-    json_option,
-    plan_options,
-    region_option,
-    settings_options,
-)
+from model_packaging.console.options import dry_run_option, json_option, plan_options, region_option, settings_options
 from model_packaging.console.output import print_json, size_text
 
 if TYPE_CHECKING:
@@ -40,13 +33,12 @@ if TYPE_CHECKING:
 @region_option
 @dry_run_option
 @json_option
-def command(model: str, **given: Any) -> None:
-    """Compiles MODEL with these settings, and keeps the artifacts in a store, where a start finds them by their key.
+def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
+    """Compiles MODEL with these settings and puts the artifacts into a store. A start finds them there by their key.
 
-    MODEL is a folder, s3://bucket/prefix or a hub id. Here, the container is started until it is ready, and stopped.
-    With --on a training job does it: Ctrl-C leaves it running, and the same command follows it again.
+    MODEL is a folder, s3://bucket/prefix or a hub id. On this machine, the container is started, and stopped when it is
+    ready. With --on, a training job compiles. Ctrl-C leaves the job running; the same command follows it again.
     """
-    environ = environ_of(given["env_file"], given["document"], given["own"])
     if given["on"]:
         _on_a_job(model, environ, given)
     else:
@@ -68,22 +60,18 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
         return
     with lines() as tell, failure_file(os.environ):
         made = compile_here(child_environment(chosen, os.environ), given["store"], tell)
-    entries: list[Json] = [
-        {
-            "kind": entry.kind,
-            "key": entry.key,
-            "size": sum(file.size for file in entry.files),
-            "files": len(entry.files),
-        }
-        for entry in made.entries
-    ]
+    sizes = [sum(file.size for file in entry.files) for entry in made.entries]
     if given["as_json"]:
+        entries: list[Json] = [
+            {"kind": entry.kind, "key": entry.key, "size": size, "files": len(entry.files)}
+            for entry, size in zip(made.entries, sizes, strict=True)
+        ]
         print_json({"store": given["store"], "seconds": round(made.seconds, 1), "made": entries})
-    elif not entries:
+        return
+    if not made.entries:
         click.echo(f"Everything was in {given['store']} already ({made.seconds:.0f} s to find out and to start).")
-    for entry in [] if given["as_json"] else made.entries:
-        size = size_text(sum(file.size for file in entry.files))
-        click.echo(f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size}, in {given['store']}.")
+    for entry, size in zip(made.entries, sizes, strict=True):
+        click.echo(f"{entry.kind} {entry.key[:16]}: {len(entry.files)} files, {size_text(size)}, in {given['store']}.")
 
 
 def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
@@ -121,9 +109,10 @@ def _job(model: str, environ: Mapping[str, str], given: Mapping[str, Any], aws: 
         raise click.UsageError("--on needs --image.")
     on, target = machines(given["on"], given["instance"])
     variables = {name: value for name, value in environ.items() if name != "ENDPOINT_CONFIG"}
-    if given["own"]:
+    source = click.get_current_context().params
+    if source["own"]:
         raise click.UsageError("--env is this machine's environment; for a job give --env-file or --config.")
-    variables = environment(variables, given["document"], None)
+    variables = environment(variables, source["document"], None)
     if given["line"]:
         variables["ENDPOINT_LINE"] = given["line"]
     return CompileJob(

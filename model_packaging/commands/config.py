@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
-from model_packaging.console.options import environ_of, json_option, settings_options
+from model_packaging.console.options import json_option, settings_options
 from model_packaging.console.output import print_json, refuse
 
 
@@ -19,25 +21,18 @@ def command() -> None:
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print a document for --config or ENDPOINT_CONFIG.")
 @click.option("--all", "everything", is_flag=True, help="Print the settings that are at their defaults, too.")
 @click.argument("model", required=False)
-def explain(
-    env_file: str | None,
-    document: str | None,
-    own: bool,
-    as_json: bool,
-    as_yaml: bool,
-    everything: bool,
-    model: str | None,
-) -> None:
-    """Each setting, its value and where the value is from. Secrets are masked."""
+def explain(environ: Mapping[str, str], as_json: bool, as_yaml: bool, everything: bool, model: str | None) -> None:
+    """Shows each setting, its value and the source of the value. Secrets are masked."""
     from handler.config.config_rows import rows, secrets, to_document
     from handler.config.loading.config_loader import load
     from handler.config.problems import mask
     from handler.errors import SettingError
+    from handler.neuron.planning.examination import rejected_settings
 
     try:
-        found = load(environ_of(env_file, document, own), model=model)
+        found = load(environ, model=model)
     except SettingError as error:
-        refuse(error, as_json)
+        refuse(rejected_settings(error), as_json)
     shown = rows(found)
     unused = {mask(setting, secrets(found)): reason for setting, reason in found.unused.items()}
     if as_yaml:

@@ -19,7 +19,7 @@ from model_packaging.console.output import print_json
 @dry_run_option
 @json_option
 def command(name: str, yes: bool, local: bool, poll: float, region: str | None, dry_run: bool, as_json: bool) -> None:
-    """Removes everything that `deploy NAME` made, by its tag, and nothing else.
+    """Deletes everything that `deploy NAME` created, by its tag, and nothing else.
 
     The package in S3 and the container's logs stay.
     """

@@ -15,7 +15,7 @@ from model_packaging.console.options import (
     poll_option,
     region_option,
 )
-from model_packaging.console.output import print_json
+from model_packaging.console.output import print_json, refuse
 
 if TYPE_CHECKING:
     from model_packaging.deployment.definition.request import DeploymentRequest
@@ -65,10 +65,10 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @dry_run_option
 @json_option
 def command(name: str, package: str | None, **given: Any) -> None:
-    """Makes the endpoint NAME, or brings it up to date, and waits until it serves.
+    """Creates or updates the endpoint NAME, and waits until it is in service.
 
-    Run again after an interruption it goes on. What SageMaker or the container say is followed; a failure is explained
-    from the logs. `delete NAME` removes everything.
+    After an interruption, the same command continues. It shows the status and the container's stages. A failure is
+    explained from the logs. `delete NAME` removes everything.
     """
     from model_packaging.deployment.apply import Application
     from model_packaging.deployment.aws import Aws
@@ -185,7 +185,7 @@ def scaling_of(given: Mapping[str, Any]) -> Any:
 
 
 def _routing(given: Mapping[str, Any], plan: Any) -> Any:
-    """With the plan's own number of sequences as the threshold."""
+    """Returns the routing. The default threshold is the plan's max_num_seqs."""
     from model_packaging.deployment.definition.routing import PREFIX, Routing
 
     arguments = plan.engine_args if plan is not None else {}
@@ -197,7 +197,7 @@ def _routing(given: Mapping[str, Any], plan: Any) -> Any:
 
 
 def _check(variables: Mapping[str, str], package: str | None, instance: str | None, as_json: bool) -> Any:
-    """The plan, where there is one. What would not start is not deployed: it costs an hour to find out there."""
+    """Returns the plan, if there is one. An endpoint that would not start is not deployed: that would cost an hour."""
     if package and package.endswith((".tar.gz", ".tgz")):
         click.echo("The archive's settings are not checked: check the folder it was packed from.", err=True)
         return None
@@ -207,15 +207,9 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     if not model:
         return None  # named in a document, which the container reads
     found = examine(variables, model, instance=instance, line=None)
-    if not found.failed:
-        return found.plan
-    if as_json:
-        print_json(found.document())
-    else:
-        from model_packaging.console.tables import findings_table, show
-
-        show(findings_table(found.findings), "Nothing was created. --no-check deploys it all the same.")
-    raise click.exceptions.Exit(1)
+    if found.failed:
+        refuse(found, as_json, "Nothing was created. --no-check deploys it all the same.")
+    return found.plan
 
 
 def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:

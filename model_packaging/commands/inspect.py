@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from model_packaging.console.options import json_option, local_only_option
@@ -13,13 +15,13 @@ from model_packaging.console.output import print_json, size_text
 @json_option
 @local_only_option
 def command(package: str, as_json: bool) -> None:
-    """What a package holds: a folder, s3://bucket/prefix, or a model.tar.gz here or in S3. No weights are read."""
+    """Shows what a package contains: a folder, s3://bucket/prefix, or a model.tar.gz. No weights are read."""
     from model_packaging.package.inspection import inspect
     from model_packaging.package.package_reader import open_package
 
     found = inspect(open_package(package))
     if as_json:
-        print_json(found.document())
+        print_json(asdict(found))
         return
     from model_packaging.console.tables import plain_table, show
 

@@ -55,9 +55,9 @@ def command(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """Asks an endpoint; its answer is printed as it is generated.
+    """Sends a request to an endpoint and prints the reply while it is generated.
 
-    With --json each event is printed as it comes, one a line. Exit status 4: the endpoint answered with an error.
+    With --json each event is printed on its own line. Exit status 4: the endpoint answered with an error.
     """
     from model_packaging.client import EndpointClient, InvocationFailed
 
@@ -104,9 +104,9 @@ def _queue(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """Asks asynchronously; what is said of where the answer will be goes to standard error when it is waited for."""
+    """Sends an asynchronous request. With --wait, prints the reply, and its location on standard error before."""
+    from model_packaging.async_reply import put_request, wait_for_answer
     from model_packaging.client import text_of
-    from model_packaging.reply_printer import put_request, wait_for_answer
 
     if request is not None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import environ_of
+from model_packaging.console.output import refuse
 
 if TYPE_CHECKING:
     from model_packaging.deployment.definition.limits import Sizes
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 @click.option("--compiled/--compiles", "compiled", default=None, help="The graphs; default: a look into the store.")
 @click.option("--startup-seconds", type=click.IntRange(min=60), help="Default: computed from sizes.")
 def command(name: str, model: str | None, **given: Any) -> None:
-    """Manifests for a cluster with the Neuron device plugin, on standard output: `... | kubectl apply -f -`.
+    """Prints manifests for a cluster with the Neuron device plugin: `... | kubectl apply -f -`.
 
-    Devices, memory, disk and the times of the probes are computed from the same configuration and plan that `check`
-    reads; what would not start is refused.
+    Devices, memory, disk and the probes' times are computed from the same configuration and plan that `check` uses. If
+    the endpoint would not start, the findings are printed instead.
     """
     from model_packaging.kubernetes.kserve import kserve_manifests
     from model_packaging.kubernetes.manifests import manifests
     from model_packaging.kubernetes.node_group import group_manifests
-    from model_packaging.kubernetes.text import as_text
+    from model_packaging.kubernetes.yaml_text import as_text
 
     several = given["nodes"] > 1
     if several and (given["kserve"] or given["maximum"]):
@@ -102,7 +102,7 @@ def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workloa
 
 
 def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: bool | None) -> Sizes:
-    """What S3 says; nothing is asked of the store where the user says what is in it."""
+    """Returns the sizes from S3 listings. The store is not listed if the user says whether it has the graphs."""
     from model_packaging.deployment.definition.instance_size import ARTIFACTS, sizes_of
 
     asked = {name: value for name, value in variables.items() if compiled is None or name not in ARTIFACTS}
@@ -111,9 +111,9 @@ def _listed(model: str, variables: Mapping[str, str], platform: str, compiled: b
 
 
 def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
-    """With the weights of a hub's model, where its files are on this machine.
+    """Adds the weights of a hub's model, if its files are on this machine.
 
-    :raises SettingError: nobody knows how long it takes to load.
+    :raises SettingError: the size is not known, so the time of a start cannot be computed.
     """
     from handler.errors import SettingError
     from handler.neuron.checkpoint.checkpoint_reader import read_facts
@@ -129,13 +129,13 @@ def _sized(sizes: Sizes, model: str, given: Mapping[str, Any]) -> Sizes:
 
 
 def _examined(variables: Mapping[str, str], document: str | None, instance: str | None) -> Any:
-    """Configuration, plan and memory. What would not start ends the command with its findings.
+    """Returns configuration, plan and memory. Ends the command with findings if the endpoint would not start.
 
-    :raises SettingError: a pod does not see the model.
+    :raises SettingError: the model is on this machine, where a pod cannot read it.
     """
     from handler.config.loading.config_loader import load
     from handler.errors import SettingError
-    from model_packaging.console.examined import examined
+    from model_packaging.console.examination_options import examined
 
     environ = {**variables, **environ_of(None, document, False)}
     config = load(environ)
@@ -144,15 +144,12 @@ def _examined(variables: Mapping[str, str], document: str | None, instance: str 
         raise SettingError("MODEL", problem, "Push it to S3, and give s3://bucket/prefix.")
     found = examined(environ, config.model, instance, "cpu" if instance is None else None)
     if found.failed or found.plan is None:
-        from model_packaging.console.tables import findings_table, show
-
-        show(findings_table(found.findings), "No manifest: it would not start.")
-        sys.exit(1)
+        refuse(found, False, "No manifest: it would not start.")
     return config, found.plan, found.memory
 
 
 def _graphs(package: str) -> dict[str, str]:
-    """A package's own graphs, by their place in S3: its settings name their place below /opt/ml/model."""
+    """Returns the setting that names the package's graphs in S3: its own settings name them below /opt/ml/model."""
     if not package.startswith("s3://"):
         return {}
     from model_packaging.package.assembly import COMPILED, STORE

@@ -30,7 +30,7 @@ def command(
     region: str | None,
     as_json: bool,
 ) -> None:
-    """What the containers of an endpoint have written, by time."""
+    """Shows the logs of an endpoint's containers, sorted by time."""
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.container_log import ContainerLog, groups
     from model_packaging.deployment.diagnosis import diagnose
@@ -47,7 +47,7 @@ def command(
         if as_json:
             click.echo(json.dumps(found and {"cause": found.cause, "fix": found.fix, "seen": found.evidence}))
         elif found:
-            click.echo(f"Cause: {found.cause}.\nFix: {found.fix}\nSeen: {found.evidence}")
+            click.echo("\n".join(found.lines()))
         else:
             click.echo(f"None of the known symptoms is in the {len(lines)} lines of the last {since} minutes.")
         return

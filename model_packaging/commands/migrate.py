@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from model_packaging.console.options import environ_of, json_option, settings_options
+from model_packaging.console.options import json_option, settings_options
 from model_packaging.console.output import print_json, refuse
 
 
@@ -20,9 +21,7 @@ from model_packaging.console.output import print_json, refuse
 @json_option
 @click.argument("model", required=False)
 def command(
-    env_file: str | None,
-    document: str | None,
-    own: bool,
+    environ: Mapping[str, str],
     line: str,
     instance: str | None,
     output: str | None,
@@ -40,20 +39,20 @@ def command(
     from handler.errors import SettingError
     from handler.neuron.lines.line import ConfigKeys
     from handler.neuron.lines.line_registry import LINES
-    from handler.neuron.planning.examination import examine_config
+    from handler.neuron.planning.examination import examine_config, rejected_settings
     from model_packaging.migration.native_settings import migrate
 
     lines = {one.name: one for one in LINES if one.keys is ConfigKeys.NATIVE}
     if line not in lines:
         raise click.BadParameter(f"'{line}' is not a native line. Known: {', '.join(lines)}.", param_hint="--line")
     try:
-        config = load(environ_of(env_file, document, own))
+        config = load(environ)
         if instance:
             sources = {**config.sources, "instance": ValueSource(Origin.ARGUMENT, "--instance")}
             config = replace(config, instance=instance, sources=sources)
         migration = migrate(config, lines[line])
     except SettingError as error:
-        refuse(error, as_json)
+        refuse(rejected_settings(error), as_json)
     found = examine_config(replace(migration.config, model=model or migration.config.model))
     text = to_document(migration.config)
     if output:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
@@ -15,28 +14,25 @@ from model_packaging.console.output import print_json, refuse
 @click.option("--rank", type=click.IntRange(min=1), envvar="LWS_WORKER_INDEX", required=True, help="Of this node.")
 @dry_run_option
 def command(rank: int, dry_run: bool) -> None:
-    """A further node of an endpoint whose engine has several: no HTTP, only vLLM's workers, for `serve` on the first.
+    """Runs a further node of an engine that spans several nodes. It has vLLM's workers and no HTTP.
 
-    Takes the same environment as `serve`, with the first node's address in SM_VLLM_MASTER_ADDR. LeaderWorkerSet says
-    the rank by itself. Brings the model, and becomes `vllm serve --headless`.
+    The environment is that of `serve` on the first node, with the first node's address in SM_VLLM_MASTER_ADDR.
+    LeaderWorkerSet sets the rank. The command fetches the model and replaces itself with `vllm serve --headless`.
     """
     from handler.config.loading.config_loader import load
     from handler.engine.headless_node import address_of, headless_words
     from handler.errors import SettingError
     from handler.model.model_source import fetch_model
     from handler.neuron.hardware.installed_packages import installed_versions
-    from handler.neuron.planning.examination import examine_config
+    from handler.neuron.planning.examination import examine_config, rejected_settings
 
     try:
         config = load(os.environ)
     except SettingError as error:
-        refuse(error, False)
+        refuse(rejected_settings(error), False)
     found = examine_config(config)
     if found.plan is None or found.failed:
-        from model_packaging.console.tables import findings_table, show
-
-        show(findings_table(found.findings))
-        sys.exit(1)
+        refuse(found, False)
     path = config.model if dry_run else fetch_model(config).path
     arguments = {**found.plan.engine_args, "model": path}
     version = installed_versions().get("vllm", "")

@@ -3,60 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from model_packaging.console.options import dry_run_option, json_option, local_only_option
 from model_packaging.console.output import print_json, size_text
-from model_packaging.console.package_options import (
-    document,
-    package_inputs,
-    part_options,
-    print_excluded,
-    read_all,
-    shown,
-)
+from model_packaging.console.package_options import document, input_options, print_excluded, read_all, shown
+
+if TYPE_CHECKING:
+    from model_packaging.package.assembly import PackageInputs
 
 
 @click.command("pack")
-@click.argument("model")
 @click.option("--to", required=True, metavar="PATH", help="A folder to be made, or an archive: NAME.tar.gz.")
 @click.option("--level", default=1, show_default=True, type=click.IntRange(0, 9), help="Of gzip; 0 does not compress.")
-@part_options
+@input_options
 @dry_run_option
 @json_option
 @local_only_option
-def command(
-    model: str,
-    to: str,
-    level: int,
-    artifacts: str | None,
-    config: str | None,
-    code: str | None,
-    revision: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Puts a model, compiled graphs, settings and code together.
+def command(inputs: PackageInputs, to: str, level: int, dry_run: bool, as_json: bool) -> None:
+    """Writes a package: a model with its compiled graphs, settings and code.
 
-    MODEL is a folder, s3://bucket/prefix or a hub id. The result is what an endpoint finds in /opt/ml/model. A folder
-    is the better form: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` needs neither: it
-    uploads the parts from where they are.
+    MODEL is a folder, s3://bucket/prefix or a hub id. The endpoint sees the package as /opt/ml/model. A folder is
+    better than an archive: SageMaker unpacks an archive on one core, and weights hardly shrink. `push` does not need
+    `pack`: it uploads the parts from their own places.
     """
-    from model_packaging.package import directory
-    from model_packaging.package import package_archive as archive
+    from model_packaging.package import package_archive, package_directory
     from model_packaging.package.assembly import assemble
 
     target = Path(to)
-    directory.require_absent(target)
-    assembly = assemble(package_inputs(model, artifacts, config, code, revision))
+    package_directory.require_absent(target)
+    assembly = assemble(inputs)
     manifest = read_all(assembly)
     if not dry_run:
         with shown("pack") as listener:
             if to.endswith((".tar.gz", ".tgz")):
-                archive.write(assembly.items, manifest, target, listener, level)
+                package_archive.write(assembly.items, manifest, target, listener, level)
             else:
-                directory.write(assembly.items, manifest, target, listener)
+                package_directory.write(assembly.items, manifest, target, listener)
     if as_json:
         print_json(document(assembly, to=to, written=not dry_run))
         return

@@ -3,60 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from model_packaging.console.options import dry_run_option, json_option, local_only_option
 from model_packaging.console.output import print_json, size_text
-from model_packaging.console.package_options import (
-    document,
-    package_inputs,
-    part_options,
-    print_excluded,
-    read_all,
-    shown,
-)
+from model_packaging.console.package_options import document, input_options, print_excluded, read_all, shown
+
+if TYPE_CHECKING:
+    from model_packaging.package.assembly import PackageInputs
+    from model_packaging.package.upload import UploadTarget
 
 
 @click.command("push")
-@click.argument("model")
+@input_options
 @click.argument("destination", metavar="s3://BUCKET/PREFIX")
-@part_options
 @click.option("--kms-key", metavar="ARN", help="Encrypt with this KMS key; default: as the bucket does.")
 @click.option("--replace", is_flag=True, help="Overwrite another package there, and delete files that are not of this.")
 @dry_run_option
 @json_option
 @local_only_option
 def command(
-    model: str,
-    destination: str,
-    artifacts: str | None,
-    config: str | None,
-    code: str | None,
-    revision: str | None,
-    kms_key: str | None,
-    replace: bool,
-    dry_run: bool,
-    as_json: bool,
+    inputs: PackageInputs, destination: str, kms_key: str | None, replace: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Uploads a package to S3, file by file; files that are there already are skipped.
+    """Uploads a package to S3, file by file. Files that exist there already are skipped.
 
-    MODEL is what `pack` takes, or what it made. A model.tar.gz goes to s3://BUCKET/KEY.tar.gz as it is. An upload that
-    was cut off goes on where it was when the same command is run again.
+    MODEL is an input of `pack`, or its output. A model.tar.gz is uploaded unchanged to s3://BUCKET/KEY.tar.gz. After an
+    interruption, the same command resumes the upload.
     """
     from model_packaging.package.assembly import assemble
     from model_packaging.package.destination import target_of
 
     target = target_of(destination, kms_key, replace)
     if destination.endswith((".tar.gz", ".tgz")):
-        _push_archive(Path(model), destination, target, dry_run, as_json)
+        _push_archive(Path(inputs.model), destination, target, dry_run, as_json)
         return
-    from model_packaging.package.upload import preview, push
+    from model_packaging.package.upload import compare, push
 
-    assembly = assemble(package_inputs(model, artifacts, config, code, revision))
+    assembly = assemble(inputs)
     manifest = read_all(assembly)
     if dry_run:
-        missing = preview(assembly.items, manifest, target)
+        missing = compare(assembly.items, manifest, target).missing
         size = sum(item.size for item in missing)
         if as_json:
             print_json(document(assembly, to=target.uri, missing=[item.path for item in missing], sent=0))
@@ -74,13 +62,11 @@ def command(
     click.echo(f"Pushed {done.files} files to {target.uri}: {size_text(done.sent)} sent, {size_text(done.kept)} there.")
 
 
-def _push_archive(archive: Path, destination: str, target: object, dry_run: bool, as_json: bool) -> None:
+def _push_archive(archive: Path, destination: str, target: UploadTarget, dry_run: bool, as_json: bool) -> None:
     from model_packaging.package.destination import push_archive
-    from model_packaging.package.upload import UploadTarget
 
-    assert isinstance(target, UploadTarget)
     with shown("push") as listener:
-        done = push_archive(archive, destination, target, listener, dry_run=dry_run)
+        done = push_archive(archive, destination, target, listener, dry_run)
     if as_json:
         print_json({"to": destination, "sent": done.sent, "kept": done.kept})
     else:

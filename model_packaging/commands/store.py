@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @click.group("store")
 def command() -> None:
-    """An artifact store, s3://bucket/prefix or file:///directory. Entries are named by the beginning of their key."""
+    """Manages an artifact store: s3://bucket/prefix or file:///directory. KEY is the beginning of an entry's key."""
 
 
 @command.command("ls")
 @click.argument("store")
 @json_option
 def list_entries(store: str, as_json: bool) -> None:
-    """Every entry, newest first; and what cannot be used, with the reason."""
+    """Lists all entries, newest first, and the unusable ones with the reason."""
     opened = _open(store)
     entries = sorted(opened.entries(), key=lambda entry: entry.created, reverse=True)
     unusable = [error.message for error in opened.unusable()]
@@ -57,23 +57,21 @@ def list_entries(store: str, as_json: bool) -> None:
 @click.argument("key", required=False)
 @json_option
 def verify(store: str, key: str | None, as_json: bool) -> None:
-    """Reads every byte of an entry, or of all. Exit status 1 if something is damaged."""
+    """Reads every byte of an entry, or of all entries. Exit status 1 if a file is damaged."""
     opened = _open(store)
     entries = _selected(opened, key) if key else list(opened.entries())
-    damage = [(entry, opened.verify(entry.key, entry.kind)) for entry in entries]
-    faults: list[Json] = [
+    faults: list[dict[str, str]] = [
         {"key": entry.key, "kind": entry.kind, "path": one.path, "problem": one.problem}
-        for entry, found in damage
-        for one in found
+        for entry in entries
+        for one in opened.verify(entry.key, entry.kind)
     ]
     unusable = [] if key else [error.message for error in opened.unusable()]
     if as_json:
-        print_json({"entries": len(entries), "faults": faults, "unusable": [*unusable]})
+        print_json({"entries": len(entries), "faults": [{**fault} for fault in faults], "unusable": [*unusable]})
     else:
-        for entry, found in damage:
-            for one in found:
-                click.echo(f"{entry.kind} {entry.key[:16]}: {one.path}: {one.problem}")
-        click.echo("\n".join([*unusable, f"{len(entries)} entries read, {len(faults)} files damaged."]))
+        damaged = [f"{fault['kind']} {fault['key'][:16]}: {fault['path']}: {fault['problem']}" for fault in faults]
+        total = f"{len(entries)} entries read, {len(faults)} files damaged."
+        click.echo("\n".join([*damaged, *unusable, total]))
     sys.exit(1 if faults or unusable else 0)
 
 
@@ -81,7 +79,7 @@ def verify(store: str, key: str | None, as_json: bool) -> None:
 @click.argument("store")
 @click.argument("key")
 def pin(store: str, key: str) -> None:
-    """Keeps an entry from being deleted."""
+    """Protects an entry from deletion."""
     opened = _open(store)
     for entry in _selected(opened, key):
         opened.pin(entry.key, entry.kind)
@@ -92,7 +90,7 @@ def pin(store: str, key: str) -> None:
 @click.argument("store")
 @click.argument("key")
 def unpin(store: str, key: str) -> None:
-    """Lets an entry be deleted again."""
+    """Removes the protection from deletion."""
     opened = _open(store)
     for entry in _selected(opened, key):
         opened.unpin(entry.key, entry.kind)
@@ -106,7 +104,7 @@ def unpin(store: str, key: str) -> None:
 @click.option("--keep", type=click.IntRange(min=0), help="Instead of a KEY: all but the newest so many of each kind.")
 @dry_run_option
 def remove(store: str, key: str | None, older_than: float | None, keep: int | None, dry_run: bool) -> None:
-    """Deletes entries that are not pinned; objects that no entry names any more go with a later `rm`."""
+    """Deletes entries that are not pinned. A later `rm` deletes objects that no entry refers to any more."""
     if bool(key) == (older_than is not None or keep is not None):
         raise click.UsageError("Give a KEY, or --older-than or --keep.")
     from handler.artifacts.store.garbage_collection import expired
@@ -137,9 +135,9 @@ def _open(uri: str) -> ArtifactStore:
 
 
 def _selected(store: ArtifactStore, key: str) -> list[Manifest]:
-    """A graph and its weights may have one beginning; two entries of a kind may not.
+    """Returns the entries whose key begins with `key`: the graph and the weights of one key.
 
-    :raises SettingError: there is none, or it is not clear which.
+    :raises SettingError: no key begins so, or several keys do.
     """
     from handler.errors import SettingError
 

@@ -16,9 +16,8 @@ from model_packaging.console.package_options import shown
 @json_option
 @local_only_option
 def command(package: str, as_json: bool) -> None:
-    """Whether a package is whole: reads every byte of it, here or from S3. Exit status 1 if not."""
-    from model_packaging.package.package_reader import open_package
-    from model_packaging.package.verification import verify
+    """Checks every file of a package, on this machine or in S3, against its digest. Exit status 1 if one is wrong."""
+    from model_packaging.package.package_reader import open_package, verify
 
     opened = open_package(package)
     with shown("verify") as listener:

@@ -118,10 +118,7 @@ def members(wanted: CompileJob, moment: str) -> Members:
         job["StoppingCondition"]["MaxWaitTimeInSeconds"] = wanted.longest + SPOT_WAIT
     if wanted.kms_key:
         job["OutputDataConfig"]["KmsKeyId"] = wanted.kms_key
-    if wanted.network.subnets:
-        subnets, groups = list(wanted.network.subnets), list(wanted.network.security_groups)
-        job["VpcConfig"] = {"Subnets": subnets, "SecurityGroupIds": groups}
-    return job
+    return {**job, **wanted.network.members()}
 
 
 def prefix(wanted: CompileJob) -> str:

@@ -6,16 +6,14 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from model_packaging.compilation.compilation_errors import CompileEnded
 from model_packaging.compilation.compile_job import CompileJob, members, prefix
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.container_log import ContainerLog
-from model_packaging.deployment.deployment_errors import StillGoing
+from model_packaging.deployment.deployment_errors import CompileEnded, StillGoing
 from model_packaging.deployment.diagnosis import diagnose
 from model_packaging.deployment.watch import PollInterval, Tell
 
 GROUP = "/aws/sagemaker/TrainingJobs"
-TAIL = 20
 RUNNING = ("InProgress", "Stopping")
 
 
@@ -76,7 +74,7 @@ def _followed(aws: Aws, name: str, tell: Tell, pace: PollInterval) -> dict[str, 
             return about
         if status in ("Failed", "Stopped"):
             reason = str(about.get("FailureReason") or f"the job was {status.lower()}")
-            raise CompileEnded(reason, diagnose(reason, lines), tuple(lines[-TAIL:]))
+            raise CompileEnded(reason, diagnose(reason, lines), lines)
         if pace.clock() - began > max(pace.longest, 86_400):
             raise StillGoing(f"job {name}", status, pace.clock() - began)
         pace.sleep(pace.poll)

@@ -27,14 +27,13 @@ from typing import Any
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.errors import EndpointError, SettingError
-from model_packaging.compilation.compilation_errors import CompileEnded
+from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
 
 # Prefixes of settings that are removed: another endpoint's settings on this machine must not have an effect.
 SETTINGS = ("ENDPOINT_", "SM_VLLM_", "SM_ON_", "OPTION_", "SERVING_", "HF_MODEL_ID", "NEURON_COMPILED_ARTIFACTS")
 POLL = 0.5
 STOPPED_WITHIN = 40.0
-TAIL = 20
 Tell = Callable[[str], None]
 
 
@@ -119,11 +118,10 @@ def _told(body: Mapping[str, Any]) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes], body: Mapping[str, Any], log: Path) -> CompileEnded:
-    lines: deque[str] = deque(maxlen=2000)
     with log.open(encoding="utf-8", errors="replace") as file:
-        lines.extend(line.rstrip() for line in file)
+        lines = [line.rstrip() for line in deque(file, maxlen=2000)]
     reason = str(body.get("reason") or f"the container ended with status {process.poll()}")
-    return CompileEnded(reason, diagnose(reason, lines), tuple(lines)[-TAIL:])
+    return CompileEnded(reason, diagnose(reason, lines), lines)
 
 
 @contextmanager

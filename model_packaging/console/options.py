@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +27,10 @@ def _use_local(context: click.Context, parameter: click.Parameter, value: bool) 
 
 
 # The callback runs when the option is read, before any AWS client is created.
-local_option = click.option(
-    "--local",
-    is_flag=True,
-    is_eager=True,
-    callback=_use_local,
-    help="On this machine, with what `neuron-endpoint local up` started.",
-)
-# For commands that do not otherwise use the value.
-local_only_option = click.option(
-    "--local",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_use_local,
-    help="On this machine, with what `neuron-endpoint local up` started.",
-)
+_LOCAL_HELP = "On this machine, with what `neuron-endpoint local up` started."
+_local = partial(click.option, "--local", is_flag=True, is_eager=True, callback=_use_local, help=_LOCAL_HELP)
+local_option = _local()
+local_only_option = _local(expose_value=False)  # for commands that do not otherwise use the value
 
 
 def _poll(context: click.Context, parameter: click.Parameter, value: float | None) -> float:
@@ -59,24 +48,23 @@ poll_option = click.option(
 
 
 def settings_options(command: Command) -> Command:
-    """Adds the options that name the source of the settings. Only one of them may be given."""
-    for option in (
-        click.option("--env", "own", is_flag=True, help="Read the environment of this process."),
-        click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a path or s3://."),
-        click.option("--env-file", metavar="FILE", help="Variables in the format of `docker run --env-file`."),
-    ):
-        command = option(command)
-    return command
+    """Adds the options that name the source of the settings. The command gets the settings as `environ`."""
+
+    @click.option("--env-file", metavar="FILE", help="Variables in the format of `docker run --env-file`.")
+    @click.option("--config", "document", metavar="FILE", help="Settings in YAML, TOML or JSON: a path or s3://.")
+    @click.option("--env", "own", is_flag=True, help="Read the environment of this process.")
+    @wraps(command)
+    def with_environ(env_file: str | None, document: str | None, own: bool, **given: Any) -> Any:
+        return command(environ=environ_of(env_file, document, own), **given)
+
+    return with_environ
 
 
 def plan_options(command: Command) -> Command:
     """Adds the options that select the line and the instance."""
-    for option in (
-        click.option("--line", help="The line of vLLM and Neuron, for example nxdi-0.16."),
-        click.option("--instance", help="The instance, for example ml.trn2.48xlarge."),
-    ):
-        command = option(command)
-    return command
+    line = click.option("--line", help="The line of vLLM and Neuron, for example nxdi-0.16.")
+    instance = click.option("--instance", help="The instance, for example ml.trn2.48xlarge.")
+    return instance(line(command))
 
 
 def environ_of(env_file: str | None, document: str | None, own: bool) -> Mapping[str, str]:

@@ -10,25 +10,22 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 if TYPE_CHECKING:
-    from handler.errors import SettingError
     from handler.json_value import Json
+    from handler.neuron.planning.examination import Examination
 
 
 def print_json(value: Mapping[str, Json]) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def refuse(error: SettingError, as_json: bool) -> NoReturn:
-    """Prints every problem as a finding, and exits with status 1."""
-    from model_packaging.examination_report import rejected_settings
-
-    found = rejected_settings(error)
+def refuse(found: Examination, as_json: bool, *notes: str) -> NoReturn:
+    """Prints the findings and the notes (the notes not with --json), and exits with status 1."""
     if as_json:
         print_json(found.document())
     else:
         from model_packaging.console.tables import findings_table, show
 
-        show(findings_table(found.findings))
+        show(findings_table(found.findings), *notes)
     sys.exit(1)
 
 

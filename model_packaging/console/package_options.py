@@ -5,37 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from handler.json_value import Json
-    from model_packaging.package.assembly import Assembly, PackageInputs
+    from model_packaging.package.assembly import Assembly
     from model_packaging.package.package_manifest import PackageManifest
 
-PackageCommand = Callable[..., Any]
+GRAPHS_HELP = "Compiled graphs: NEURON_COMPILED_ARTIFACTS, or an artifact store."
 
 
-def part_options(command: PackageCommand) -> PackageCommand:
-    for option in (
-        click.option("--revision", help="A branch, tag or commit of the hub repository."),
-        click.option("--code", metavar="FOLDER", help="inference.py and what it imports."),
-        click.option("--config", metavar="FILE", help="The endpoint's settings: YAML, TOML or JSON."),
-        click.option(
-            "--artifacts", metavar="PLACE", help="Compiled graphs: NEURON_COMPILED_ARTIFACTS, or an artifact store."
-        ),
-    ):
-        command = option(command)
-    return command
+def input_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds MODEL and the options of the package's other parts. The command gets them as `inputs`."""
 
+    @click.argument("model")
+    @click.option("--artifacts", metavar="PLACE", help=GRAPHS_HELP)
+    @click.option("--config", metavar="FILE", help="The endpoint's settings: YAML, TOML or JSON.")
+    @click.option("--code", metavar="FOLDER", help="inference.py and what it imports.")
+    @click.option("--revision", help="A branch, tag or commit of the hub repository.")
+    @wraps(command)
+    def with_inputs(
+        model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None, **given: Any
+    ) -> None:
+        from model_packaging.package.assembly import PackageInputs
 
-def package_inputs(
-    model: str, artifacts: str | None, config: str | None, code: str | None, revision: str | None
-) -> PackageInputs:
-    from model_packaging.package.assembly import PackageInputs
+        command(inputs=PackageInputs(model, artifacts, config, code, revision), **given)
 
-    return PackageInputs(model, artifacts, config, code, revision)
+    return with_inputs
 
 
 def read_all(assembly: Assembly) -> PackageManifest:

@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 from model_packaging.deployment.aws import Aws
-from model_packaging.deployment.calls import create, found
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG, Resources
 from model_packaging.deployment.deployment_errors import NotOurs
-from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell
+from model_packaging.deployment.idempotent_calls import create, unless_missing
+from model_packaging.deployment.watch import MOVING, EndpointWatch, PollInterval, Tell, WatchedResource
 
 Members = dict[str, Any]
 
@@ -43,15 +43,8 @@ class Application:
         :raises DeploymentFailed: the deployment failed.
         :raises StillGoing: it takes longer than the poll interval's time limit.
         """
-        sagemaker = self._aws.sagemaker
-        self._once("model", sagemaker.describe_model, sagemaker.create_model, self._wanted.model, "ModelName")
-        self._once(
-            "endpoint configuration",
-            sagemaker.describe_endpoint_config,
-            sagemaker.create_endpoint_config,
-            self._wanted.config,
-            "EndpointConfigName",
-        )
+        self._once("model", "model", "ModelName", self._wanted.model)
+        self._once("endpoint configuration", "endpoint_config", "EndpointConfigName", self._wanted.config)
         for alarm in self._wanted.alarms:
             self._alarm(alarm)
         self._endpoint(wait)
@@ -62,66 +55,69 @@ class Application:
         if self._wanted.scaling is not None:
             self._scaling()
 
-    def _once(self, kind: str, describe: Any, creates: Any, members: Members, name: str) -> None:
-        if found(describe, **{name: members[name]}) is None:
-            self._tell(f"{kind} {members[name]}: creating")
-            create(creates, members)
-        else:
-            self._tell(f"{kind} {members[name]}: there")
+    def _once(self, kind: str, call: str, name: str, members: Members) -> None:
+        sagemaker = self._aws.sagemaker
+        missing = unless_missing(getattr(sagemaker, f"describe_{call}"), **{name: members[name]}) is None
+        self._tell(f"{kind} {members[name]}: {'creating' if missing else 'there'}")
+        if missing:
+            create(getattr(sagemaker, f"create_{call}"), members)
 
     def _endpoint(self, wait: bool) -> None:
-        wanted, sagemaker = self._wanted, self._aws.sagemaker
-        what, named = f"endpoint {wanted.name}", {"EndpointName": wanted.name}
-        about = found(sagemaker.describe_endpoint, **named)
-        if about is not None:
-            self._require_ours("an endpoint", wanted.name, about["EndpointArn"])
+        wanted = self._wanted
+        endpoint = WatchedResource(self._aws.sagemaker, "endpoint", wanted.name)
+        about = self._described(endpoint, "an endpoint", wanted.name)
         if about is not None and about["EndpointStatus"] in MOVING:
             self._watch.begin(about["LastModifiedTime"].timestamp())
             if not wait:
-                self._tell(f"{what}: {about['EndpointStatus']}")
+                self._tell(f"{endpoint.label}: {about['EndpointStatus']}")
                 return
-            about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
-        if about is not None and about["EndpointStatus"] == "Failed":
-            # A failed first start leaves an endpoint that neither serves nor can be updated.
-            self._tell(f"{what}: failed before ({about.get('FailureReason', '')[:200]}); deleting it")
-            sagemaker.delete_endpoint(**named)
-            about = self._watch.settled(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
+        about = self._usable(endpoint, about)
         if about is None:
-            self._tell(f"{what}: creating")
-            self._watch.begin(time.time())
-            create(sagemaker.create_endpoint, wanted.endpoint)
+            self._create(endpoint, wanted.endpoint)
         elif about["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
-            self._tell(f"{what}: updating from {about['EndpointConfigName']}")
+            self._tell(f"{endpoint.label}: updating from {about['EndpointConfigName']}")
             self._watch.begin(time.time())
-            sagemaker.update_endpoint(**wanted.update)
+            endpoint.update(**wanted.update)
         if not wait:
             return
-        now = self._watch.in_service(what, sagemaker.describe_endpoint, "EndpointStatus", **named)
+        now = self._watch.in_service(endpoint)
         if now["EndpointConfigName"] != wanted.config["EndpointConfigName"]:
             # After a rolled back update the endpoint is in service with its old configuration.
-            raise self._watch.failed(f"the update of {what}", str(now.get("FailureReason") or "it was rolled back"))
+            reason = str(now.get("FailureReason") or "it was rolled back")
+            raise self._watch.failed(f"the update of {endpoint.label}", reason)
 
     def _component(self, members: Members) -> None:
-        sagemaker, name = self._aws.sagemaker, members["InferenceComponentName"]
-        what, named = f"component {name}", {"InferenceComponentName": name}
-        about = found(sagemaker.describe_inference_component, **named)
-        if about is not None:
-            self._require_ours("an inference component", name, about["InferenceComponentArn"])
-        status = "InferenceComponentStatus"
-        if about is not None and about[status] in MOVING:
-            about = self._watch.settled(what, sagemaker.describe_inference_component, status, **named)
-        if about is not None and about[status] == "Failed":
-            self._tell(f"{what}: failed before; deleting it")
-            sagemaker.delete_inference_component(**named)
-            about = self._watch.settled(what, sagemaker.describe_inference_component, status, **named)
+        name, specification = members["InferenceComponentName"], members["Specification"]
+        component = WatchedResource(self._aws.sagemaker, "inference_component", name)
+        about = self._usable(component, self._described(component, "an inference component", name))
         if about is None:
-            self._tell(f"{what}: creating")
-            self._watch.begin(time.time())
-            create(sagemaker.create_inference_component, members)
-        elif about.get("Specification", {}).get("ModelName") != members["Specification"]["ModelName"]:
-            self._tell(f"{what}: updating")
-            sagemaker.update_inference_component(**named, Specification=members["Specification"])
-        self._watch.in_service(what, sagemaker.describe_inference_component, status, **named)
+            self._create(component, members)
+        elif about.get("Specification", {}).get("ModelName") != specification["ModelName"]:
+            self._tell(f"{component.label}: updating")
+            component.update(Specification=specification)
+        self._watch.in_service(component)
+
+    def _described(self, resource: WatchedResource, kind: str, name: str) -> Members | None:
+        about = unless_missing(resource.describe)
+        if about is not None:
+            self._require_ours(kind, name, self._aws.sagemaker.list_tags(ResourceArn=about[resource.arn])["Tags"])
+        return about
+
+    def _usable(self, resource: WatchedResource, about: Members | None) -> Members | None:
+        """Waits for a change to end. Deletes a resource whose creation failed: it neither serves nor can be updated."""
+        if about is not None and about[resource.status] in MOVING:
+            about = self._watch.settled(resource)
+        if about is not None and about[resource.status] == "Failed":
+            reason = f" ({about.get('FailureReason', '')[:200]})" if "EndpointStatus" in about else ""
+            self._tell(f"{resource.label}: failed before{reason}; deleting it")
+            resource.delete()
+            about = self._watch.settled(resource)
+        return about
+
+    def _create(self, resource: WatchedResource, members: Members) -> None:
+        self._tell(f"{resource.label}: creating")
+        self._watch.begin(time.time())
+        create(resource.create, members)
 
     def _scaling(self) -> None:
         """Registers the scaling. Repeating it with the same values changes nothing."""
@@ -144,17 +140,12 @@ class Application:
         """Creates or updates an alarm. An existing one keeps its tags: some regions reject tags in an update."""
         there = self._aws.cloudwatch.describe_alarms(AlarmNames=[members["AlarmName"]])["MetricAlarms"]
         if there:
-            self._require_ours_alarm(members["AlarmName"], there[0]["AlarmArn"])
+            tags = self._aws.cloudwatch.list_tags_for_resource(ResourceARN=there[0]["AlarmArn"])["Tags"]
+            self._require_ours("an alarm", members["AlarmName"], tags)
             members = {key: value for key, value in members.items() if key != "Tags"}
         self._tell(f"alarm {members['AlarmName']}: {'there' if there else 'creating'}")
         self._aws.cloudwatch.put_metric_alarm(**members)
 
-    def _require_ours(self, kind: str, name: str, arn: str) -> None:
-        tags = self._aws.sagemaker.list_tags(ResourceArn=arn)["Tags"]
+    def _require_ours(self, kind: str, name: str, tags: list[dict[str, str]]) -> None:
         if {"Key": TAG, "Value": self._wanted.name} not in tags:
             raise NotOurs(kind, name, TAG)
-
-    def _require_ours_alarm(self, name: str, arn: str) -> None:
-        tags = self._aws.cloudwatch.list_tags_for_resource(ResourceARN=arn)["Tags"]
-        if {"Key": TAG, "Value": self._wanted.name} not in tags:
-            raise NotOurs("an alarm", name, TAG)

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 
+def _client(service: str) -> Any:
+    return property(lambda aws: aws.client(service))
+
+
 class Aws:
     """Clients of one session. Region, credentials and addresses are boto3's own.
 
     :param session: a boto3 session; by default a new one, in `region` if given.
     """
+
+    sagemaker = _client("sagemaker")
+    autoscaling = _client("application-autoscaling")
+    cloudwatch = _client("cloudwatch")
+    logs = _client("logs")
+    iam = _client("iam")
+    sts = _client("sts")
 
     def __init__(self, region: str | None = None, session: Any = None) -> None:
         self._region, self._session = region, session
@@ -24,27 +35,3 @@ class Aws:
             config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5)
             self._clients[service] = self._session.client(service, config=config)
         return self._clients[service]
-
-    @property
-    def sagemaker(self) -> Any:
-        return self.client("sagemaker")
-
-    @property
-    def autoscaling(self) -> Any:
-        return self.client("application-autoscaling")
-
-    @property
-    def cloudwatch(self) -> Any:
-        return self.client("cloudwatch")
-
-    @property
-    def logs(self) -> Any:
-        return self.client("logs")
-
-    @property
-    def iam(self) -> Any:
-        return self.client("iam")
-
-    @property
-    def sts(self) -> Any:
-        return self.client("sts")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from model_packaging.deployment.calls import found
+from model_packaging.deployment.idempotent_calls import unless_missing
 
 # `serve` prints this when a stage has ended: "[  12.3 s] fetch model: 4.0 s".
 STAGE = re.compile(r"^\[\s*([\d.]+) s\] (.+)$")
@@ -76,7 +76,7 @@ class ContainerLog:
         token: dict[str, str] = {}
         for _ in range(PAGES):
             members = {"logGroupName": self.group, "startTime": self._start, **self._only, **token}
-            page = found(self._logs.filter_log_events, **members)
+            page = unless_missing(self._logs.filter_log_events, **members)
             if page is None:
                 return
             yield from page.get("events", [])

@@ -37,6 +37,9 @@ class Diagnosis:
     fix: str
     evidence: str
 
+    def lines(self) -> list[str]:
+        return [f"Cause: {self.cause}.", f"Fix: {self.fix}", f"Seen: {self.evidence}"]
+
 
 SYMPTOMS = (
     Symptom(r"^serve: (.+)$", "the container refuses a setting: {1}", "Fix the setting, and deploy again."),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from model_packaging.deployment.aws import Aws
-from model_packaging.deployment.calls import delete, found
 from model_packaging.deployment.container_log import ContainerLog, Log, groups
 from model_packaging.deployment.definition.resources import TAG
-from model_packaging.deployment.watch import EndpointWatch, PollInterval, Tell
+from model_packaging.deployment.idempotent_calls import unless_missing
+from model_packaging.deployment.watch import EndpointWatch, PollInterval, Tell, WatchedResource
 
 NAMESPACE = "sagemaker"
 
@@ -66,47 +66,32 @@ class Removal:
         watch = EndpointWatch(log or ContainerLog(self._aws.logs, groups(self._name)), tell, pace or PollInterval())
         for alarm in there.alarms:
             self._aws.cloudwatch.delete_alarms(AlarmNames=[alarm])
-        for resource, dimension in there.targets:  # this deletes its policies and their alarms, too
-            delete(
-                self._aws.autoscaling.deregister_scalable_target,
-                ServiceNamespace=NAMESPACE,
-                ResourceId=resource,
-                ScalableDimension=dimension,
-            )
-        kinds = (
-            (
-                "component",
-                there.components,
-                "InferenceComponentName",
-                "InferenceComponentStatus",
-                "inference_component",
-            ),
-            ("endpoint", there.endpoints, "EndpointName", "EndpointStatus", "endpoint"),
-        )
-        for kind, names, member, status, call in kinds:
-            describe = getattr(sagemaker, f"describe_{call}")
-            for name in names:
+        for target, dimension in there.targets:  # this deletes its policies and their alarms, too
+            named = {"ServiceNamespace": NAMESPACE, "ResourceId": target, "ScalableDimension": dimension}
+            unless_missing(self._aws.autoscaling.deregister_scalable_target, **named)
+        for call, names in (("inference_component", there.components), ("endpoint", there.endpoints)):
+            resources = [WatchedResource(sagemaker, call, name) for name in names]
+            for resource in resources:
                 # SageMaker rejects the deletion of an endpoint that is being created or changed.
-                if watch.settled(f"{kind} {name}", describe, status, **{member: name}) is not None:
-                    delete(getattr(sagemaker, f"delete_{call}"), **{member: name})
-            for name in names:
-                watch.settled(f"{kind} {name}", describe, status, **{member: name})
+                if watch.settled(resource) is not None:
+                    unless_missing(resource.delete)
+            for resource in resources:
+                watch.settled(resource)
         for config in there.configs:
             tell(f"endpoint configuration {config}: deleting")
-            delete(sagemaker.delete_endpoint_config, EndpointConfigName=config)
+            unless_missing(sagemaker.delete_endpoint_config, EndpointConfigName=config)
         for model in there.models:
             tell(f"model {model}: deleting")
-            delete(sagemaker.delete_model, ModelName=model)
+            unless_missing(sagemaker.delete_model, ModelName=model)
         return there.all()
 
     def _listed(self, sagemaker: Any, call: str, kind: str) -> Iterator[str]:
-        plural = {"InferenceComponent": "InferenceComponents"}.get(kind, f"{kind}s")
         for page in sagemaker.get_paginator(f"list_{call}").paginate(NameContains=self._name):
-            for one in page[plural]:
+            for one in page[f"{kind}s"]:
                 name = one[f"{kind}Name"]
                 if name != self._name and not name.startswith(f"{self._name}-"):
                     continue
-                tags = found(sagemaker.list_tags, ResourceArn=one[f"{kind}Arn"])
+                tags = unless_missing(sagemaker.list_tags, ResourceArn=one[f"{kind}Arn"])
                 if tags is not None and self._is_ours(tags["Tags"]):
                     yield name
 

@@ -1,1 +1,1 @@
-"""The same image on Kubernetes: manifests whose counts, sizes and times come from the plan, not from a template."""
+"""Manifests for the same image on Kubernetes. Counts, sizes and times are computed from the plan."""

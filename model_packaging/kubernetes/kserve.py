@@ -1,8 +1,8 @@
-"""An InferenceService whose predictor is this container.
+"""Builds an InferenceService whose predictor is this container.
 
-The predictor is given whole, not through a ServingRuntime: what it asks of a node follows from the model, so a runtime
-that several models share would say the wrong thing for all but one. In KServe's Standard mode (once RawDeployment),
-since a start may take longer than Knative gives a revision. Source: kserve/kserve, pkg/constants/constants.go and
+The predictor has a complete pod specification and no ServingRuntime: its resources follow from the model, so one
+runtime would not fit several models. It uses KServe's Standard mode (formerly RawDeployment), because a start may take
+longer than Knative allows. Source: kserve/kserve, pkg/constants/constants.go and
 pkg/controller/v1beta1/inferenceservice/reconcilers/keda.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from handler.errors import SettingError
-from model_packaging.kubernetes.manifests import SCALE_IN_WINDOW, metadata, scrape, surroundings
+from model_packaging.kubernetes.manifests import ROLLING_UPDATE, SCALE_IN, manifest, scrape, surroundings
 from model_packaging.kubernetes.pod import pod_spec
 from model_packaging.kubernetes.workload import Workload
 
@@ -20,32 +20,25 @@ CONTAINER = "kserve-container"
 
 
 def kserve_manifests(work: Workload) -> list[Members]:
-    """:raises SettingError: scaling without the address of a Prometheus: KServe scales by requests through KEDA, which
-    asks one."""
+    """Returns the manifests.
+
+    :raises SettingError: scaling without the address of Prometheus. KServe scales by requests through KEDA, which reads
+        the metric there.
+    """
     return [*surroundings(work), _service(work)]
 
 
 def _service(work: Workload) -> Members:
-    about = metadata(work)
     annotations = {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "none"}
     predictor: Members = {"minReplicas": work.fewest, "maxReplicas": work.fewest, "annotations": scrape(work)}
     if work.scaling is not None:
         annotations["serving.kserve.io/autoscalerClass"] = "keda"
-        behavior = {"scaleDown": {"stabilizationWindowSeconds": SCALE_IN_WINDOW}}
-        predictor |= {
-            "maxReplicas": work.scaling.maximum,
-            "autoScaling": {"metrics": [_metric(work)], "behavior": behavior},
-        }
-    predictor |= {
-        "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        **pod_spec(work, CONTAINER),
-    }
-    return {
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": {**about, "annotations": annotations},
-        "spec": {"predictor": predictor},
-    }
+        autoscaling = {"metrics": [_metric(work)], "behavior": SCALE_IN}
+        predictor |= {"maxReplicas": work.scaling.maximum, "autoScaling": autoscaling}
+    predictor |= {"deploymentStrategy": ROLLING_UPDATE, **pod_spec(work, CONTAINER)}
+    service = manifest("serving.kserve.io/v1beta1", "InferenceService", work, spec={"predictor": predictor})
+    service["metadata"]["annotations"] = annotations
+    return service
 
 
 def _metric(work: Workload) -> Members:
@@ -59,7 +52,7 @@ def _metric(work: Workload) -> Members:
         "type": "External",
         "external": {
             "metric": {"backend": "prometheus", "serverAddress": work.prometheus, "query": query},
-            # Its reconciler reads `value` only; KEDA takes that for the average of a replica.
+            # KServe's reconciler reads only `value`. KEDA uses it as the average per replica.
             "target": {"type": "Value", "value": f"{work.scaling.concurrency:g}"},
         },
     }

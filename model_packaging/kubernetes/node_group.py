@@ -1,37 +1,37 @@
-"""One model over several pods: a LeaderWorkerSet whose leader serves and whose workers hold the rest of the engine.
+"""Builds a LeaderWorkerSet: one model on several pods. The leader serves, the workers run the rest of the engine.
 
-Source: kubernetes-sigs/lws, api/leaderworkerset/v1 (LWS_LEADER_ADDRESS, LWS_WORKER_INDEX, labels). A group is started
-anew as a whole: vLLM's executor does not go on without one of its nodes.
+Source: kubernetes-sigs/lws, api/leaderworkerset/v1 (LWS_LEADER_ADDRESS, LWS_WORKER_INDEX, labels). A group is
+restarted as a whole: vLLM's executor cannot continue without one of its nodes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from model_packaging.kubernetes.manifests import labels, metadata, scrape, selector, surroundings
+from model_packaging.kubernetes.manifests import labels, manifest, scrape, selector, surroundings
 from model_packaging.kubernetes.pod import pod_spec
 from model_packaging.kubernetes.workload import PORT, Workload
 
 Members = dict[str, Any]
 FIRST = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
 ADDRESS = "SM_VLLM_MASTER_ADDR"
-# Of a worker there is nothing to be asked, drained or called.
+# Members of a container that a worker does not have: it serves no HTTP.
 FRONT = ("ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle")
 
 
 def group_manifests(work: Workload, nodes: int) -> list[Members]:
-    """:param nodes: pods under one model; the workload's replicas are groups of them."""
+    """Returns the manifests.
+
+    :param nodes: pods that share one model. The workload's replicas are groups of pods.
+    """
     return [*surroundings(work), _service(work), _group(work, nodes)]
 
 
 def _service(work: Workload) -> Members:
-    spec = {
-        "selector": {**selector(work), **FIRST},
-        "ports": [{"name": "http", "port": 80, "targetPort": PORT}],
-    }
-    # LeaderWorkerSet makes a Service of the set's own name.
-    about = {**metadata(work), "name": f"{work.name}-http"}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": about, "spec": spec}
+    ports = [{"name": "http", "port": 80, "targetPort": PORT}]
+    service = manifest("v1", "Service", work, spec={"selector": {**selector(work), **FIRST}, "ports": ports})
+    service["metadata"]["name"] = f"{work.name}-http"  # LeaderWorkerSet makes a Service of the set's own name
+    return service
 
 
 def _group(work: Workload, nodes: int) -> Members:
@@ -44,17 +44,11 @@ def _group(work: Workload, nodes: int) -> Members:
     container["env"] = [*container["env"], *spread, {"name": ADDRESS, "value": "$(LWS_LEADER_ADDRESS)"}]
     worker["containers"] = [container]
     about = {"labels": labels(work)}
-    return {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": metadata(work),
-        "spec": {
-            "replicas": work.replicas,
-            "leaderWorkerTemplate": {
-                "size": nodes,
-                "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": {"metadata": {**about, "annotations": scrape(work)}, "spec": leader},
-                "workerTemplate": {"metadata": about, "spec": worker},
-            },
-        },
+    template = {
+        "size": nodes,
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": {"metadata": {**about, "annotations": scrape(work)}, "spec": leader},
+        "workerTemplate": {"metadata": about, "spec": worker},
     }
+    spec = {"replicas": work.replicas, "leaderWorkerTemplate": template}
+    return manifest("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", work, spec=spec)

@@ -1,4 +1,4 @@
-"""The pod: one container as SageMaker would start it, with probes on /ping and times from the plan."""
+"""Builds the pod: one container, started as by SageMaker, with probes on /ping and times from the plan."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from model_packaging.kubernetes.workload import PORT, Workload
 
 Members = dict[str, Any]
-# Until every proxy of the cluster has heard that the pod takes no more; then SIGTERM.
+# Seconds until every proxy of the cluster knows that the pod accepts no more requests. Then SIGTERM follows.
 DEREGISTRATION = 5
-# The engine's end after the last request: SageMaker gives 5 s for it (30 in all), a cluster can give more.
+# Seconds for the engine to stop after the last request. SageMaker allows 5 s (30 in all); a cluster can allow more.
 ENDING = 15
 PERIOD = 10
 USER = 1000
@@ -18,9 +18,9 @@ SETTINGS_DIRECTORY, SETTINGS_FILE = "/etc/neuron-endpoint", "endpoint.yaml"
 
 
 def pod_spec(work: Workload, container: str = "endpoint") -> Members:
-    """A PodSpec, of which the manifests differ in what is around it only.
+    """Returns the PodSpec, which is the same in all kinds of manifests.
 
-    :param container: its name; KServe asks for `kserve-container`.
+    :param container: the container's name. KServe requires `kserve-container`.
     """
     size = work.size
     spec: Members = {
@@ -67,11 +67,11 @@ def _container(work: Workload, name: str) -> Members:
         "ports": [{"name": "http", "containerPort": PORT}],
         "env": _environment(work),
         "resources": {"requests": requests, "limits": limits},
-        # Nothing else is asked of the pod before /ping has said 200 once: until then it has its whole start's time.
+        # The other probes begin after /ping has answered 200 once. Until then the pod has the time of a whole start.
         "startupProbe": _probe(failures=ceil(size.startup / PERIOD)),
         "readinessProbe": _probe(failures=1, period=5),
-        # An engine that died is started anew by the container itself, which takes as long as a start. Only what does
-        # not recover within that time, broken devices among them, is ended from outside.
+        # The container itself restarts an engine that died, which takes as long as a start. Kubernetes restarts the
+        # pod only if it does not recover within that time, for example because of a broken device.
         "livenessProbe": _probe(failures=ceil(size.startup / PERIOD)),
         "lifecycle": {"preStop": {"sleep": {"seconds": DEREGISTRATION}}},
         "securityContext": {
@@ -84,7 +84,7 @@ def _container(work: Workload, name: str) -> Members:
 
 
 def _probe(failures: int, period: int = PERIOD) -> Members:
-    """/ping answers from its own thread within milliseconds; 2 s is what SageMaker gives it."""
+    """/ping answers from its own thread within milliseconds. SageMaker's limit for it is 2 s."""
     return {
         "httpGet": {"path": "/ping", "port": "http"},
         "periodSeconds": period,
@@ -95,7 +95,7 @@ def _probe(failures: int, period: int = PERIOD) -> Members:
 
 def _environment(work: Workload) -> list[Members]:
     given: Members = {
-        # A user without a home: what libraries keep there goes where there is room.
+        # The user has no home directory. Libraries write their files to the scratch volume instead.
         "HOME": "/tmp",  # noqa: S108
         "ENDPOINT_DRAIN": f"{work.drain:g}",
         "ENDPOINT_LOG_FORMAT": "json",

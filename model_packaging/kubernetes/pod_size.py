@@ -1,4 +1,4 @@
-"""What a pod asks of its node: devices, memory, disk and time, from the plan and the sizes of what it loads.
+"""Computes a pod's devices, memory, disk and start time from the plan and the sizes of the model.
 
 Sources: AWS Neuron documentation, "Neuron Device Plugin" (the two resources), "Logical NeuronCore configuration";
 Kubernetes documentation, "Configure Liveness, Readiness and Startup Probes".
@@ -17,25 +17,31 @@ from handler.neuron.hardware.instance_type import InstanceType
 from model_packaging.deployment.definition.limits import Sizes, start_seconds
 
 DEVICES, CORES = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
-# The kubelet and the node's own daemons keep the rest.
+# The share of a node for pods. The kubelet and the node's daemons use the rest.
 OF_NODE = 0.9
-# The serving process, the engine's core and their libraries: 0.9 GB measured on the CPU engine, and room.
+# The serving process, the engine's core and their libraries: 0.9 GB measured on the CPU engine, and a reserve.
 PROCESSES_GIB = 4
-# vLLM's processes pass batches through it; Kubernetes gives a container 64 MiB otherwise.
+# Shared memory, through which vLLM's processes pass batches. Kubernetes' default is 64 MiB.
 SHM_GIB = 8
-# Logs, the compiler's work, and what a second artifact entry takes.
+# Logs, the compiler's files and a second artifact entry.
 SPARE_GB = 20
 GIB = 1024**3
-# Without Neuron devices: what the CPU engine takes beside the weights, for trying things out.
+# Without Neuron devices: the CPU engine's need beside the weights, for trials.
 CPU_CORES, CPU_GIB = 2, 6
 
 
 @dataclass(frozen=True, slots=True)
 class PodSize:
-    """:param devices: of `resource`; 0 without an accelerator. :param cpus: requested; there is no limit.
-    :param memory, memory_limit: GiB. :param shm: GiB, of the memory. :param disk: GB.
-    :param startup: seconds until /ping must have said 200 once.
-    :param reasons: what each was computed from, for people."""
+    """The resources and the start time of a pod.
+
+    :param devices: the number of `resource`; 0 without an accelerator.
+    :param cpus: requested CPUs. There is no limit.
+    :param memory, memory_limit: GiB.
+    :param shm: GiB; part of the memory.
+    :param disk: GB.
+    :param startup: seconds within which /ping has to answer 200 for the first time.
+    :param reasons: how each value was computed, for people.
+    """
 
     resource: str
     devices: int
@@ -56,8 +62,11 @@ def pod_size(
     *,
     startup: int | None = None,
 ) -> PodSize:
-    """:param instance: None for the CPU engine. :param memory: the estimate as `check` prints it, where there is one.
-    :param startup: seconds that the user gives instead.
+    """Returns the size of a pod.
+
+    :param instance: None for the CPU engine.
+    :param memory: the estimate as `check` prints it, if there is one.
+    :param startup: the start time in seconds, if the user gives it.
     :raises SettingError: the model needs more of the host than a node of this instance has.
     """
     seconds = -(-int(start_seconds(sizes) if startup is None else startup) // 60) * 60
@@ -91,15 +100,17 @@ def pod_size(
 
 
 def _degree(plan: EnginePlan) -> int:
-    """Of one pod: several nodes divide it among them."""
+    """Returns the parallel degree of one pod. Several nodes share the degree of the model."""
     given = (plan.engine_args.get(name, 1) for name in ("tensor_parallel_size", "pipeline_parallel_size", "nnodes"))
     tensor, stages, nodes = (value if isinstance(value, int) and value > 0 else 1 for value in given)
     return max(1, tensor * stages // nodes)
 
 
 def _devices(plan: EnginePlan, instance: InstanceType) -> tuple[str, int, float]:
-    """Resource, count and the share of the instance. Cores are asked for only where a logical one is a physical one:
-    what the plugin counts on Trn2 was not seen."""
+    """Returns resource, count and the share of the instance.
+
+    Cores are requested only where a logical core is a physical one: what the device plugin counts on Trn2 was not seen.
+    """
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG", "")
     physical = _degree(plan) * (int(lnc) if lnc.isdigit() else instance.lnc[0])
     of_chip = instance.physical_cores // instance.chips

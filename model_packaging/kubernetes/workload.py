@@ -1,4 +1,4 @@
-"""What is to run on a cluster: checked when it is made, plain afterwards."""
+"""The request for manifests. It is validated when it is created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from model_packaging.deployment.definition.environment import SECRET
 from model_packaging.deployment.definition.request import ScalingRequest
 from model_packaging.kubernetes.pod_size import PodSize
 
-# A DNS label (RFC 1123), as names of Services are; 45 leave room for the endings of ours and of ReplicaSets.
+# A DNS label (RFC 1123), as for names of Services. 45 characters leave room for our suffixes and those of ReplicaSets.
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,43}[a-z0-9])?")
 PORT = 8080
 
@@ -22,10 +22,10 @@ class Workload:
     """One model on a cluster.
 
     :param image: of this project, with its registry.
-    :param environment: the container's variables; those that look like secrets are read from the Secret `<name>`.
-    :param settings: the endpoint's settings as a document; None: the variables, and `endpoint.yaml` beside the model.
-    :param drain: seconds that requests may go on after SIGTERM (ENDPOINT_DRAIN).
-    :param role: ARN of an IAM role for the service account (IRSA); None leaves it to the cluster (Pod Identity).
+    :param environment: the container's variables. Secret variables are read from the Secret `<name>`.
+    :param settings: the endpoint's settings as a document. None: the variables and the model's `endpoint.yaml`.
+    :param drain: seconds in which requests may end after SIGTERM (ENDPOINT_DRAIN).
+    :param role: ARN of an IAM role for the service account (IRSA). None: the cluster's Pod Identity.
     :param instance: None for the CPU engine.
     """
 
@@ -59,7 +59,7 @@ class Workload:
 
     @property
     def plain(self) -> dict[str, str]:
-        """The variables that may be read by whoever reads the manifest."""
+        """The variables that are not secret. They are written into the manifest."""
         return {name: value for name, value in sorted(self.environment.items()) if name not in self.secrets}
 
     @property

@@ -11,7 +11,7 @@ from handler.storage.s3_download import split_uri
 from handler.storage.s3_errors import translated
 from handler.storage.storage_errors import NotFound
 from model_packaging.package import multipart
-from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
+from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_reader import open_package
 from model_packaging.package.upload import DIGEST, Pushed, UploadTarget
 
@@ -32,12 +32,7 @@ def target_of(destination: str, kms_key: str | None, replaces: bool) -> UploadTa
 
 
 def push_archive(
-    archive: Path,
-    destination: str,
-    target: UploadTarget,
-    listener: DigestListener = ignore_progress,
-    *,
-    dry_run: bool = False,
+    archive: Path, destination: str, target: UploadTarget, listener: DigestListener, dry_run: bool
 ) -> Pushed:
     """Uploads a `model.tar.gz` that `pack` made, unless the object exists with the same digest.
 

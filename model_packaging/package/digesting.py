@@ -18,10 +18,6 @@ AT_ONCE = 4
 DigestListener = Callable[[int, int], None]
 
 
-def ignore_progress(done: int, total: int) -> None:
-    """A `DigestListener` that does nothing."""
-
-
 class Counter:
     """Counts processed bytes over several threads."""
 
@@ -35,9 +31,7 @@ class Counter:
             self._listener(self._done, self._total)
 
 
-def digest_all(
-    items: Iterable[Item], known: tuple[bytes, ...] = (), listener: DigestListener = ignore_progress
-) -> PackageManifest:
+def digest_all(items: Iterable[Item], known: tuple[bytes, ...], listener: DigestListener) -> PackageManifest:
     """Returns the manifest of these files.
 
     :param known: secrets of this process (`known_secrets`).
@@ -53,11 +47,8 @@ def digest_all(
             raise ChangedFile(item.path)
         return made
 
-    pool = ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), thread_name_prefix="digest")
-    try:
+    with ThreadPoolExecutor(min(AT_ONCE, len(os.sched_getaffinity(0))), thread_name_prefix="digest") as pool:
         return PackageManifest(tuple(pool.map(entry, found)))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _counted(chunks: Iterable[bytes], counter: Counter) -> Iterator[bytes]:

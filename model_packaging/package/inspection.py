@@ -30,17 +30,6 @@ class Inspection:
     settings: str
     graphs: tuple[str, ...]
 
-    def document(self) -> dict[str, Json]:
-        return {
-            "uri": self.uri,
-            "files": self.files,
-            "size": self.size,
-            "parts": dict(self.parts),
-            "model": dict(self.model),
-            "settings": self.settings,
-            "graphs": list(self.graphs),
-        }
-
 
 def inspect(package: Package) -> Inspection:
     files = package.manifest.files

@@ -8,7 +8,6 @@ by CRC32 if a KMS key changes the ETag.
 from __future__ import annotations
 
 import hashlib
-import threading
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -46,7 +45,7 @@ class Destination:
         return f"s3://{self.bucket}/{self.key}"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Uploaded:
     """The bytes of one upload. `kept` were in S3 from an earlier attempt."""
 
@@ -70,16 +69,9 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
     each = part or part_size(size)
     count = max(1, -(-size // each))
     with translated(to.uri, "s3:PutObject"):
-        upload_id, present = _unfinished(to, each, size)
-    if upload_id is None:
-        with translated(to.uri, "s3:PutObject"):
-            begun = to.client.create_multipart_upload(
-                Bucket=to.bucket, Key=to.key, ChecksumAlgorithm="CRC32", **to.more
-            )
-        upload_id = begun["UploadId"]
-    result, lock = Uploaded(), threading.Lock()
+        upload_id, present = _begun(to, each, size)
 
-    def send(number: int) -> CompletedPartTypeDef:
+    def send(number: int) -> tuple[CompletedPartTypeDef, int]:
         body = _read(path, (number - 1) * each, each)
         crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
         known = present.get(number)
@@ -90,26 +82,21 @@ def upload(path: Path, to: Destination, add: Callable[[int], None], part: int | 
                     Bucket=to.bucket, Key=to.key, UploadId=upload_id, PartNumber=number, Body=body, ChecksumCRC32=crc
                 )
         assert known is not None
-        with lock:
-            result.kept += len(body) if there else 0
-            result.sent += 0 if there else len(body)
         add(len(body))
-        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}
+        return {"PartNumber": number, "ETag": known["ETag"], "ChecksumCRC32": crc}, len(body) if there else 0
 
-    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload")
-    try:
-        parts = list(pool.map(send, range(1, count + 1)))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="upload") as pool:
+        done = list(pool.map(send, range(1, count + 1)))
     with translated(to.uri, "s3:PutObject"):
         to.client.complete_multipart_upload(
-            Bucket=to.bucket, Key=to.key, UploadId=upload_id, MultipartUpload={"Parts": parts}
+            Bucket=to.bucket, Key=to.key, UploadId=upload_id, MultipartUpload={"Parts": [part for part, _ in done]}
         )
-    return result
+    kept = sum(there for _, there in done)
+    return Uploaded(sent=size - kept, kept=kept)
 
 
-def _unfinished(to: Destination, each: int, size: int) -> tuple[str | None, dict[int, Any]]:
-    """Returns the latest unfinished upload of this key with parts of this size, and its parts by number."""
+def _begun(to: Destination, each: int, size: int) -> tuple[str, dict[int, Any]]:
+    """Returns an upload and its parts by number: the latest unfinished one with parts of this size, or a new one."""
     pages = to.client.get_paginator("list_multipart_uploads").paginate(Bucket=to.bucket, Prefix=to.key)
     found = [one for page in pages for one in page.get("Uploads", []) if one["Key"] == to.key]
     for one in sorted(found, key=lambda one: one["Initiated"], reverse=True):
@@ -118,7 +105,8 @@ def _unfinished(to: Destination, each: int, size: int) -> tuple[str | None, dict
         last = -(-size // each)
         if all(part["Size"] == each or number == last for number, part in parts.items()):
             return one["UploadId"], parts
-    return None, {}
+    begun = to.client.create_multipart_upload(Bucket=to.bucket, Key=to.key, ChecksumAlgorithm="CRC32", **to.more)
+    return begun["UploadId"], {}
 
 
 def _same(part: Mapping[str, Any], body: bytes, crc: str) -> bool:
@@ -130,9 +118,6 @@ def _same(part: Mapping[str, Any], body: bytes, crc: str) -> bool:
 
 
 def _read(path: Path, start: int, length: int) -> bytes:
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb") as file:
         file.seek(start)
-        taken = bytearray()
-        while len(taken) < length and (chunk := file.read(length - len(taken))):
-            taken += chunk
-        return bytes(taken)
+        return file.read(length)

@@ -11,25 +11,17 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
-from io import RawIOBase
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO, cast
+from typing import Any
 
-from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
-from model_packaging.package.directory import require_absent
-from model_packaging.package.package_item import GeneratedItem, Item
+from model_packaging.package.digesting import Counter, DigestListener
+from model_packaging.package.package_directory import require_absent
+from model_packaging.package.package_item import CHUNK, GeneratedItem, Item
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
-FAST = 1
 
-
-def write(
-    items: Iterable[Item],
-    manifest: PackageManifest,
-    target: Path,
-    listener: DigestListener = ignore_progress,
-    level: int = FAST,
-) -> None:
+def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener, level: int) -> None:
     """Writes an archive, which appears complete or not at all. Its first member is the manifest, for quick inspection.
 
     :param level: gzip's level, 0 to 9; 0 does not compress. Another version of zlib may give other bytes.
@@ -47,7 +39,7 @@ def write(
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
             for item in (first, *sorted(items, key=lambda item: item.path)):
-                tar.addfile(_member(item), cast("IO[bytes]", _Reader(item.origin.chunks(), counter)))
+                tar.addfile(_member(item), BufferedReader(_Chunks(item.origin.chunks(), counter), CHUNK))
         Path(name).chmod(0o644)
         Path(name).rename(target)
     finally:
@@ -61,21 +53,18 @@ def _member(item: Item) -> tarfile.TarInfo:
     return member
 
 
-class _Reader(RawIOBase):
-    """A file over chunks, for tarfile to read from."""
+class _Chunks(RawIOBase):
+    """A raw file over chunks, for tarfile to read from."""
 
     def __init__(self, chunks: Iterator[bytes], counter: Counter) -> None:
         self._chunks, self._rest, self._counter = chunks, memoryview(b""), counter
 
-    def read(self, size: int = -1) -> bytes:
-        taken = bytearray()
-        while len(taken) < size:
-            if not self._rest:
-                self._rest = memoryview(next(self._chunks, b""))
-                if not self._rest:
-                    break
-            piece = self._rest[: size - len(taken)]
-            taken += piece
-            self._rest = self._rest[len(piece) :]
-        self._counter.add(len(taken))
-        return bytes(taken)
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or memoryview(next(self._chunks, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        self._counter.add(size)
+        return size

@@ -40,9 +40,6 @@ class PackageManifest:
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
-    def entry(self, path: str) -> FileEntry | None:
-        return next((file for file in self.files if file.path == path), None)
-
 
 def written(manifest: PackageManifest) -> bytes:
     files = [

@@ -1,17 +1,19 @@
-"""Reads an existing package: a folder, an S3 prefix, or a `model.tar.gz` on disk or in S3."""
+"""Reads and verifies an existing package: a folder, an S3 prefix, or a `model.tar.gz` on disk or in S3."""
 
 from __future__ import annotations
 
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from io import BufferedReader, RawIOBase
-from typing import IO, Any, cast
+from typing import IO, Any
 
+from handler.artifacts.store.artifact_store import Damage
+from handler.artifacts.store.file_digests import entry_of
 from handler.storage.storage_errors import NotFound, UnsafeArchive
 from model_packaging.package import package_manifest as manifests
+from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import CHUNK, Item
 from model_packaging.package.package_manifest import NAME, InvalidPackage, PackageManifest
 from model_packaging.package.sources import items
@@ -52,6 +54,27 @@ def open_package(place: str) -> Package:
     return Package(place, manifest, contents)
 
 
+def verify(package: Package, listener: DigestListener) -> list[Damage]:
+    """Returns the files that are missing, changed or not part of the package, sorted by path. Reads every byte."""
+    wanted = {file.path: file for file in package.manifest.files}
+    counter = Counter(package.manifest.size, listener)
+    faults, seen = [], set()
+    for path, size, chunks in package.contents():
+        entry = wanted.get(path)
+        if path in seen:
+            faults.append(Damage(path, "is there twice"))
+        elif entry is None:
+            faults.append(Damage(path, "is not part of the package, but would be loaded with it"))
+        elif size != entry.size:
+            faults.append(Damage(path, f"has {size:,} bytes, not {entry.size:,}"))
+        elif entry_of(chunks, path).digest != entry.digest:
+            faults.append(Damage(path, "has other content"))
+        seen.add(path)
+        counter.add(entry.size if entry else 0)
+    faults += [Damage(path, "is missing") for path in wanted if path not in seen]
+    return sorted(faults, key=lambda fault: fault.path)
+
+
 def _whole(item: Item) -> bytes:
     if item.size > manifests.MOST_BYTES:
         raise InvalidPackage(item.path, f"its manifest has {item.size:,} bytes")
@@ -82,7 +105,7 @@ def _tar(stream: IO[bytes], place: str) -> tarfile.TarFile:
         raise InvalidPackage(place, f"it is not a tar.gz ({type(error).__name__})") from error
 
 
-def _stream(place: str) -> IO[bytes]:
+def _stream(place: str) -> AbstractContextManager[Any]:
     if not place.startswith("s3://"):
         try:
             return open(place, "rb")
@@ -93,23 +116,8 @@ def _stream(place: str) -> IO[bytes]:
 
     bucket, _, key = place.removeprefix("s3://").partition("/")
     with translated(place, "s3:GetObject"):
-        body: Any = make_client().get_object(Bucket=bucket, Key=key)["Body"]
-    return cast("IO[bytes]", BufferedReader(cast("RawIOBase", _Body(body)), CHUNK))
-
-
-class _Body(RawIOBase):
-    """An S3 body as a raw file. urllib3's own file closes itself at the end."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._body.read(len(buffer))
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
+        # `with` of boto3's body itself would give urllib3's file, which closes itself at the end.
+        return closing(make_client().get_object(Bucket=bucket, Key=key)["Body"])
 
 
 def _next(tar: tarfile.TarFile, place: str) -> tarfile.TarInfo | None:

@@ -6,11 +6,10 @@ a package. Nothing is uploaded before every file was read and checked for tokens
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from handler.artifacts.store.manifest import FileEntry
 from handler.errors import SettingError
@@ -19,7 +18,7 @@ from handler.storage.s3_listing import list_objects
 from handler.storage.storage_errors import ChangedFile, Conflict, NotFound
 from model_packaging.package import multipart
 from model_packaging.package import package_manifest as manifests
-from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
+from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile, S3File
 from model_packaging.package.package_manifest import NAME, PackageManifest
 
@@ -63,66 +62,64 @@ class Pushed:
     sent: int = 0
     kept: int = 0
     deleted: int = 0
-    skipped: list[str] = field(default_factory=list)
 
 
-def push(
-    items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener = ignore_progress
-) -> Pushed:
+class PackageDifference(NamedTuple):
+    """How a package differs from what is below the prefix.
+
+    :param before: the manifest there, if there is one.
+    :param others: paths there that are not part of the package.
+    """
+
+    before: PackageManifest | None
+    others: list[str]
+    missing: list[Item]
+
+
+def compare(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget) -> PackageDifference:
+    """Finds the files that `push` has to upload. Uploads nothing.
+
+    :raises SettingError: the prefix has other files, and `replace` is not set.
+    """
+    with translated(target.uri, "s3:ListBucket"):
+        found = list_objects(target.client, target.bucket, target.prefix)
+        there = {item.key.removeprefix(target.prefix): item.size for item in found}
+    before = _manifest(target)
+    others = sorted(set(there) - {item.path for item in items} - {NAME})
+    _require_ours(target, manifest, before, others)
+    known = {file.path: file.digest for file in before.files} if before else {}
+
+    def is_there(file: FileEntry) -> bool:
+        return there.get(file.path) == file.size and _digest_there(target, file.path, known) == file.digest
+
+    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="compare") as pool:
+        kept = {
+            file.path for file, same in zip(manifest.files, pool.map(is_there, manifest.files), strict=True) if same
+        }
+    return PackageDifference(before, others, [item for item in items if item.path not in kept])
+
+
+def push(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget, listener: DigestListener) -> Pushed:
     """Uploads the missing files.
 
     :raises SettingError: the prefix has other files, and `replace` is not set.
     :raises ArtifactError: the upload failed. The same call again resumes it.
     """
-    there = listed(target)
-    before = _manifest(target)
-    others = sorted(set(there) - {item.path for item in items} - {NAME})
-    _require_ours(target, manifest, before, others)
-    known = {file.path: file.digest for file in before.files} if before else {}
+    before, others, missing = compare(items, manifest, target)
     entries = {file.path: file for file in manifest.files}
-    result, lock = Pushed(files=len(items)), threading.Lock()
+    kept = manifest.size - sum(entries[item.path].size for item in missing)
+    result = Pushed(files=len(items), kept=kept, deleted=len(others))
     counter = Counter(manifest.size, listener)
+    counter.add(kept)
     if before is not None and before != manifest:
         _delete(target, [NAME])  # the prefix is not a package until the upload is complete
-
-    def send(item: Item) -> None:
-        entry = entries[item.path]
-        if _is_there(target, entry, there, known):
-            with lock:
-                result.kept += entry.size
-                result.skipped.append(item.path)
-            counter.add(entry.size)
-            return
-        sent = _send(item, entry, target, counter)
-        with lock:
+    with ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push") as pool:
+        for sent in pool.map(lambda item: _send(item, entries[item.path], target, counter), missing):
             result.sent += sent.sent
             result.kept += sent.kept
-
-    pool = ThreadPoolExecutor(FILES_AT_ONCE, thread_name_prefix="push")
-    try:
-        list(pool.map(send, items))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     _delete(target, others)
-    result.deleted = len(others)
     _put(target.destination(NAME), manifests.written(manifest))
     return result
-
-
-def preview(items: Sequence[Item], manifest: PackageManifest, target: UploadTarget) -> list[Item]:
-    """Returns the files that `push` would upload. Raises the same errors, and uploads nothing."""
-    there, before = listed(target), _manifest(target)
-    _require_ours(target, manifest, before, sorted(set(there) - {item.path for item in items} - {NAME}))
-    known = {file.path: file.digest for file in before.files} if before else {}
-    entries = {file.path: file for file in manifest.files}
-    return [item for item in items if not _is_there(target, entries[item.path], there, known)]
-
-
-def listed(target: UploadTarget) -> dict[str, int]:
-    """Returns the sizes of the objects below the prefix, by path."""
-    with translated(target.uri, "s3:ListBucket"):
-        found = list_objects(target.client, target.bucket, target.prefix)
-        return {item.key.removeprefix(target.prefix): item.size for item in found}
 
 
 def _require_ours(
@@ -147,10 +144,6 @@ def _manifest(target: UploadTarget) -> PackageManifest | None:
         return manifests.read(body, place.uri)
     except (NotFound, manifests.InvalidPackage):
         return None
-
-
-def _is_there(target: UploadTarget, entry: FileEntry, there: Mapping[str, int], known: Mapping[str, str]) -> bool:
-    return there.get(entry.path) == entry.size and _digest_there(target, entry.path, known) == entry.digest
 
 
 def _digest_there(target: UploadTarget, path: str, known: Mapping[str, str]) -> str:

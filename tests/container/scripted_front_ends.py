@@ -47,7 +47,7 @@ def start(service: Service) -> None:
     service.engine = engine
     assert service.peers is not None
     service.admission.limit = PLACES
-    service.peers.planned(EnginePlan("cpu", {}), Model("/nowhere", "scripted", 0))
+    service.peers.planned(EnginePlan("cpu", {}), Model("/nowhere", ("scripted",), 0))
     try:
         service.peers.gather(engine)
     except EndpointError as error:

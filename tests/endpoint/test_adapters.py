@@ -121,6 +121,8 @@ def test_the_other_ways_to_ask_take_an_adapter_as_well(clean: ServeProcess) -> N
 def test_models_lists_adapters_below_their_model(clean: ServeProcess) -> None:
     listed = clean.client.get("/v1/models").json()["data"]
     assert [(model["id"], model["parent"]) for model in listed] == [("sample", None), ("first", "sample")]
+    assert clean.client.get("/v1/models/first").json() == listed[1]
+    assert clean.client.get("/v1/models/org/gone").json()["error"]["code"] == "model_not_found"
 
 
 def test_an_adapter_is_loaded_used_and_unloaded_while_the_endpoint_runs(clean: ServeProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import openai
@@ -259,6 +260,17 @@ def test_responses(client: openai.OpenAI) -> None:
         kinds = [event.type for event in stream]
         assert stream.get_final_response().output_text == ANSWER
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+    with client.responses.stream(model="sample", input=MESSAGES, text=form, temperature=0) as stream:
+        created = next(iter(stream))
+        assert created.response.text.format.schema_ == SCHEMA
+        assert stream.get_final_response().output_text == FIXED
+
+
+def test_a_response_is_refused_alike_whole_and_streamed(client: openai.OpenAI) -> None:
+    for stream in (False, True):
+        create = partial(client.responses.create, model="sample", input="a", stream=stream)
+        assert refused(lambda create=create: create(top_logprobs=21)).param == "top_logprobs"
+        assert refused(lambda create=create: create(tool_choice="required")).param == "tool_choice"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from model_packaging.kubernetes.kserve import kserve_manifests
 from model_packaging.kubernetes.manifests import manifests
 from model_packaging.kubernetes.node_group import group_manifests
 from model_packaging.kubernetes.pod_size import CORES, DEVICES, PodSize, pod_size
-from model_packaging.kubernetes.text import as_text
 from model_packaging.kubernetes.workload import Workload
+from model_packaging.kubernetes.yaml_text import as_text
 from tests.kubernetes.examples import EXAMPLES, FOLDER, IMAGE, example
 from tests.kubernetes.published_schemas import problems
 from tests.recipes.golden_plans import published_models

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from model_packaging.async_reply import NoAnswerYet, put_request, wait_for_answer
 from model_packaging.client import InvocationFailed
-from model_packaging.reply_printer import NoAnswerYet, put_request, wait_for_answer
 
 ERROR = {"message": 'Field "x": not so. Use 5.', "type": "invalid_request_error", "param": "x", "code": "invalid_value"}
 

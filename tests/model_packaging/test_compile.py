@@ -17,10 +17,10 @@ from fake_aws import FakeAws, Switchboard
 from handler.errors import SettingError
 from model_packaging.cli import main
 from model_packaging.compilation import local_compile as here
-from model_packaging.compilation.compilation_errors import CompileEnded
 from model_packaging.compilation.compile_job import CompileJob, machines, members
 from model_packaging.compilation.compile_job_run import run, stop
 from model_packaging.deployment.aws import Aws
+from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.watch import PollInterval
 
 ROOT = Path(__file__).parents[2]

@@ -13,6 +13,7 @@ from handler.config.dialects import lmi
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.engine_arguments import known
 from handler.config.fields import fields
+from handler.config.finding import Severity
 from model_packaging.examination_report import examine
 
 MODEL = str(sample_model.path())
@@ -62,3 +63,19 @@ def test_memory_is_estimated_for_what_the_plan_chose(line: str) -> None:
     assert found.memory is not None
     for name in ("tensor_parallel_size", "max_model_len", "max_num_seqs"):
         assert found.memory[name] == found.plan.engine_args[name]
+
+
+@pytest.mark.parametrize(
+    ("instance", "line", "warned"),
+    [
+        ("ml.trn2.48xlarge", "nxdi-0.16", True),
+        ("ml.trn2.48xlarge", None, False),
+        ("ml.trn1.32xlarge", "nxdi-0.16", False),
+        ("ml.inf2.xlarge", None, False),
+    ],
+)
+def test_a_line_whose_support_ends_is_warned_of(instance: str, line: str | None, warned: bool) -> None:
+    found = examine({}, MODEL, instance=instance, line=line, fetch=lambda location: None)
+    ending = [finding for finding in found.findings if finding.code == "line-support-ends"]
+    assert [finding.severity for finding in ending] == [Severity.WARNING] * warned
+    assert all("SDK 2.34" in finding.why and "native-0.29" in finding.fix for finding in ending)

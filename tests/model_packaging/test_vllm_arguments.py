@@ -66,12 +66,15 @@ def test_reading_takes_what_any_version_takes() -> None:
 
 def test_a_version_takes_its_own_values() -> None:
     dtype = known()["kv_cache_dtype"]
-    assert (dtype.refused("nvfp4", "0.16.0"), dtype.refused("nvfp4", "0.24.0")) == ("nvfp4", None)
-    assert dtype.refused("nvfp4", "0.9.1") is None  # read from source: its choices are not known
-    assert known()["block_size"].refused(48, "0.16.0") == 48
-    assert known()["block_size"].refused(48, "0.24.0") is None
+    assert (dtype.rejected_value("nvfp4", "0.16.0"), dtype.rejected_value("nvfp4", "0.24.0")) == ("nvfp4", None)
+    assert dtype.rejected_value("nvfp4", "0.9.1") is None  # read from source: its choices are not known
+    assert known()["block_size"].rejected_value(48, "0.16.0") == 48
+    assert known()["block_size"].rejected_value(48, "0.24.0") is None
     traces = known()["collect_detailed_traces"]
-    assert (traces.refused(["all"], "0.16.0"), traces.refused(["all", "none"], "0.16.0")) == (None, "none")
+    assert (traces.rejected_value(["all"], "0.16.0"), traces.rejected_value(["all", "none"], "0.16.0")) == (
+        None,
+        "none",
+    )
 
 
 SOURCE = """

@@ -125,8 +125,12 @@ def test_lora_without_an_override_is_an_attribute_error() -> None:
 
 def test_adapters_must_be_local(tmp_path: Path) -> None:
     listing = tmp_path / "adapters.json"
-    listing.write_text(json.dumps({"lora-ckpt-dir": str(tmp_path), "lora-ckpt-paths": {"one": "one"}}))
+    named = {"lora-ckpt-dir": str(tmp_path), "lora-ckpt-paths": {"one": "one"}}
+    listing.write_text(json.dumps(named))
     shape = EngineShape("/model", lora=True)
+    with pytest.raises(KeyError, match="lora-ckpt-paths-cpu"):
+        over(shape, lora_ckpt_json=str(listing), target_modules=["q_proj"])
+    listing.write_text(json.dumps({**named, "lora-ckpt-paths-cpu": {"one": "one"}}))
     with pytest.raises(FileNotFoundError, match="adapter one"):
         over(shape, lora_ckpt_json=str(listing), target_modules=["q_proj"])
     (tmp_path / "one").mkdir()

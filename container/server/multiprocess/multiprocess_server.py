@@ -17,7 +17,7 @@ from container.server.gunicorn_server import GunicornServer
 from container.server.multiprocess import leader_proxy
 from container.service import Service
 from handler.engine.core_clients import SPARE_CLIENTS
-from handler.sessions.shared_sessions import SharedSessions
+from handler.sessions.session_store import SharedSessions
 
 NO_SLOT = -1
 

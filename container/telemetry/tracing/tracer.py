@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from container.requests.request_record import RequestRecord
+from container.requests.request_record import POLLED, RequestRecord
 from container.telemetry.tracing.log_filter import limit_exporter_logs
 from container.telemetry.tracing.span_attributes import attributes_of, failed
 from container.telemetry.tracing.trace_context import carrier
@@ -27,8 +27,6 @@ NAME = "neuron-endpoint"
 STAGES = ("queue", "prefill", "decode")
 # Time for the last spans when the container ends.
 LAST_SECONDS = 2.0
-# Polled every few seconds by SageMaker, scrapers and the page.
-QUIET = frozenset(("/ping", "/metrics", "/page/state"))
 
 
 class RequestTracer:
@@ -47,7 +45,7 @@ class RequestTracer:
 
     def began(self, record: RequestRecord, environ: Mapping[str, Any]) -> None:
         """Starts the span: the request's headers have arrived."""
-        if environ.get("PATH_INFO") in QUIET:
+        if environ.get("PATH_INFO") in POLLED:
             return
         parent = self._propagator.extract(carrier(environ, record.attributes))
         span = self._tracer.start_span(record.method, parent, SpanKind.SERVER)

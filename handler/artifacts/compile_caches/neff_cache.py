@@ -40,11 +40,11 @@ MOST_BYTES = 20 * GIB
 
 
 class ModuleState(Enum):
-    """The state of one module's directory."""
+    """The state of one module's directory. The values are the fields of `Cleaned`."""
 
     FINISHED = "finished"
     POISONED = "poisoned"
-    HALF_MADE = "half-made"
+    HALF_MADE = "half_made"
     BUSY = "busy"
 
 
@@ -80,12 +80,8 @@ class NeffCache:
     """
 
     def __init__(self, root: Path, store: NeffStore, compiler: str | None = None) -> None:
-        self._root, self._store, self._compiler = root, store, compiler
+        self.root, self._store, self._compiler = root, store, compiler
         self._layout = store.layout
-
-    @property
-    def root(self) -> Path:
-        return self._root
 
     def clean(self) -> Cleaned:
         """Removes modules that would make the next compile fail. Call it only when no compile is running here."""
@@ -98,12 +94,7 @@ class NeffCache:
             elif state is ModuleState.FINISHED:
                 for lock in module.glob("*.lock"):
                     lock.unlink()
-        return Cleaned(
-            counts[ModuleState.FINISHED],
-            counts[ModuleState.POISONED],
-            counts[ModuleState.HALF_MADE],
-            counts[ModuleState.BUSY],
-        )
+        return Cleaned(**{state.value: count for state, count in counts.items()})
 
     def bring(self, compiler: str | None = None, most_bytes: int = MOST_BYTES) -> NeffTransfer:
         """Downloads the modules that this compiler version made on other machines, the newest first.
@@ -115,7 +106,7 @@ class NeffCache:
         compiler = compiler or self._compiler
         if compiler is None:
             return NeffTransfer()  # the compiler is not installed, so nothing is compiled
-        directory = self._layout.directory(self._root, compiler)
+        directory = self._layout.directory(self.root, compiler)
         directory.mkdir(parents=True, exist_ok=True)
         most_bytes = min(most_bytes, disk_space.free(directory) // 2)
         present = {module.name for module in self._modules() if module.parent == directory}
@@ -149,7 +140,7 @@ class NeffCache:
         return [module for module in self._modules() if state_of(module, self._layout) is ModuleState.FINISHED]
 
     def _modules(self) -> Iterator[Path]:
-        for module in sorted(self._root.glob(f"{self._layout.folder}/*")):
+        for module in sorted(self.root.glob(f"{self._layout.folder}/*")):
             if module.is_dir() and not module.is_symlink() and self._layout.module.fullmatch(module.name):
                 yield module
 

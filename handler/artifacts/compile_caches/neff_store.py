@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +22,8 @@ from blake3 import blake3
 from handler.artifacts.compile_caches.neff_layout import NEURONX_CC, CacheLayout
 from handler.artifacts.store.file_digests import file_entry
 from handler.artifacts.store.manifest_signature import Signature, Signer
-from handler.storage.object_store import ObjectStore
-from handler.storage.storage_errors import Conflict, DigestMismatch, InvalidManifest, NotFound
+from handler.storage.object_store import ObjectStore, size_of
+from handler.storage.storage_errors import Conflict, DigestMismatch, InvalidManifest
 
 COMPILER = re.compile(r"[\w.+-]+")
 LARGEST = 64 * 1024
@@ -37,11 +36,18 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     digest: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
-class _Module(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class StoredModule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One module in the store, as its list of files is written there."""
+
     neff_schema: int
     compiler: str
     module: str
     files: tuple[_File, ...]
+
+    @property
+    def size(self) -> int:
+        """The size of all files together, in bytes."""
+        return sum(file.size for file in self.files)
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,20 +58,7 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
 # Made at import: msgspec inspects a type when it first meets it, and ends the process with a segmentation fault if two
 # threads do so at the same time (msgspec 0.22.0). Modules are read by several threads.
 _ENVELOPES = msgspec.json.Decoder(_Envelope)
-_MODULES = msgspec.json.Decoder(_Module)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredModule:
-    """One module in the store. `size` is the size of all files together, in bytes."""
-
-    compiler: str
-    name: str
-    files: tuple[_File, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files)
+_MODULES = msgspec.json.Decoder(StoredModule)
 
 
 class NeffStore:
@@ -102,7 +95,7 @@ class NeffStore:
             raise InvalidManifest(where, str(error)[:120]) from None
         if (module.neff_schema, module.compiler, module.module) != (SCHEMA, compiler, name):
             raise InvalidManifest(where, "it belongs to another module or schema")
-        return StoredModule(compiler, name, module.files)
+        return module
 
     def bring(self, module: StoredModule, directory: Path) -> None:
         """Downloads a module to `directory/<module>` and checks its digests. It appears complete or not at all.
@@ -115,25 +108,22 @@ class NeffStore:
             for file in module.files:
                 self._fetch(file, fresh / file.name)
             fresh.chmod(0o755)
-            fresh.rename(directory / module.name)
+            fresh.rename(directory / module.module)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def save(self, compiler: str, directory: Path) -> bool:
         """Uploads a finished module. Returns False if the store already has it."""
         name = self._name(compiler, directory.name)
-        try:
-            self._objects.head(name)
+        if size_of(self._objects, name) is not None:
             return False
-        except NotFound:
-            pass
         files = []
         for path in sorted(directory.iterdir()):
             if path.is_file() and not path.is_symlink() and not self.layout.excluded.fullmatch(path.name):
                 entry = file_entry(path, path.name)
                 self._objects.upload(_object(entry.digest), path)
                 files.append(_File(entry.path, entry.size, entry.digest))
-        body = msgspec.json.encode(_Module(SCHEMA, compiler, directory.name, tuple(files)))
+        body = msgspec.json.encode(StoredModule(SCHEMA, compiler, directory.name, tuple(files)))
         signature = self._signer.sign(body) if self._signer is not None else None
         try:
             self._objects.put(name, msgspec.json.encode(_Envelope(msgspec.Raw(body), signature)), if_absent=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from handler.artifacts.external.external_artifacts import saved_neuron_config
 from handler.artifacts.external.requested_config import requested_fields, text_override, vision_override
 from handler.artifacts.identity.canonical_json import normal
 from handler.config.finding import Finding, Severity
@@ -48,35 +49,28 @@ def cross_check(
     :param lnc: the logical NeuronCore configuration of this machine.
     :param model_config: config.json of the model to serve, if it is available.
     """
-    config = _part(saved, "text_config")
+    config = saved_neuron_config(saved, "text_config")
     if config is None:
-        return (_unreadable(),)
+        unreadable = Finding(
+            code="artifacts-without-neuron-config",
+            severity=Severity.ERROR,
+            setting="NEURON_COMPILED_ARTIFACTS",
+            why="neuron_config.json has no 'neuron_config', so the compiled configuration is unknown",
+            fix="Compile again, or give the directory that the compile wrote.",
+        )
+        return (unreadable,)
+    vision = saved_neuron_config(saved, "vision_config") or {}
+    compared = [(config, *field) for field in requested_fields(plan, lnc)]
+    compared += [(vision, name, f"vision_neuron_config.{name}", value) for name, value in vision_override(plan).items()]
     findings = [
-        _finding(setting, name, config.get(name), requested)
-        for name, setting, requested in requested_fields(plan, lnc)
-        if name not in PATH_KEYS and not _same(name, config.get(name, MISSING), requested)
-    ]
-    vision = vision_override(plan)
-    saved_vision = _part(saved, "vision_config") or {}
-    findings += [
-        _finding(f"vision_neuron_config.{name}", name, saved_vision.get(name), requested)
-        for name, requested in vision.items()
-        if name not in PATH_KEYS and not _same(name, saved_vision.get(name, MISSING), requested)
+        _finding(setting, name, holder.get(name), requested)
+        for holder, name, setting, requested in compared
+        if name not in PATH_KEYS and not _same(name, holder.get(name, MISSING), requested)
     ]
     findings += _batching(config, plan)
     findings += _sampling(config, plan)
     findings += _shape(saved, model_config or {})
     return tuple(findings)
-
-
-def _part(saved: Mapping[str, Json], part: str) -> Mapping[str, Json] | None:
-    """Returns the NeuronConfig of a saved configuration: at the top, or one level down for a multimodal model."""
-    inner = saved.get(part)
-    for holder in (inner if isinstance(inner, dict) else {}, saved):
-        config = holder.get("neuron_config")
-        if isinstance(config, dict):
-            return config
-    return None
 
 
 def _batching(config: Mapping[str, Json], plan: EnginePlan) -> Iterator[Finding]:
@@ -149,16 +143,6 @@ def _finding(setting: str, name: str, saved: object, requested: object) -> Findi
         why=f"the compiled artifacts have {name} = {_shown(saved)}, but {_shown(requested)} is requested; the plugin "
         "loads them unchanged and ignores the setting",
         fix=f"Set it to {_shown(saved)}, or compile again.",
-    )
-
-
-def _unreadable() -> Finding:
-    return Finding(
-        code="artifacts-without-neuron-config",
-        severity=Severity.ERROR,
-        setting="NEURON_COMPILED_ARTIFACTS",
-        why="neuron_config.json has no 'neuron_config', so the compiled configuration is unknown",
-        fix="Compile again, or give the directory that the compile wrote.",
     )
 
 

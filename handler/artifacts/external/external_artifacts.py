@@ -9,14 +9,14 @@ no versions and no digests. So the files are checked as far as possible, and the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from handler.artifacts.identity.checkpoint_identity import reader
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.storage.object_store import ObjectStore
-from handler.storage.safetensors_header import BrokenFile, read_header
+from handler.storage.safetensors_header import BrokenFile, ReadRange, read_header
 from handler.storage.storage_errors import TooLarge
 from handler.storage.torchscript_check import check_torchscript
 
@@ -67,112 +67,101 @@ class ExternalArtifacts:
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def recognised(names: Mapping[str, int]) -> bool:
-    """Whether these relative paths look like compiled artifacts, complete or not."""
-    return CONFIG in names or GRAPH in names or f"text_model/{GRAPH}" in names
+def saved_neuron_config(document: Mapping[str, Json], part: str) -> Mapping[str, Json] | None:
+    """Returns the NeuronConfig of a saved configuration: at the top, or one level down for a multimodal model.
+
+    :param part: `text_config` or `vision_config`.
+    """
+    inner = document.get(part)
+    for holder in (inner if isinstance(inner, dict) else {}, document):
+        config = holder.get("neuron_config")
+        if isinstance(config, dict):
+            return config
+    return None
 
 
 def describe(files: ObjectStore) -> ExternalArtifacts:
     """Examines names, sizes, zip directories and safetensors headers in a directory or an S3 prefix."""
-    sizes = {info.key: info.size for info in files.list("")}
-    findings: list[Finding] = []
-    config = _config(files, sizes, findings)
-    multimodal = any(name.startswith(("text_model/", "vision_model/")) for name in sizes)
-    parts = tuple(
-        _part(files, sizes, name, _neuron_config(config, key), findings)
-        for name, key in (
-            (("text_model", "text_config"), ("vision_model", "vision_config")) if multimodal else (("", ""),)
-        )
-    )
-    return ExternalArtifacts(files.uri, config, parts, sum(sizes.values()), tuple(findings))
+    return _ExternalExamination(files).result()
 
 
-def _config(files: ObjectStore, sizes: Mapping[str, int], findings: list[Finding]) -> dict[str, Json]:
-    if CONFIG not in sizes:
-        findings.append(_error("artifacts-no-config", f"{files.uri} has no {CONFIG}", "Give the compile's directory."))
-        return {}
-    try:
-        value: Json = json.loads(files.get(CONFIG, limit=LARGEST_CONFIG)[0])
-    except (ValueError, RecursionError, TooLarge):
-        value = None
-    if not isinstance(value, dict):
-        findings.append(_error("artifacts-broken-config", f"{CONFIG} is not a JSON object", "Compile again."))
-        return {}
-    return value
+class _ExternalExamination:
+    def __init__(self, files: ObjectStore) -> None:
+        self._files = files
+        self._sizes = {info.key: info.size for info in files.list("")}
+        self._findings: list[Finding] = []
 
+    def result(self) -> ExternalArtifacts:
+        config = self._config()
+        multimodal = any(name.startswith(("text_model/", "vision_model/")) for name in self._sizes)
+        names = {"text_model": "text_config", "vision_model": "vision_config"} if multimodal else {"": ""}
+        parts = tuple(self._part(name, saved_neuron_config(config, part) or {}) for name, part in names.items())
+        return ExternalArtifacts(self._files.uri, config, parts, sum(self._sizes.values()), tuple(self._findings))
 
-def _part(
-    files: ObjectStore, sizes: Mapping[str, int], name: str, config: Mapping[str, Json], findings: list[Finding]
-) -> ExternalPart:
-    prefix = f"{name}/" if name else ""
-    graph = _graph(files, sizes, prefix + GRAPH, findings)
-    ranks: tuple[int, ...] = ()
-    if config.get("save_sharded_checkpoint") and not config.get("skip_sharding"):
-        first, count = _int(config, "start_rank_id", 0), _int(config, "local_ranks_size", 0)
-        count = count or _int(config, "world_size", 0) or _int(config, "tp_degree", 1)
-        ranks = tuple(range(first, first + min(count, 4096)))
-    elif config:
-        findings.append(
-            Finding(
+    def _config(self) -> dict[str, Json]:
+        if CONFIG not in self._sizes:
+            self._report("artifacts-no-config", f"{self._files.uri} has no {CONFIG}", "Give the compile's directory.")
+            return {}
+        try:
+            value: Json = json.loads(self._files.get(CONFIG, limit=LARGEST_CONFIG)[0])
+        except (ValueError, RecursionError, TooLarge):
+            value = None
+        if not isinstance(value, dict):
+            self._report("artifacts-broken-config", f"{CONFIG} is not a JSON object", "Compile again.")
+            return {}
+        return value
+
+    def _part(self, name: str, config: Mapping[str, Json]) -> ExternalPart:
+        prefix = f"{name}/" if name else ""
+        graph = self._graph(prefix + GRAPH)
+        ranks: tuple[int, ...] = ()
+        if config.get("save_sharded_checkpoint") and not config.get("skip_sharding"):
+            first, count = _int(config, "start_rank_id", 0), _int(config, "local_ranks_size", 0)
+            count = count or _int(config, "world_size", 0) or _int(config, "tp_degree", 1)
+            ranks = tuple(range(first, first + min(count, 4096)))
+        elif config:
+            self._report(
                 "artifacts-sharded-on-load",
-                Severity.WARNING,
-                SETTING,
                 f"according to {prefix}{CONFIG} no shards were saved, so every start shards the checkpoint at the "
                 "model's path (a 405B model takes 187 s that way, 108 s from shards)",
                 "Compile with save_sharded_checkpoint.",
+                Severity.WARNING,
             )
+        present = [rank for rank in ranks if prefix + SHARD.format(rank) in self._sizes]
+        shards = tuple(
+            rank
+            for rank in present
+            if self._complete(prefix + SHARD.format(rank), read_header, "artifacts-broken-shard")
         )
-    shards = tuple(rank for rank in ranks if _shard(files, sizes, prefix + SHARD.format(rank), findings))
-    missing = [rank for rank in ranks if prefix + SHARD.format(rank) not in sizes]
-    if missing:
-        findings.append(
-            _error(
+        if len(present) < len(ranks):
+            missing = next(rank for rank in ranks if rank not in present)
+            self._report(
                 "artifacts-shards-missing",
-                f"{prefix}weights/ has files for {len(ranks) - len(missing)} of {len(ranks)} ranks; the first missing "
-                f"file is {SHARD.format(missing[0])}",
+                f"{prefix}weights/ has files for {len(present)} of {len(ranks)} ranks; the first missing "
+                f"file is {SHARD.format(missing)}",
                 "Copy the whole directory again, or compile again.",
             )
-        )
-    return ExternalPart(name, graph, ranks, shards)
+        return ExternalPart(name, graph, ranks, shards)
 
-
-def _graph(files: ObjectStore, sizes: Mapping[str, int], path: str, findings: list[Finding]) -> bool:
-    if path not in sizes:
-        why = f"there is no {path}" + ("; the compile was interrupted" * (CONFIG in sizes))
-        findings.append(_error("artifacts-interrupted-compile", why, "Compile again."))
+    def _graph(self, path: str) -> bool:
+        if path in self._sizes:
+            return self._complete(path, check_torchscript, "artifacts-broken-graph")
+        why = f"there is no {path}" + ("; the compile was interrupted" * (CONFIG in self._sizes))
+        self._report("artifacts-interrupted-compile", why, "Compile again.")
         return False
-    return _whole(files, path, sizes[path], "artifacts-broken-graph", findings)
 
+    def _complete(self, path: str, check: Callable[[ReadRange, int], object], code: str) -> bool:
+        try:
+            check(reader(self._files, path), self._sizes[path])
+        except BrokenFile as error:
+            self._report(code, f"{path} {error}", "Copy it again, or compile again.")
+            return False
+        return True
 
-def _shard(files: ObjectStore, sizes: Mapping[str, int], path: str, findings: list[Finding]) -> bool:
-    return path in sizes and _whole(files, path, sizes[path], "artifacts-broken-shard", findings)
-
-
-def _whole(files: ObjectStore, path: str, size: int, code: str, findings: list[Finding]) -> bool:
-    try:
-        if path.endswith(GRAPH):
-            check_torchscript(reader(files, path), size)
-        else:
-            read_header(reader(files, path), size)
-    except BrokenFile as error:
-        findings.append(_error(code, f"{path} {error}", "Copy it again, or compile again."))
-        return False
-    return True
-
-
-def _neuron_config(config: Mapping[str, Json], key: str) -> Mapping[str, Json]:
-    inner = config.get(key)
-    for holder in (inner if isinstance(inner, dict) else {}, config):
-        found = holder.get("neuron_config")
-        if isinstance(found, dict):
-            return found
-    return {}
+    def _report(self, code: str, why: str, fix: str, severity: Severity = Severity.ERROR) -> None:
+        self._findings.append(Finding(code, severity, SETTING, why, fix))
 
 
 def _int(config: Mapping[str, Json], name: str, default: int) -> int:
     value = config.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
-
-
-def _error(code: str, why: str, fix: str) -> Finding:
-    return Finding(code, Severity.ERROR, SETTING, why, fix)

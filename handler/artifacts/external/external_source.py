@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from handler.errors import SettingError
 from handler.storage.archive import unpack
+from handler.storage.byte_progress import ByteProgress, ignore_bytes
 from handler.storage.open_store import open_objects
 from handler.storage.s3_download import download_prefix
 from handler.storage.storage_errors import NotFound
@@ -20,7 +21,7 @@ def fetch_external_artifacts(
     source: str,
     target: Path,
     setting: str = "NEURON_COMPILED_ARTIFACTS",
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: ByteProgress = ignore_bytes,
 ) -> Path:
     """Returns a local directory with the artifacts: `source` itself, or `target` after a download.
 

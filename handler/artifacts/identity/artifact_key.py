@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from handler.artifacts.identity import key_exclusions
 from handler.artifacts.identity.canonical_json import canonical, digest, normal
@@ -144,16 +145,9 @@ def _neuron_config(arguments: dict[str, Json], fields: dict[str, Json]) -> dict[
     for name, field_ in repeated.items():
         if name in found and found[name] == fields.get(field_):
             del found[name]
-    world = _product(fields["tensor_parallel_size"], fields["pipeline_parallel_size"])
-    fields["world_size"] = found.pop("world_size", None) or world
+    sizes = (fields["tensor_parallel_size"], fields["pipeline_parallel_size"])
+    fields["world_size"] = found.pop("world_size", None) or prod(size for size in sizes if isinstance(size, int))
     return _clear(found)
-
-
-def _product(*numbers: Json) -> int:
-    result = 1
-    for number in numbers:
-        result *= number if isinstance(number, int) else 1
-    return result
 
 
 def _without_paths(config: Mapping[str, Json]) -> dict[str, Json]:

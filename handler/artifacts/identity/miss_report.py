@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.identity.canonical_json import canonical
@@ -62,10 +63,7 @@ class Miss:
             "nearest": self.nearest,
             "entries": self.entries,
             "fields": [difference.field for difference in self.differences],
-            "differences": [
-                {"field": difference.field, "there": difference.there, "here": difference.here}
-                for difference in self.differences
-            ],
+            "differences": [asdict(difference) for difference in self.differences],
         }
 
 
@@ -104,11 +102,8 @@ def _flat(fields: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
 
 
 def _short(names: Iterable[str]) -> dict[str, str]:
-    names = list(names)
     short = {
         name: next((name.removeprefix(group) for group in GROUPS if name.startswith(group)), name) for name in names
     }
-    counts: dict[str, int] = {}
-    for name in short.values():
-        counts[name] = counts.get(name, 0) + 1
+    counts = Counter(short.values())
     return {name: text if counts[text] == 1 else name for name, text in short.items()}

@@ -32,7 +32,7 @@ from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.lease_record import LeaseState
 from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.lease.negative_entries import NegativeEntries
-from handler.artifacts.store import object_names as layout
+from handler.artifacts.store import object_names
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
@@ -92,7 +92,7 @@ class Acquisition:
                 if self._compiling:
                     raise
                 doing = error.message  # a short outage of the service, within a wait of up to an hour
-                self._once("artifact_store_unavailable", where=error.where, reason=error.reason)
+                self._once("artifact_store_unavailable", where=error.where, reason=error.problem)
             self._pause(doing)
 
     def _attempt(self) -> Acquired | None:
@@ -134,7 +134,7 @@ class Acquisition:
                 self._explain(missing[0])
                 self._compiling = True
                 work = LeasedCompile(self._store, lease, self._failures, self._options, self._emit, self._clock)
-                return work.run(self._compile, self._target, missing, tuple(found.values()), self._deadline)
+                return work.run(self._compile, self._target, missing, tuple(found.values()))
         finally:
             lease.release()
         return self._restored([found[key.digest] for key in self._keys])
@@ -169,7 +169,7 @@ class Acquisition:
         return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
 
     def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:
-        names = [layout.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
+        names = [object_names.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
         return EntryDamaged([self._store.objects.location(name).uri for name in names], error)
 
     def _explain(self, key: ArtifactKey) -> str:

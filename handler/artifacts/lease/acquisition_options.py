@@ -30,13 +30,11 @@ class Compilation:
 
     :param directory: an empty directory, to be filled with the artifacts as the engine loads them.
     :param missing: the keys that have no entry.
-    :param deadline: monotonic seconds (`Clock.now`) at which the compile should have stopped.
     :param held: tells whether this instance still holds the lease. If not, the result is for this instance only.
     """
 
     directory: Path
     missing: tuple[ArtifactKey, ...]
-    deadline: float
     held: Callable[[], bool]
 
 

@@ -16,17 +16,14 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Returns monotonic time, for durations on this machine. It is never compared with another machine's."""
-        ...
 
     def date(self) -> float:
         """Returns this machine's time since the epoch."""
-        ...
 
     def sleep(self, seconds: float) -> None: ...
 
     def every(self, seconds: float, call: Callable[[], None]) -> Cancel:
         """Calls a function in the background, each time `seconds` after its last call has returned."""
-        ...
 
 
 class RealClock:

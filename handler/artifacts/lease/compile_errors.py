@@ -50,7 +50,7 @@ class FailedBefore(ArtifactError):
     code = "compile_failed_before"
 
     def __init__(self, where: str, reason: str, machine: str, age: float, left: float, log: str) -> None:
-        self.where, self.reason, self.machine, self.age, self.left, self.log = where, reason, machine, age, left, log
+        self.log = log
         by = f" on {machine}" if machine else ""
         super().__init__(
             f"This configuration failed to compile {age:,.0f} s ago{by}: {reason}. It is not tried again for another "
@@ -67,7 +67,6 @@ class NoEntry(ArtifactError):
     code = "artifact_missing"
 
     def __init__(self, store: str, miss: str, setting: str) -> None:
-        self.store, self.miss = store, miss
         super().__init__(
             f"{store} does not have the artifacts for this configuration. {miss} Publish them there, or set {setting} "
             "to 'compile'."
@@ -83,7 +82,6 @@ class AcquireTimedOut(ArtifactError):
     code = "artifact_wait_timed_out"
 
     def __init__(self, waited: float, doing: str) -> None:
-        self.waited, self.doing = waited, doing
         super().__init__(
             f"No compiled artifacts after {waited:,.0f} s, {doing}. Give the start more time (SageMaker: "
             "ContainerStartupHealthCheckTimeoutInSeconds), or publish the artifacts before the endpoint is created."
@@ -96,5 +94,4 @@ class LeaseLost(ArtifactError):
     code = "artifact_lease_lost"
 
     def __init__(self, where: str, reason: str) -> None:
-        self.where = where
         super().__init__(f"The lease {where} was lost ({reason or 'it could not be renewed in time'}).")

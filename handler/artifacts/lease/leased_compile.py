@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
@@ -27,28 +28,19 @@ from handler.processes import alive
 from handler.storage.storage_errors import ArtifactError
 
 
+@dataclass(frozen=True, slots=True)
 class LeasedCompile:
     """One compile while `lease` is held. It writes to the store only as the holder."""
 
-    def __init__(
-        self,
-        store: ArtifactStore,
-        lease: Lease,
-        failures: NegativeEntries,
-        options: AcquisitionOptions,
-        listener: EventListener,
-        clock: Clock,
-    ) -> None:
-        self._store, self._lease, self._failures = store, lease, failures
-        self._options, self._emit, self._clock = options, listener, clock
+    store: ArtifactStore
+    lease: Lease
+    failures: NegativeEntries
+    options: AcquisitionOptions
+    emit: EventListener
+    clock: Clock
 
     def run(
-        self,
-        compile: Compile,
-        target: Path,
-        missing: tuple[ArtifactKey, ...],
-        found: Sequence[Manifest],
-        deadline: float,
+        self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...], found: Sequence[Manifest]
     ) -> Acquired:
         """Compiles to a directory beside `target`, and publishes the result.
 
@@ -56,14 +48,14 @@ class LeasedCompile:
         :raises CompileFailed: the compile failed. Other instances that need this key fail, too, for a while.
         """
         directory = fresh_directory(target)
-        began = self._clock.now()
-        self._emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
+        began = self.clock.now()
+        self.emit({"event": "artifact_compile", "keys": [key.digest for key in missing]})
         try:
-            compile(Compilation(directory, missing, deadline, lambda: self._lease.held))
+            compile(Compilation(directory, missing, lambda: self.lease.held))
         except CompileFailed as error:
             self._remember(missing[0], error)
             raise
-        manifests = self._publish(directory, missing, self._clock.now() - began)
+        manifests = self._publish(directory, missing, self.clock.now() - began)
         published = len(manifests) == len(missing)
         return Acquired(directory, compiled=True, published=published, manifests=(*found, *manifests))
 
@@ -71,32 +63,32 @@ class LeasedCompile:
         """Publishes the entries. If that fails, another instance compiles again; this one has its artifacts anyway."""
         manifests: list[Manifest] = []
         try:
-            self._lease.confirm()
+            self.lease.confirm()
             for key in reversed(missing):
-                machine = {**self._options.machine, "holder": self._lease.holder}
+                machine = {**self.options.machine, "holder": self.lease.holder}
                 inputs = CompileInputs(key.digest, key.kind, key.fields, seconds, machine)
-                manifest = self._store.publish(directory, inputs, self._while_held)
-                if manifest.machine.get("holder") != self._lease.holder:
-                    raise self._lease.lost()  # another instance published first, so the store's entry is not this one
+                manifest = self.store.publish(directory, inputs, self._while_held)
+                if manifest.machine.get("holder") != self.lease.holder:
+                    raise self.lease.lost()  # another instance published first, so the store's entry is not this one
                 manifests.append(manifest)
-                self._emit({"event": "artifact_published", "key": key.digest, "seconds": seconds})
+                self.emit({"event": "artifact_published", "key": key.digest, "seconds": seconds})
         except ArtifactError as error:
-            self._emit({"event": "artifact_not_published", "code": error.code, "problem": error.message})
+            self.emit({"event": "artifact_not_published", "code": error.code, "problem": error.message})
         return manifests
 
     def _while_held(self, done: int, total: int) -> None:
         """Raises LeaseLost if the lease is lost. Called after each file, the last time before the manifest."""
-        if not self._lease.held:
-            raise self._lease.lost()
+        if not self.lease.held:
+            raise self.lease.lost()
 
     def _remember(self, key: ArtifactKey, error: CompileFailed) -> None:
-        self._emit({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
+        self.emit({"event": "artifact_compile_failed", "key": key.digest, "reason": error.reason})
         try:
-            self._lease.confirm()
-            self._failures.write(key, error, " ".join(self._options.machine.values()))
+            self.lease.confirm()
+            self.failures.write(key, error, " ".join(self.options.machine.values()))
         except ArtifactError as store_error:
             event = {"event": "artifact_failure_not_stored", "code": store_error.code, "problem": store_error.message}
-            self._emit(event)
+            self.emit(event)
 
 
 def fresh_directory(target: Path) -> Path:

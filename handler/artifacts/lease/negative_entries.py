@@ -14,7 +14,7 @@ from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.clock import Clock
 from handler.artifacts.lease.compile_errors import CompileFailed, FailedBefore
 from handler.artifacts.lease.log_redaction import redacted, tail
-from handler.artifacts.store import object_names as layout
+from handler.artifacts.store import object_names
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import NotFound
 
@@ -86,4 +86,4 @@ class NegativeEntries:
 
 
 def name_of(key: ArtifactKey) -> str:
-    return PREFIX + layout.manifest_name(key.kind, key.digest).removeprefix(layout.MANIFESTS)
+    return PREFIX + object_names.manifest_name(key.kind, key.digest).removeprefix(object_names.MANIFESTS)

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from handler.artifacts.restore.download_worker import DownloadWorker
+from handler.artifacts.restore.download_worker import DownloadWorker, Retry
 from handler.artifacts.restore.restore_errors import RestoreTimedOut
 from handler.artifacts.restore.restore_parts import FilePart
 from handler.artifacts.restore.transfer import TransferSource
 from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress
-from handler.storage.retry import Retry
 
 TICK = 0.2  # seconds between two checks of the workers
 GRACE = 10.0  # seconds that a thread has to end. One that does not (a resolver, a dead disk) writes nothing any more
@@ -61,16 +60,15 @@ class DownloadPool:
         rate = Rate()
         try:
             while not self._ended.wait(TICK):
-                fetched = sum(worker.fetched for worker in self.workers)
-                progress(TransferProgress(self._done(), total, rate.of(fetched)))
+                progress(self._progress(total, rate))
                 if time.monotonic() > self._deadline:
-                    raise RestoreTimedOut(self._target, self._done(), total, "fetching")
+                    raise RestoreTimedOut(self._target, self._progress(total, rate).done, total, "fetching")
                 self._abort_stalled(self._retry.stall)
         finally:
             self._end(threads)
         if self._failure is not None:
             raise self._failure
-        progress(TransferProgress(self._done(), total, rate.of(sum(worker.fetched for worker in self.workers))))
+        progress(self._progress(total, rate))
 
     def _run(self, worker: DownloadWorker, take: Callable[[], FilePart | None], resume: bool) -> None:
         try:
@@ -102,5 +100,6 @@ class DownloadPool:
             if moved is not None and now - moved > patience:
                 worker.reader.abort()
 
-    def _done(self) -> int:
-        return sum(worker.done for worker in self.workers)
+    def _progress(self, total: int, rate: Rate) -> TransferProgress:
+        fetched = sum(worker.fetched for worker in self.workers)
+        return TransferProgress(sum(worker.done for worker in self.workers), total, rate.of(fetched))

@@ -4,13 +4,17 @@ NxDI loads a checkpoint from the `_name_or_path` of the saved configuration, a d
 quantized weights from `quantized_checkpoints_path`, and LoRA adapters from what `lora_config` names
 (neuronx-distributed-inference, models/application_base.py, `checkpoint_loader_fn`; models/config.py,
 `FusedSpecNeuronConfig`; modules/lora_serving/config.py).
+
+Two parts of a saved configuration cannot be read again as they are. A `kv_quant_config` is saved with objects that its
+class does not accept: only `direct_cast` survives, and a plan sets nothing else (NxD,
+quantization/quantization_config.py:80). Adapters are saved beside the file that names them, and each may be named once
+only (NxDI 0.10, modules/lora_serving/config.py:104).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from handler.storage.storage_errors import InvalidManifest
@@ -24,14 +28,12 @@ class ModelPaths:
     """The paths of the models on this machine. None keeps the path of the file.
 
     :param adapter_file: the JSON file that lists the adapters.
-    :param adapters: the directory of each adapter, by name.
     """
 
     model: str | None = None
     draft: str | None = None
     quantized_checkpoints: str | None = None
     adapter_file: str | None = None
-    adapters: Mapping[str, str] = field(default_factory=dict)
 
     def rewrite(self, directory: Path, files: list[str], scratch: Path) -> None:
         """Writes the paths into every `neuron_config.json` of an entry. A file that changes is replaced atomically.
@@ -67,11 +69,27 @@ class ModelPaths:
         lora = inner.get("lora_config") if isinstance(inner, dict) else None
         if isinstance(lora, dict):
             changes += [(lora, "lora_ckpt_json", self.adapter_file)]
-            changes += [(lora.get("lora_ckpt_paths"), name, path) for name, path in self.adapters.items()]
-        changed = False
+        changed = _make_readable(inner)
+        draft = speculation.get("draft_config") if isinstance(speculation, dict) else None
+        changed |= _make_readable(draft.get("neuron_config") if isinstance(draft, dict) else None)
         for holder, name, value in changes:
             if value is None or not isinstance(holder, dict) or holder.get(name) in {None, "", value}:
                 continue
             holder[name] = value
             changed = True
         return changed
+
+
+def _make_readable(neuron_config: object) -> bool:
+    """Removes what NxDI cannot read again. Returns whether that changed it."""
+    if not isinstance(neuron_config, dict):
+        return False
+    changed = False
+    cache, lora = neuron_config.get("kv_quant_config"), neuron_config.get("lora_config")
+    if isinstance(cache, dict) and not cache.keys() <= {"direct_cast"}:
+        neuron_config["kv_quant_config"] = {"direct_cast": cache.get("direct_cast", True)}
+        changed = True
+    if isinstance(lora, dict) and lora.get("lora_ckpt_json"):
+        changed |= bool(lora.get("lora_ckpt_paths") or lora.get("lora_ckpt_paths_cpu"))
+        lora.update(lora_ckpt_paths=None, lora_ckpt_paths_cpu=None)
+    return changed

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from handler.artifacts.restore import disk_space
 from handler.artifacts.restore.download_pool import DownloadPool
+from handler.artifacts.restore.download_worker import Retry
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore_errors import NoSpace, RestoreTimedOut, TargetRefused
 from handler.artifacts.restore.restore_lock import locked
@@ -27,7 +28,6 @@ from handler.artifacts.restore.transfer import TransferSource
 from handler.artifacts.restore.transfer_progress import ProgressListener, TransferProgress, ignore_progress
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
-from handler.storage.retry import Retry
 from handler.storage.s3_objects import S3Objects
 from handler.storage.storage_errors import StoreUnavailable
 

@@ -14,7 +14,6 @@ class RestoreTimedOut(ArtifactError):
     code = "artifact_restore_timed_out"
 
     def __init__(self, target: Path, done: int, total: int, doing: str) -> None:
-        self.target, self.done, self.total, self.doing = target, done, total, doing
         super().__init__(
             f"The restore to {target} did not finish in time: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {doing}. "
             "Allow more time; the next start resumes it."
@@ -29,7 +28,6 @@ class NoSpace(SettingError):
     """
 
     def __init__(self, setting: str, directory: Path, needed: int, free: int, reason: str = "") -> None:
-        self.directory, self.needed, self.free, self.reason = directory, needed, free, reason
         if reason:
             problem = f"{directory} filled up while the artifacts were written ({reason}; {free / 1e6:,.0f} MB free)"
         else:
@@ -42,5 +40,4 @@ class TargetRefused(SettingError):
     """The target directory may not or cannot be written."""
 
     def __init__(self, setting: str, target: Path, problem: str) -> None:
-        self.target = target
         super().__init__(setting, f"{target} {problem}", "Give a directory that this process may write and owns alone.")

@@ -16,6 +16,7 @@ import glob
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from handler.artifacts.restore.model_paths import CONFIG
@@ -23,6 +24,7 @@ from handler.artifacts.restore.restore_errors import TargetRefused
 from handler.artifacts.restore.restore_parts import RestoreContents
 
 READ_ONLY = Path("/opt/ml/model")  # read-only on SageMaker, so nothing is ever written there
+SETTING = "ENDPOINT_SCRATCH"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -35,8 +37,7 @@ class RestoreTarget:
     def __init__(self, target: Path, contents: RestoreContents, setting: str, forbidden: Path = READ_ONLY) -> None:
         self.path = target.parent.resolve() / target.name
         self.setting = setting
-        if self.path.resolve().is_relative_to(forbidden.resolve()) or self.path.is_relative_to(forbidden):
-            raise TargetRefused(setting, target, f"is below {forbidden}, which is read-only on SageMaker")
+        _require_outside(forbidden, self.path, target, setting)
         self._contents = contents
         self.partial = self._beside(f"partial-{contents.identity[:16]}")
         self.lock = self._beside("lock")
@@ -123,6 +124,25 @@ class RestoreTarget:
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{suffix}")
+
+
+def require_scratch(directory: Path, setting: str = SETTING, forbidden: Path = READ_ONLY) -> None:
+    """Creates the scratch directory if it does not exist. Called before anything is written to it.
+
+    :raises TargetRefused: it is below `/opt/ml/model` (also through a link), or it cannot be written.
+    """
+    _require_outside(forbidden, directory.absolute(), directory, setting)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise TargetRefused(setting, directory, f"cannot be written ({error.strerror})") from error
+
+
+def _require_outside(forbidden: Path, path: Path, configured: Path, setting: str) -> None:
+    if path.resolve().is_relative_to(forbidden.resolve()) or path.is_relative_to(forbidden):
+        raise TargetRefused(setting, configured, f"is below {forbidden}, which is read-only on SageMaker")
 
 
 def _boot() -> str:

@@ -33,19 +33,15 @@ class PartReader(Protocol):
 
     def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
         """Requests `length` bytes from `offset` on. `timeout` (seconds) holds for each wait for the server."""
-        ...
 
     def readinto(self, buffer: memoryview) -> int:
         """Reads into the buffer. Returns 0 at the end of the body, also if the range is incomplete."""
-        ...
 
     def abort(self) -> None:
         """Interrupts the current wait. The reader then raises Interrupted, or returns fewer bytes."""
-        ...
 
     def close(self) -> None:
         """Closes the connection. The next `open` makes a new one."""
-        ...
 
 
 class TransferSource(Protocol):
@@ -53,8 +49,6 @@ class TransferSource(Protocol):
 
     def reader(self) -> PartReader:
         """Returns a new reader. Each thread has its own."""
-        ...
 
     def uri(self, file: FileEntry) -> str:
         """Returns the URI of a file's object, for messages."""
-        ...

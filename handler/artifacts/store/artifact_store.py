@@ -16,8 +16,9 @@ from handler.artifacts.store.garbage_collection import Collected
 from handler.artifacts.store.gc_marks import GRACE
 from handler.artifacts.store.manifest import FileEntry, Manifest
 from handler.artifacts.store.manifest_signature import Signer
-from handler.artifacts.store.publication import CompileInputs, PublishProgress, ignore_progress, publish
-from handler.storage.object_store import Location, ObjectStore
+from handler.artifacts.store.publication import CompileInputs, publish
+from handler.storage.byte_progress import ByteProgress, ignore_bytes
+from handler.storage.object_store import Location, ObjectStore, size_of
 from handler.storage.open_store import open_objects
 from handler.storage.storage_errors import ArtifactError, InvalidManifest, NotFound, SignatureRefused, TooLarge
 
@@ -79,7 +80,7 @@ class ArtifactStore:
         self,
         directory: Path,
         inputs: CompileInputs,
-        progress: PublishProgress = ignore_progress,
+        progress: ByteProgress = ignore_bytes,
         *,
         replace: bool = False,
     ) -> Manifest:
@@ -102,11 +103,7 @@ class ArtifactStore:
         self.objects.delete(object_names.pin_name(kind, key))
 
     def pinned(self, key: str, kind: str) -> bool:
-        try:
-            self.objects.head(object_names.pin_name(kind, key))
-        except NotFound:
-            return False
-        return True
+        return size_of(self.objects, object_names.pin_name(kind, key)) is not None
 
     def delete(self, key: str, kind: str) -> bool:
         """Deletes one entry, also a broken one. Returns False if it is pinned. `collect` deletes its objects."""

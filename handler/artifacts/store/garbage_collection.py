@@ -39,15 +39,12 @@ def expired(
         if name and "/".join(name) not in pinned:
             entries[name[0]].append((*name, info))
     now = _now(objects) if older_than is not None else 0.0
-    selected = []
-    for listed in entries.values():
-        listed.sort(key=lambda entry: entry[2].modified, reverse=True)
-        for position, entry in enumerate(listed):
-            too_old = older_than is not None and now - entry[2].modified > older_than
-            too_many = keep is not None and position >= keep
-            if too_old or too_many:
-                selected.append(entry)
-    return selected
+    return [
+        entry
+        for listed in entries.values()
+        for position, entry in enumerate(sorted(listed, key=lambda entry: entry[2].modified, reverse=True))
+        if (older_than is not None and now - entry[2].modified > older_than) or (keep is not None and position >= keep)
+    ]
 
 
 def collect(objects: ObjectStore, grace: float = GRACE) -> Collected:

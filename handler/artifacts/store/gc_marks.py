@@ -84,10 +84,7 @@ class Marks:
     def mark(self, digest: str, mark: ObjectInfo | None) -> bool:
         """Marks an object for deletion, also one whose mark was `KEPT`. Returns False if another process was faster."""
         try:
-            if mark is None:
-                self._put(digest, MarkState.MARKED, if_absent=True)
-            else:
-                self._put(digest, MarkState.MARKED, if_match=mark.etag)
+            self._put(digest, MarkState.MARKED, if_absent=mark is None, if_match=mark.etag if mark else None)
         except Conflict:
             return False
         return True

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +20,12 @@ from handler.artifacts.store.gc_marks import GRACE, Marks
 from handler.artifacts.store.manifest import FileEntry, Manifest
 from handler.artifacts.store.manifest_signature import Signer
 from handler.json_value import Json
-from handler.storage.object_store import ObjectStore
+from handler.storage.byte_progress import ByteCounter, ByteProgress, ignore_bytes
+from handler.storage.object_store import ObjectStore, size_of
 from handler.storage.safe_paths import confined_all
 from handler.storage.storage_errors import ChangedFile, Conflict, InvalidManifest, NotFound, UnsafePath
 
 AT_ONCE = 8
-PublishProgress = Callable[[int, int], None]
 WEIGHTS = re.compile(r"(?:.*/)?weights/[^/]+\.safetensors")
 
 
@@ -41,16 +40,12 @@ class CompileInputs:
     machine: Mapping[str, str] = field(default_factory=dict)
 
 
-def ignore_progress(done: int, total: int) -> None:
-    """A `PublishProgress` that does nothing."""
-
-
 def publish(
     objects: ObjectStore,
     directory: Path,
     inputs: CompileInputs,
     signer: Signer | None = None,
-    progress: PublishProgress = ignore_progress,
+    progress: ByteProgress = ignore_bytes,
     *,
     replace: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -69,7 +64,7 @@ def publish(
         raise NotFound(f"{directory} with files of the kind '{inputs.kind}'")
     confined_all(paths)
     total = sum((directory / path).stat().st_size for path in paths)
-    counted = _Counter(total, progress)
+    counted = ByteCounter(total, progress)
     marks = Marks(objects)
     began = clock()
     marked = set(marks.all())
@@ -121,7 +116,7 @@ def _upload(
     marked: set[str],
     directory: Path,
     path: str,
-    counted: _Counter,
+    counted: ByteCounter,
     replace: bool,
 ) -> FileEntry:
     source = directory / path
@@ -130,7 +125,7 @@ def _upload(
     name = object_names.object_name(entry.digest)
     if entry.digest in marked:
         marks.keep(entry.digest)
-    if replace or not _exists(objects, name, entry.size):
+    if replace or size_of(objects, name) != entry.size:
         objects.upload(name, source)
     after = source.stat()
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or after.st_size != entry.size:
@@ -139,21 +134,15 @@ def _upload(
     return entry
 
 
-def _exists(objects: ObjectStore, name: str, size: int) -> bool:
-    try:
-        return objects.head(name).size == size
-    except NotFound:
-        return False
-
-
 def _look_again(objects: ObjectStore, marks: Marks, directory: Path, files: tuple[FileEntry, ...]) -> None:
     """After a long upload: keeps objects that were marked in the meantime, and uploads deleted ones again."""
     marked = set(marks.all())
     for entry in files:
         if entry.digest in marked:
             marks.keep(entry.digest)
-        if not _exists(objects, object_names.object_name(entry.digest), entry.size):
-            objects.upload(object_names.object_name(entry.digest), directory / entry.path)
+        name = object_names.object_name(entry.digest)
+        if size_of(objects, name) != entry.size:
+            objects.upload(name, directory / entry.path)
 
 
 def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | None, replace: bool) -> Manifest:
@@ -171,17 +160,6 @@ def _write_manifest(objects: ObjectStore, manifest: Manifest, signer: Signer | N
             pass  # no reader can use it, so it is replaced
         objects.put(name, body, if_match=etag)
     return manifest
-
-
-class _Counter:
-    def __init__(self, total: int, progress: PublishProgress) -> None:
-        self._done, self._total, self._progress, self._lock = 0, total, progress, threading.Lock()
-        progress(0, total)
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._done += size
-            self._progress(self._done, self._total)
 
 
 def _raise(error: OSError) -> None:

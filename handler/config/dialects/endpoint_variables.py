@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from handler.config.assignment import Assignment, assign
+from handler.config.assignment import Assignment, assign, converted
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import unknown
 from handler.config.endpoint_config import MIB
 from handler.config.fields import fields
-from handler.config.problems import BadValue
 from handler.config.values import clean, to_int, to_mapping, to_str
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -45,16 +44,13 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
 
     :raises SettingError: the value does not fit. The error names the setting, or the key in it.
     """
-    try:
-        if field == MEGABYTES:
-            return [assign("max_body", to_int(value) * MIB, setting)]
-        if field in {"lora_modules"}:
-            return engine.translate(field, value, setting)
-        if field not in {"engine_args", "neuron_config", "neuron_env"}:
-            return [assign(field, value, setting)]
-        inner = to_mapping({} if value is None else value)
-    except BadValue as bad:
-        raise bad.named(setting) from None
+    if field == MEGABYTES:
+        return [assign("max_body", converted(to_int, value, setting) * MIB, setting)]
+    if field == "lora_modules":
+        return engine.translate(field, value, setting)
+    if field not in {"engine_args", "neuron_config", "neuron_env"}:
+        return [assign(field, value, setting)]
+    inner = converted(to_mapping, {} if value is None else value, setting)
     if field == "neuron_config":
         return raw_neuron.translate(inner, setting)
     translate_key = _engine_key if field == "engine_args" else _environment_key
@@ -67,12 +63,9 @@ def _engine_key(key: str, value: Json, setting: str) -> list[Assignment]:
 
 def _environment_key(key: str, value: Json, setting: str) -> list[Assignment]:
     """Translates a variable that a document gives, as if it were set in the environment."""
-    try:
-        text = to_str(value) if value != "" else ""
-        if not clean(key).isidentifier():
-            raise BadValue("is not a valid name of a variable", "Use letters, digits and underscores")
-    except BadValue as bad:
-        raise bad.named(setting) from None
+    text = converted(to_str, value, setting) if value != "" else ""
+    if not converted(clean, key, setting).isidentifier():
+        raise SettingError(setting, "is not a valid name of a variable", "Use letters, digits and underscores.")
     try:
         return [_within(found, key) for found in neuron.translate(key, text)]
     except SettingError as error:

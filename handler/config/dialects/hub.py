@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from handler.config.assignment import Assignment, assign
 from handler.config.dialects import vllm_names as engine
-from handler.config.dialects.near_miss import slip
-from handler.errors import SettingError
+from handler.config.dialects.near_miss import reject_near_miss
 
 FIELDS: Mapping[str, str] = {
     "HF_MODEL_ID": "model",
@@ -43,10 +42,10 @@ def translate(name: str, value: str) -> list[Assignment]:
     return [assign(FIELDS[name], value, name)]
 
 
-def refuse_slip(name: str) -> None:
+def reject_misspelling(name: str) -> None:
     """Rejects a variable whose name is probably a typing error.
 
     :raises SettingError: the name is almost that of a known variable.
     """
-    if name.startswith(("HF_", "HUGGING")) and not reads(name) and (suggestion := slip(name, GUARDED)):
-        raise SettingError(name, "is not a variable that this endpoint reads", f"Did you mean {suggestion}?")
+    if name.startswith(("HF_", "HUGGING")):
+        reject_near_miss(name, GUARDED, "a variable that this endpoint reads")

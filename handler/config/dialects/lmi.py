@@ -10,28 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from handler.config.assignment import Assignment, assign, unused
+from handler.config.assignment import Assignment, Translator, assign, converted, if_true, to_field, unused
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.lmi_rejected import NO_EFFECT, REJECTED, SERVER_NO_EFFECT
 from handler.config.dialects.near_miss import unknown
-from handler.config.problems import BadValue
-from handler.config.values import clean, to_bool, to_int
+from handler.config.values import clean, to_int
 from handler.errors import SettingError
 
 PREFIX = "OPTION_"
 FILE_PREFIX = "option."
-OptionRule = Callable[[str, str], list[Assignment]]
+INT8 = if_true(Assignment("quantization", "int8"))
 
 
-def _to(field: str) -> OptionRule:
-    return lambda name, value: [assign(field, value, name)]
-
-
-def _engine(argument: str) -> OptionRule:
+def _engine(argument: str) -> Translator:
     return lambda name, value: engine.translate(argument, value, name)
 
 
-def _only(*values: str, reason: str) -> OptionRule:
+def _only(*values: str, reason: str) -> Translator:
     """Accepts the values that describe what this endpoint does anyway, and rejects all others."""
 
     def translate(name: str, value: str) -> list[Assignment]:
@@ -44,14 +39,6 @@ def _only(*values: str, reason: str) -> OptionRule:
     return translate
 
 
-def _int8(name: str, value: str) -> list[Assignment]:
-    return [assign("quantization", "int8", name)] if _bool(name, value) else []
-
-
-def _tgi_compat(name: str, value: str) -> list[Assignment]:
-    return [assign("inputs_schema", "tgi", name)] if _bool(name, value) else []
-
-
 def _rolling_batch(name: str, value: str) -> list[Assignment]:
     if value.strip().lower() == "disable":
         return [assign("max_num_seqs", 1, name)]
@@ -62,21 +49,15 @@ def _rolling_batch(name: str, value: str) -> list[Assignment]:
 def _on_device_generation(name: str, value: str) -> list[Assignment]:
     """LMI takes a flag or the path of a JSON file. The settings in such a file are NxDI's, under other names."""
     try:
-        return [assign("on_device_sampling", to_bool(value), name)]
-    except (BadValue, SettingError):
+        return [assign("on_device_sampling", value, name)]
+    except SettingError:
         fix = "Give true or false, and put the file's settings into neuron_config.on_device_sampling_config."
         raise SettingError(name, "takes true or false here, not a file", fix) from None
 
 
-def _flag(option: str, flag: str) -> OptionRule:
-    """An option that LMI turns into a compiler flag."""
-
-    def translate(name: str, value: str) -> list[Assignment]:
-        if not _bool(name, value):
-            return []
-        return [Assignment("neuron_env", flag, key="NEURON_CC_FLAGS", part=option)]
-
-    return translate
+def _flag(option: str) -> Translator:
+    """An option that LMI turns into the compiler flag of the same name."""
+    return if_true(Assignment("neuron_env", f"--{option.replace('_', '-')}", key="NEURON_CC_FLAGS", part=option))
 
 
 def _optimize_level(name: str, value: str) -> list[Assignment]:
@@ -87,17 +68,11 @@ def _optimize_level(name: str, value: str) -> list[Assignment]:
 
 def _cache(name: str, value: str) -> list[Assignment]:
     """LMI uses this path as the compiler's cache, for the draft model as for the target model."""
-    try:
-        return [Assignment("neuron_env", clean(value.strip()), key="NEURON_COMPILE_CACHE_URL")]
-    except BadValue as bad:
-        raise bad.named(name) from None
+    return [Assignment("neuron_env", converted(clean, value.strip(), name), key="NEURON_COMPILE_CACHE_URL")]
 
 
 def _pipeline_factor(name: str, value: str) -> list[Assignment]:
-    try:
-        return [Assignment("neuron_config", to_int(value), key="cc_pipeline_tiling_factor")]
-    except BadValue as bad:
-        raise bad.named(name) from None
+    return [Assignment("neuron_config", converted(to_int, value, name), key="cc_pipeline_tiling_factor")]
 
 
 def _loader(name: str, value: str) -> list[Assignment]:
@@ -111,51 +86,49 @@ def _handler(name: str, value: str) -> list[Assignment]:
     return _only(*handlers, reason="this endpoint is the handler")(name, value)
 
 
-OPTIONS: Mapping[str, OptionRule] = {
-    "model_id": _to("model"),
+OPTIONS: Mapping[str, Translator] = {
+    "model_id": to_field("model"),
     "revision": _engine("revision"),
-    "trust_remote_code": _to("trust_remote_code"),
-    "tensor_parallel_degree": _to("tensor_parallel_size"),
+    "trust_remote_code": to_field("trust_remote_code"),
+    "tensor_parallel_degree": to_field("tensor_parallel_size"),
     "pipeline_parallel_degree": _engine("pipeline_parallel_size"),
     "rolling_batch": _rolling_batch,
     "rolling_batch_strategy": _only("continuous_batching", reason="sequences are batched continuously"),
-    "max_rolling_batch_size": _to("max_num_seqs"),
+    "max_rolling_batch_size": to_field("max_num_seqs"),
     "max_rolling_batch_prefill_tokens": _engine("max_num_batched_tokens"),
     "cpu_offload_gb_per_gpu": _engine("cpu_offload_gb"),
     "batch_size": _only("1", reason="max_rolling_batch_size says how many sequences run at once"),
-    "dtype": _to("dtype"),
-    "amp": _to("dtype"),
-    "n_positions": _to("max_model_len"),
-    "quantize": _to("quantization"),
-    "load_in_8bit": _int8,
-    "neuron_quant": _int8,
-    "context_length_estimate": _to("context_encoding_buckets"),
+    "dtype": to_field("dtype"),
+    "amp": to_field("dtype"),
+    "n_positions": to_field("max_model_len"),
+    "quantize": to_field("quantization"),
+    "load_in_8bit": INT8,
+    "neuron_quant": INT8,
+    "context_length_estimate": to_field("context_encoding_buckets"),
     "compiled_graph_path": _cache,
     "draft_model_compiled_path": _cache,
-    "speculative_draft_model": _to("speculative_model"),
-    "draft_model_id": _to("speculative_model"),
-    "speculative_length": _to("num_speculative_tokens"),
-    "spec_length": _to("num_speculative_tokens"),
+    "speculative_draft_model": to_field("speculative_model"),
+    "draft_model_id": to_field("speculative_model"),
+    "speculative_length": to_field("num_speculative_tokens"),
+    "spec_length": to_field("num_speculative_tokens"),
     "on_device_generation": _on_device_generation,
-    "fuse_qkv": _to("fused_qkv"),
-    "sequence_parallel": _to("sequence_parallel_enabled"),
+    "fuse_qkv": to_field("fused_qkv"),
+    "sequence_parallel": to_field("sequence_parallel_enabled"),
     "neuron_cc_pipeline_factor": _pipeline_factor,
     "neuron_optimize_level": _optimize_level,
-    "enable_mixed_precision_accumulation": _flag(
-        "enable_mixed_precision_accumulation", "--enable-mixed-precision-accumulation"
-    ),
-    "enable_saturate_infinity": _flag("enable_saturate_infinity", "--enable-saturate-infinity"),
+    "enable_mixed_precision_accumulation": _flag("enable_mixed_precision_accumulation"),
+    "enable_saturate_infinity": _flag("enable_saturate_infinity"),
     "model_loader": _loader,
-    "output_formatter": _to("output_formatter"),
-    "tgi_compat": _tgi_compat,
+    "output_formatter": to_field("output_formatter"),
+    "tgi_compat": if_true(Assignment("inputs_schema", "tgi")),
     "device": _only("neuron", "auto", "cpu", reason="the line decides the device"),
     "task": _only("text-generation", "generate", "auto", reason="this endpoint generates text"),
     "entrypoint": _handler,
 }
 # Keys of serving.properties without `option.`.
-SERVER: Mapping[str, OptionRule] = {
+SERVER: Mapping[str, Translator] = {
     "engine": _only("python", "mpi", reason="the engine is vLLM"),
-    "job_queue_size": _to("max_concurrent"),
+    "job_queue_size": to_field("max_concurrent"),
     "batch_size": OPTIONS["batch_size"],
     "minworkers": _only("1", reason="one engine serves every request"),
     "maxworkers": _only("1", reason="one engine serves every request"),
@@ -204,10 +177,3 @@ def _option(name: str, option: str, value: str, prefix: str, spell: Callable[[st
         return engine.translate(option, value, name)
     known = [spell(other) for other in (*OPTIONS, *NO_EFFECT, *REJECTED, *engine.names())]
     raise unknown(name, spell(option), known, prefix, "an option of LMI or an engine argument of vLLM")
-
-
-def _bool(name: str, value: str) -> bool:
-    try:
-        return to_bool(value)
-    except BadValue as bad:
-        raise bad.named(name) from None

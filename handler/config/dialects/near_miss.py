@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from handler.errors import SettingError
 
@@ -23,7 +23,11 @@ def unknown(setting: str, name: str, known: Iterable[str], prefix: str, what: st
     return SettingError(setting, f"is not {what}", fix)
 
 
-def slip(name: str, known: Iterable[str]) -> str | None:
-    """The known name that differs from this one by one or two letters, or None."""
-    near = difflib.get_close_matches(name, [other for other in known if other != name], n=1, cutoff=0.92)
-    return near[0] if near else None
+def reject_near_miss(name: str, known: Collection[str], what: str) -> None:
+    """Rejects a variable whose name differs from a known one by one or two letters.
+
+    :raises SettingError: the error suggests the known name.
+    """
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.92)
+    if near and name not in known:
+        raise SettingError(name, f"is not {what}", f"Did you mean {near[0]}?")

@@ -6,12 +6,11 @@ aws-neuron/upstreaming-to-vllm, and the Neuron documentation of runtime and comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from handler.config.assignment import Assignment, assign
-from handler.config.dialects.near_miss import slip
-from handler.config.problems import BadValue
-from handler.config.values import clean, to_bool
+from handler.config.assignment import Assignment, Translator, converted, if_true, to_field
+from handler.config.dialects.near_miss import reject_near_miss
+from handler.config.values import clean
 from handler.errors import SettingError
 
 PREFIXES = ("NEURON_", "XLA_", "VLLM_NEURON_", "NXD_")
@@ -106,22 +105,6 @@ def _framework(name: str, value: str) -> list[Assignment]:
     return [_pass_on(name, value)]
 
 
-def _switch(field: str, meaning: bool) -> Callable[[str, str], list[Assignment]]:
-    """A variable that has a meaning only if it is on."""
-
-    def translate(name: str, value: str) -> list[Assignment]:
-        try:
-            return [Assignment(field, meaning)] if to_bool(value) else []
-        except BadValue as bad:
-            raise bad.named(name) from None
-
-    return translate
-
-
-def _to(field: str) -> Callable[[str, str], list[Assignment]]:
-    return lambda name, value: [assign(field, value, name)]
-
-
 FIELDS: Mapping[str, str] = {
     "NEURON_COMPILED_ARTIFACTS": "compiled_artifacts",
     "NEURON_CONTEXT_LENGTH_BUCKETS": "context_encoding_buckets",
@@ -129,10 +112,10 @@ FIELDS: Mapping[str, str] = {
     "NEURON_QUANT_DTYPE": "quantization",
     "NEURON_LOGICAL_NC_CONFIG": "logical_nc_config",
 }
-TRANSLATED: Mapping[str, Callable[[str, str], list[Assignment]]] = {
-    **{name: _to(field) for name, field in FIELDS.items()},
-    "NEURON_ON_DEVICE_SAMPLING_DISABLED": _switch("on_device_sampling", False),
-    "DISABLE_NEURON_CUSTOM_SCHEDULER": _switch("enable_chunked_prefill", True),
+TRANSLATED: Mapping[str, Translator] = {
+    **{name: to_field(field) for name, field in FIELDS.items()},
+    "NEURON_ON_DEVICE_SAMPLING_DISABLED": if_true(Assignment("on_device_sampling", False)),
+    "DISABLE_NEURON_CUSTOM_SCHEDULER": if_true(Assignment("enable_chunked_prefill", True)),
     "VLLM_NEURON_FRAMEWORK": _framework,
 }
 KNOWN = (*TRANSLATED, *PASSED_ON)
@@ -149,21 +132,17 @@ def translate(name: str, value: str) -> list[Assignment]:
     """
     if name in TRANSLATED:
         return TRANSLATED[name](name, value.strip())
-    refuse_slip(name)
+    reject_misspelling(name)
     return [_pass_on(name, value)]
 
 
-def refuse_slip(name: str) -> None:
+def reject_misspelling(name: str) -> None:
     """Rejects a variable whose name is probably a typing error.
 
     :raises SettingError: the name is almost that of a known variable.
     """
-    if name not in KNOWN and (suggestion := slip(name, KNOWN)):
-        raise SettingError(name, "is not a variable of the Neuron software", f"Did you mean {suggestion}?")
+    reject_near_miss(name, KNOWN, "a variable of the Neuron software")
 
 
 def _pass_on(name: str, value: str) -> Assignment:
-    try:
-        return Assignment("neuron_env", clean(value), key=name)
-    except BadValue as bad:
-        raise bad.named(name) from None
+    return Assignment("neuron_env", converted(clean, value, name), key=name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from handler.config.assignment import Assignment, assign
+from handler.config.assignment import Assignment, assign, converted
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects.near_miss import unknown
 from handler.config.engine_arguments import known, server_arguments
@@ -109,10 +109,8 @@ def _additional(given: Mapping[str, Json], setting: str) -> list[Assignment]:
     rest: dict[str, Json] = {}
     for key, value in given.items():
         if canonical(key) in NEURON_CONFIGS:
-            try:
-                found += raw_neuron.translate(to_mapping({} if value is None else value), setting, via=key)
-            except BadValue as bad:
-                raise bad.named(f"{setting}.{key}") from None
+            inner = converted(to_mapping, {} if value is None else value, f"{setting}.{key}")
+            found += raw_neuron.translate(inner, setting, via=key)
         elif key == "vision_neuron_config":
             found.append(assign(key, value, setting, key))
         else:

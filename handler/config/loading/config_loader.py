@@ -7,11 +7,11 @@ line and the instance decide what no source sets. Two different values from equa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from handler.config import front_end_rules as front_ends
-from handler.config.assignment import Assignment, SourcedAssignment, assign
+from handler.config.assignment import Assignment, SourcedAssignment, assign, converted, sourced
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import hub, lmi, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
@@ -21,7 +21,7 @@ from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.merge import Merged, merge
 from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
-from handler.config.problems import BadValue, SettingErrors, masked
+from handler.config.problems import SettingErrors, masked
 from handler.config.value_source import Origin, ValueSource
 from handler.config.values import clean
 from handler.errors import SettingError
@@ -68,8 +68,9 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
                 errors.append(one)
 
     if model is not None:
-        take(_argument(model))
-    take(_environment(environ))
+        take(sourced({"MODEL": model}, _model, Origin.ARGUMENT))
+    variables = {name: environ[name] for name in sorted(environ) if name != ours.CONFIG}
+    take(sourced(variables, _translated, Origin.ENVIRONMENT))
     take(of_named_document(document, fetch))
     base = environ.get(sagemaker.BASE, "").strip() or BASE
     take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
@@ -86,42 +87,20 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     return config
 
 
-def _argument(model: str) -> Iterator[Found]:
-    try:
-        yield SourcedAssignment(assign("model", clean(model), "MODEL"), ValueSource(Origin.ARGUMENT, "MODEL"))
-    except BadValue as bad:
-        yield bad.named("MODEL")
-    except SettingError as error:
-        yield error
-
-
-def _environment(environ: Mapping[str, str]) -> Iterator[Found]:
-    """An empty value counts as not set: deployment templates leave variables empty."""
-    for name in sorted(environ):
-        if name == ours.CONFIG:
-            continue
-        try:
-            for found in _translated(name, environ[name]):
-                yield SourcedAssignment(
-                    found, ValueSource(Origin.ENVIRONMENT, f"{name}.{found.via}" if found.via else name)
-                )
-        except SettingError as error:
-            yield error
+def _model(name: str, value: str) -> list[Assignment]:
+    return [assign("model", converted(clean, value, name), name)]
 
 
 def _translated(name: str, value: str) -> list[Assignment]:
+    """An empty value counts as not set: deployment templates leave variables empty."""
     for dialect in DIALECTS:
         if dialect.reads(name):
             if not value.strip() and dialect is not optimum:
                 return []
-            try:
-                clean(value)
-            except BadValue as bad:
-                raise bad.named(name) from None
-            return dialect.translate(name, value)
-    hub.refuse_slip(name)
+            return dialect.translate(name, converted(clean, value, name))
+    hub.reject_misspelling(name)
     if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
-        neuron.refuse_slip(name)
+        neuron.reject_misspelling(name)
     return []
 
 

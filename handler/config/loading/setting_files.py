@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from handler.config.assignment import SourcedAssignment
+from handler.config.assignment import Assignment, SourcedAssignment, sourced
 from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import lmi
+from handler.config.dialects import vllm_names as engine
+from handler.config.dialects.near_miss import unknown
+from handler.config.fields import fields
 from handler.config.loading import artifact_settings as artifacts
-from handler.config.loading import document_settings as tree
 from handler.config.loading import document_text as document
-from handler.config.loading import java_properties as properties
+from handler.config.loading import java_properties
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.problems import BadValue
 from handler.config.value_source import Origin
 from handler.errors import SettingError
+from handler.json_value import Json
 
 Found = SourcedAssignment | SettingError
 MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
@@ -75,13 +79,28 @@ def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:
 def _parsed(body: bytes, name: str, setting: str, origin: Origin) -> Iterator[Found]:
     try:
         if name.endswith(".properties"):
-            yield from tree.of_properties(properties.parse(body.decode("utf-8-sig")), origin, name)
+            properties = java_properties.parse(body.decode("utf-8-sig"))
+            given = {key: value for key, value in properties.items() if value}
+            yield from sourced(given, lmi.translate_key, origin, name)
         else:
-            yield from tree.of_document(document.parse(body, name), origin, name)
+            yield from sourced(document.parse(body, name), _document_key, origin, name)
     except UnicodeDecodeError:
         yield SettingError(setting, "it is not UTF-8", "Write it in UTF-8.")
     except BadValue as bad:
         yield bad.named(setting)
+
+
+def _document_key(key: str, value: Json) -> list[Assignment]:
+    """Translates one key of a document: our field's name, or vLLM's argument name.
+
+    :raises SettingError: the key is unknown, or the value does not fit.
+    """
+    name = engine.canonical(key)
+    if ours.is_known(name):
+        return ours.field_value(name, value, key)
+    if engine.is_known(name):
+        return engine.translate(name, value, key)
+    raise unknown(key, name, {*fields(), ours.MEGABYTES, *engine.names()}, "", "a setting of this endpoint")
 
 
 def is_location(location: str) -> bool:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from handler.engine.adapters.adapter_errors import InvalidAdapter
 from handler.json_value import Json
+from handler.storage.safetensors_header import BrokenFile, file_range, read_header
 
 CONFIG = "adapter_config.json"
 # Only safetensors is supported: PEFT's other format is a pickle.
 WEIGHTS = "adapter_model.safetensors"
 MAX_CONFIG = 1024 * 1024
-MAX_HEADER = 64 * 1024 * 1024
 
 
 def copy_checked(name: str, source: Path, target: Path, max_rank: int) -> None:
@@ -28,12 +28,9 @@ def copy_checked(name: str, source: Path, target: Path, max_rank: int) -> None:
     """
     for file in (CONFIG, WEIGHTS):
         if not (source / file).is_file():
-            pickled = (
-                " (adapter_model.bin is a pickle, which is not accepted)"
-                if (source / "adapter_model.bin").exists()
-                else ""
-            )
-            model = ", but there is a model's config.json" if (source / "config.json").exists() else ""
+            model = ", but there is a model's config.json" * (source / "config.json").exists()
+            pickle = " (adapter_model.bin is a pickle, which is not accepted)"
+            pickled = pickle * (source / "adapter_model.bin").exists()
             raise InvalidAdapter(name, f"there is no {file} in {source}{model}{pickled}")
     rank = _rank(name, _config(name, source / CONFIG), max_rank)
     _check_weights(name, source / WEIGHTS, rank)
@@ -84,22 +81,16 @@ def _rank(name: str, config: dict[str, Json], max_rank: int) -> int:
 
 def _check_weights(name: str, path: Path, rank: int) -> None:
     """Checks that the safetensors file is complete, by the offsets in its header, and has the configured rank."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= min(MAX_HEADER, size - 8):
-            raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file")
-        try:
-            header = json.loads(file.read(length))
-            ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
-            whole = max(ends) + length + 8 == size
-            ranks = {entry["shape"][0] for key, entry in header.items() if ".lora_A." in key}
-        except (ValueError, RecursionError, TypeError, KeyError, IndexError, AttributeError):
-            raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file") from None
+    read = file_range(path)
+    try:
+        header = read_header(read)
+    except BrokenFile:
+        raise InvalidAdapter(name, f"{WEIGHTS} is not a safetensors file") from None
+    ranks = {size for key, tensor in header.items() if ".lora_A." in key for size in tensor.shape[:1]}
     if ranks != {rank}:
-        raise InvalidAdapter(
-            name,
-            f"the rank in {WEIGHTS} is {', '.join(sorted(map(str, ranks))) or 'unknown'}, but in {CONFIG} it is {rank}",
-        )
-    if not whole:
-        raise InvalidAdapter(name, f"{WEIGHTS} does not have the length that its header gives")
+        found = ", ".join(sorted(map(str, ranks))) or "unknown"
+        raise InvalidAdapter(name, f"the rank in {WEIGHTS} is {found}, but in {CONFIG} it is {rank}")
+    try:
+        read_header(read, path.stat().st_size)
+    except BrokenFile:
+        raise InvalidAdapter(name, f"{WEIGHTS} does not have the length that its header gives") from None

@@ -40,14 +40,14 @@ class AdapterTable:
         self._empty: Adapter | None = None
 
     def names(self) -> tuple[str, ...]:
-        return tuple(self._by_name)
+        return tuple(self._loaded())
 
     def all(self) -> list[Adapter]:
-        return list(self._by_name.values())
+        return list(self._loaded().values())
 
     def get(self, name: str) -> Adapter:
         """:raises AdapterNotFound: no adapter has this name."""
-        found = self._by_name.get(name)
+        found = self._loaded().get(name)
         if found is None:
             raise AdapterNotFound(name)
         return found
@@ -68,3 +68,6 @@ class AdapterTable:
         """Call on the loop when a request that used the adapter has ended."""
         if adapter is not self._empty:
             adapter.running -= 1
+
+    def _loaded(self) -> dict[str, Adapter]:
+        return self._by_name

@@ -12,14 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from handler.engine.adapters import adapter_errors
 from handler.engine.adapters.adapter_checkpoint import copy_checked
-from handler.engine.adapters.adapter_errors import (
-    AdapterExists,
-    AdapterNotFound,
-    AdaptersFull,
-    AdaptersUnsupported,
-    InvalidAdapter,
-)
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
 from handler.engine.adapters.empty_adapter import write_empty_adapter
 from handler.engine.adapters.shared_adapters import AdapterNotes
@@ -48,8 +42,8 @@ class Adapters(AdapterTable):
     :param directory: keeps the files of loaded adapters.
     :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
         recently used one from memory, and reads its files again when a request uses it.
-    :param fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
     :param notes: publishes the adapters to the other processes that use the engine.
+    :ivar fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
     """
 
     def __init__(
@@ -59,8 +53,7 @@ class Adapters(AdapterTable):
         base_names: tuple[str, ...],
         directory: Path,
         limit: int,
-        bring: Bring = Path,
-        fixed: str = "",
+        bring: Bring,
         notes: AdapterNotes | None = None,
     ) -> None:
         from handler.engine.vllm_api.core import lora_adapters as lora
@@ -78,7 +71,7 @@ class Adapters(AdapterTable):
         self._change = threading.Lock()
         self._notes = notes
         self.limit = limit
-        self.fixed = fixed
+        self.fixed = ""
         shutil.rmtree(directory, ignore_errors=True)  # files of an earlier process
 
     def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
@@ -94,17 +87,17 @@ class Adapters(AdapterTable):
                 "name", "it must begin with a letter or digit and have at most 256 of A-Z a-z 0-9 ._:/@=+-"
             )
         if self.fixed:
-            raise AdaptersUnsupported(self.fixed)
+            raise adapter_errors.AdaptersUnsupported(self.fixed)
         with self._change:
             old = self._by_name.get(name)
             if replace and old is None:
-                raise AdapterNotFound(name)
+                raise adapter_errors.AdapterNotFound(name)
             if old is not None and not replace and old.source == source:
                 return old
             if name in self._base_names or (old is not None and not replace):
-                raise AdapterExists(name)
+                raise adapter_errors.AdapterExists(name)
             if old is None and len(self._by_name) >= self.limit:
-                raise AdaptersFull(self.limit)
+                raise adapter_errors.AdaptersFull(self.limit)
             pinned = sum(other.pinned for other in self.all() if other is not old)
             if pin and pinned + 1 >= self._slots:
                 raise InvalidField(
@@ -135,7 +128,7 @@ class Adapters(AdapterTable):
         :raises AdaptersUnsupported: adapters can be changed only at the start.
         """
         if self.fixed:
-            raise AdaptersUnsupported(self.fixed)
+            raise adapter_errors.AdaptersUnsupported(self.fixed)
         with self._change:
             adapter = self.get(name)
             del self._by_name[name]
@@ -175,7 +168,7 @@ class Adapters(AdapterTable):
         except ValueError as error:
             self._loop.run(self._api.remove(self._llm, identity), LOAD_SECONDS)
             shutil.rmtree(path, ignore_errors=True)
-            raise InvalidAdapter(name, str(error)) from None
+            raise adapter_errors.InvalidAdapter(name, str(error)) from None
         return Adapter(name, source, pin, identity, path, request)
 
     def _retire(self, adapter: Adapter) -> None:

@@ -114,20 +114,8 @@ class FollowedAdapters(AdapterTable):
         self._reading = threading.Lock()
         self._used: dict[int, int] = {}
 
-    def names(self) -> tuple[str, ...]:
-        self._refresh()
-        return super().names()
-
-    def all(self) -> list[Adapter]:
-        self._refresh()
-        return super().all()
-
-    def get(self, name: str) -> Adapter:
-        self._refresh()
-        return super().get(name)
-
     def begin(self, name: str | None) -> Adapter | None:
-        self._refresh()
+        self._loaded()  # also reads which adapter requests without an adapter use
         adapter = super().begin(name)
         if adapter is None or adapter is self._empty or adapter.identity in self._used:
             return adapter
@@ -143,10 +131,10 @@ class FollowedAdapters(AdapterTable):
         if adapter is not self._empty and not adapter.running:
             self._notes.unused(self._used.pop(adapter.identity))
 
-    def _refresh(self) -> None:
+    def _loaded(self) -> dict[str, Adapter]:
         """Reads the list again if it has changed. Thread-safe. An adapter stays the same object while it is listed."""
         if self._notes.changes() == self._seen:
-            return
+            return self._by_name
         with self._reading:
             change = self._notes.changes()
             listing = self._notes.read()
@@ -157,6 +145,7 @@ class FollowedAdapters(AdapterTable):
             if listing.nothing is not None and self._empty is None:
                 self._empty = self._adapter(listing.nothing)
             self._seen = change
+        return self._by_name
 
     def _adapter(self, entry: Entry) -> Adapter:
         request = self._request(entry.identity, entry.engine_name, entry.path)

@@ -8,6 +8,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from handler.errors import EndpointError
 
+# The stop string or the token id that ended the text. None for the model's own end token, and for a limit.
+StopReason = int | str | None
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
@@ -117,9 +120,7 @@ class Sink(Protocol):
     Neither is called again after a push with a `finish_reason`, or after `fail`.
     """
 
-    def push(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> None: ...
+    def push(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> None: ...
 
     def fail(self, error: EndpointError) -> None: ...
 

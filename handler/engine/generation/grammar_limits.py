@@ -42,6 +42,11 @@ def check_document(document: Mapping[str, Any]) -> None:
         check(given, field)
         if _is_endless(_schema_of(given)):
             raise InvalidField(field, "its schema refers to itself and defines nothing")
+    if document.get("ignore_eos") and any(
+        map(_is_grammar, map(document.get, ("structured_outputs", "response_format")))
+    ):
+        # vLLM 0.16 goes on without the grammar where the grammar has ended.
+        raise InvalidField("ignore_eos", "a grammar decides where its text ends: leave it out")
     choice = document.get("tool_choice")
     if choice == "required" or isinstance(choice, dict):
         tools = document.get("tools")
@@ -52,6 +57,10 @@ def check_document(document: Mapping[str, Any]) -> None:
             raise InvalidField(
                 "tools", f"with a required tool call, all tools together may have at most {WHOLE} characters as JSON"
             )
+
+
+def _is_grammar(given: object) -> bool:
+    return isinstance(given, dict) and bool(given) and given.get("type") != "text"
 
 
 def _schema_of(given: object) -> object:

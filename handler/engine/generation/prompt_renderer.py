@@ -39,8 +39,8 @@ class PromptRenderer:
     _slow: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def quick(self) -> bool:
-        """Whether the tokenizer is a fast one, which needs no lock."""
+    def compiled(self) -> bool:
+        """Whether the tokenizer is compiled (a "fast" one of transformers), and so needs no lock."""
         return bool(getattr(self.tokenizer, "is_fast", False))
 
     def chat(
@@ -85,7 +85,7 @@ class PromptRenderer:
         :raises TextTooLong: the text cannot fit the context.
         """
         self.check_length(len(text), param, cut=cut)
-        if self.quick:
+        if self.compiled:
             ids: list[int] = self.tokenizer.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         else:
             with self._slow:

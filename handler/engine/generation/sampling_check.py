@@ -2,7 +2,7 @@
 
 On-device sampling supports only temperature, top_p and top_k. Penalties, seeds and the others have no effect there
 (vLLM User Guide for NxD Inference, "Decoding"; seen with the plugin). Sampling on the CPU supports all of them, or with
-the native plugin most of them (`handler/neuron/sampling_limits.py`).
+the plugins most of them (`handler/neuron/sampling_limits.py`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
             "prompt_logprobs", "this endpoint's Neuron line returns no log probabilities of a prompt: leave it out"
         )
     for name, neutral in NEUTRAL.items():
-        if not limits.honours(name) and getattr(sampling, name) not in neutral:
+        if not limits.supports(name) and getattr(sampling, name) not in neutral:
             raise UnsupportedField(name, fix(limits, name))
     if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
         raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
@@ -82,17 +82,17 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
         raise UnsupportedField(field, "this endpoint's Neuron line returns no log probabilities of a prompt")
     for name, neutral in DOCUMENT_NEUTRAL.items():
         value, parameter = document.get(name), PARAMETERS.get(name, name)
-        if not limits.honours(parameter) and not any(value == none and type(value) is type(none) for none in neutral):
+        if not limits.supports(parameter) and not any(value == none and type(value) is type(none) for none in neutral):
             raise UnsupportedField(name, fix(limits, parameter))
-    if not limits.honours("grammar"):
+    if not limits.supports("grammar"):
         _reject_grammars(document, fix(limits, "grammar"))
     include = document.get("include")
     if not limits.logprobs and isinstance(include, list) and "message.output_text.logprobs" in include:
         raise UnsupportedField("include", fix(limits, "logprobs"))
-    if document.get("n") not in (None, 1) and not limits.honours("temperature"):
+    if document.get("n") not in (None, 1) and not limits.supports("temperature"):
         raise UnsupportedField("n", "without random sampling, all choices would be the same")
     for name in ("temperature", "top_p", "top_k"):
-        if not limits.honours(name) and document.get(name) not in NEUTRAL[name]:
+        if not limits.supports(name) and document.get(name) not in NEUTRAL[name]:
             raise UnsupportedField(name, fix(limits, name))
     top_k = document.get("top_k")
     if limits.global_topk is not None and isinstance(top_k, int) and top_k > limits.global_topk:
@@ -121,5 +121,5 @@ def ignored_defaults(defaults: Mapping[str, float], limits: SamplingLimits) -> d
     return {
         name: value
         for name, value in defaults.items()
-        if name in NEUTRAL and name != "temperature" and not limits.honours(name) and value not in NEUTRAL[name]
+        if name in NEUTRAL and name != "temperature" and not limits.supports(name) and value not in NEUTRAL[name]
     }

@@ -1,8 +1,8 @@
 """Tries a grammar in a process of its own, so that the engine's core compiles only what has been compiled once.
 
-A grammar, a regular expression or a schema is native code's input. Some end the process that compiles it, some take
-minutes or all memory (seen with xgrammar 0.1.29). No list of them is complete, so each is tried in a process that may
-die.
+Native code compiles grammars, regular expressions and schemas. Some of them end the process that compiles them, and
+some take minutes or all memory (seen with xgrammar 0.1.29). No list of them is complete, so each grammar is first
+compiled in a process whose end harms no request.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 logger = logging.getLogger(__name__)
-# Seconds. A schema of 64 KB takes 0.2 s; everyone else's structured requests wait for the longest one.
+# Seconds. A schema of 64 KB takes 0.2 s. All other requests with a new grammar wait meanwhile.
 COMPILE_SECONDS = 10.0
-# vLLM parses on the event loop, where every other request waits meanwhile.
+# Seconds. vLLM parses a grammar on the event loop, so every other request waits meanwhile.
 PARSE_SECONDS = 1.0
 START_SECONDS = 240.0
-# Verdicts that are kept, each under the grammar's digest.
+PROGRAM = "handler.engine.grammar.trial_process"
+# How many results are kept, each under the grammar's digest.
 KEPT = 4096
 
 
 class TrialUnavailable(Exception):
-    """The process cannot be started: nothing is known about any grammar."""
+    """The process that tries grammars cannot be started, so no grammar can be tried."""
 
 
 class GrammarTrial:
-    """Thread-safe; one grammar at a time. The process starts with the first grammar and ends with `close`.
+    """Tries grammars, one at a time. Thread-safe. The process starts with the first grammar and ends with `close`.
 
     :param tokenizer: the model's tokenizer, a directory or a hub id.
     :param vocabulary: how many token ids the model has.
@@ -51,14 +52,7 @@ class GrammarTrial:
         parse_seconds: float = PARSE_SECONDS,
     ) -> None:
         whitespace = "any" if any_whitespace else "none"
-        self._command: Sequence[str] = (
-            sys.executable,
-            "-m",
-            "handler.engine.grammar.trial_process",
-            tokenizer,
-            str(vocabulary),
-            whitespace,
-        )
+        self._command = (sys.executable, "-m", PROGRAM, tokenizer, str(vocabulary), whitespace)
         self._compile_seconds = compile_seconds
         self._parse_seconds = parse_seconds
         self._lock = threading.Lock()
@@ -74,7 +68,7 @@ class GrammarTrial:
         return key in self._verdicts, self._verdicts.get(key)
 
     def problem(self, kind: str, spec: str) -> str | None:
-        """What is wrong with a grammar; None when the core can compile it. Takes up to `compile_seconds`.
+        """What is wrong with a grammar. None: the core can compile it. Takes up to `compile_seconds`.
 
         :param kind: json, regex, ebnf or structural_tag.
         :raises TrialUnavailable: the process cannot be started.
@@ -131,7 +125,7 @@ class GrammarTrial:
         return process
 
     def _line(self, process: subprocess.Popen[bytes], seconds: float) -> bytes | None:
-        """The next line; empty when the process has ended; None when the time is up."""
+        """The next line of the process's output. Empty: the process has ended. None: the time is up."""
         assert process.stdout is not None
         end = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
@@ -154,13 +148,11 @@ class GrammarTrial:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                try:
+                with suppress(OSError):
                     pipe.close()
-                except OSError:
-                    continue
 
     def close(self) -> None:
-        """Ends the process. A trial under way ends with it."""
+        """Ends the process, and with it a trial that is running."""
         self._closed = True
         process = self._process
         if process is not None:

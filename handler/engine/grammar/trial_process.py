@@ -1,4 +1,4 @@
-"""The process that compiles a grammar first. It may die, be killed, or run out of memory.
+"""The process in which each grammar is compiled first. It may crash, be killed, or run out of memory.
 
 `python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE` reads one JSON object a line from
 standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"parse": seconds, "problem": ...}`.
@@ -25,9 +25,9 @@ LONGEST = 300
 def main() -> None:
     tokenizer, vocabulary, whitespace = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "any"
     answers = sys.stdout
-    sys.stdout = sys.stderr  # what a library prints is no answer
+    sys.stdout = sys.stderr  # a library's output must not be read as an answer
     tried = compiler_for(tokenizer, vocabulary, whitespace)
-    tried("json", '{"type": "object"}')  # what is made lazily counts for no grammar
+    tried("json", '{"type": "object"}')  # makes what is made lazily, before the memory is measured
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -77,7 +77,7 @@ def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[
             try:
                 parsers[kind](spec)
             except Exception:
-                # vLLM parses it itself before the core sees it, and rejects it with its own words.
+                # vLLM parses it too before it reaches the core, and rejects it with its own message.
                 return {"parse": time.monotonic() - began, "problem": None}
         parse = time.monotonic() - began
         problem = None

@@ -25,6 +25,7 @@ class CheckContext:
     """A draft, its line and its NeuronConfig.
 
     :param values: the NeuronConfig: the plugin's defaults, with the override applied.
+    :param vision: the same of the vision model; None if there is no configuration for one.
     :param vllm: the version of vLLM that would run; None if the line has no fixed one.
     """
 
@@ -32,6 +33,7 @@ class CheckContext:
     line: Line
     values: ConfigValues
     vllm: str | None = None
+    vision: ConfigValues | None = None
 
     @property
     def config(self) -> EndpointConfig:
@@ -83,8 +85,20 @@ def info(code: str, setting: str, why: str, fix: str) -> Finding:
 
 
 def effective(draft: PlanDraft) -> dict[str, Json]:
-    """The NeuronConfig that the plugin would build: its defaults, then the override
-    (vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, _get_default_neuron_config)."""
+    """The NeuronConfig that the plugin would build: its defaults, then the override."""
+    text = draft.override.get("text_neuron_config")
+    override = text if isinstance(text, dict) else draft.override
+    return {**_defaults(draft), **{key: value for key, value in override.items() if key not in PLUGIN}}
+
+
+def effective_vision(draft: PlanDraft) -> dict[str, Json] | None:
+    """The same for the vision model of a multimodal one."""
+    override = draft.override.get("vision_neuron_config")
+    return {**_defaults(draft), **override} if isinstance(override, dict) else None
+
+
+def _defaults(draft: PlanDraft) -> dict[str, Json]:
+    """vllm-project/vllm-neuron, worker/neuronx_distributed_model_loader.py, _get_default_neuron_config."""
     args = draft.args
     sequences, length = draft.number("max_num_seqs") or 1, draft.number("max_model_len") or 128
     chunked = args.get("enable_chunked_prefill") is True
@@ -109,9 +123,6 @@ def effective(draft: PlanDraft) -> dict[str, Json]:
         keys.update(enable_fused_speculation=True, speculation_length=tokens)
         if draft.config.speculation == "eagle":
             keys["enable_eagle_speculation"] = True
-    text = draft.override.get("text_neuron_config")
-    override = text if isinstance(text, dict) else draft.override
-    keys.update({key: value for key, value in override.items() if key not in PLUGIN})
     return keys
 
 

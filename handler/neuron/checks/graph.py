@@ -41,6 +41,25 @@ def quantization_unset(context: CheckContext) -> Iterator[Finding]:
         )
 
 
+def kv_cache_quant(context: CheckContext) -> Iterator[Finding]:
+    """NxDI 0.10, modules/kvcache/kv_cache_manager.py:145: only `kv_quant_config` changes the cache."""
+    values = context.values
+    if context.plugin and values.flag("kv_cache_quant") and values.get("kv_quant_config") is None:
+        why = "since SDK 2.28 it changes compiler flags only, and the KV cache stays as it is"
+        fix = 'Set kv_quant_config to {"direct_cast": true} too, or use the setting kv_cache_quant instead.'
+        yield warning("kv-cache-quant", context.key("kv_cache_quant"), why, fix)
+
+
+def kv_cache_dtype(context: CheckContext) -> Iterator[Finding]:
+    """The cache's type is NxD Inference's. vLLM's argument does not reach it (plugin 0.5.0, worker/)."""
+    given = context.draft.args.get("kv_cache_dtype")
+    if context.plugin and given not in (None, "auto"):
+        why = f"the plugin ignores kv_cache_dtype '{str(given)[:20]}': the KV cache has the model's data type"
+        yield error(
+            "kv-cache-dtype", context.setting("kv_cache_dtype"), why, "Use kv_cache_quant for FP8, or remove it."
+        )
+
+
 def quantized_mlp(context: CheckContext) -> Iterator[Finding]:
     """The 405B tutorial requires both kernels. NeuronConfig does not raise."""
     values = context.values
@@ -95,6 +114,8 @@ GRAPH: Final = (
     quantized_defaults,
     quantized_modules,
     quantization_unset,
+    kv_cache_quant,
+    kv_cache_dtype,
     quantized_mlp,
     kernel_dtype,
     kernels_on_older_platforms,

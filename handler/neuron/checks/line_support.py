@@ -15,7 +15,10 @@ from handler.neuron.lines.line_registry import lines_with
 from handler.neuron.lines.nxdi import SCHEDULER, chunks
 
 REASONS = {
-    (Feature.CHUNKED_PREFILL, "nxdi-0.16"): "NxD Inference raises NotImplementedError for it on this line",
+    # Plugin 0.5.0, platform.py:352. NxDI 0.10, models/model_base.py:3055.
+    (Feature.CHUNKED_PREFILL, "nxdi-0.16"): (
+        f"the plugin's scheduler silently switches it off, and with {SCHEDULER}=1 NxD Inference does not implement it"
+    ),
     (Feature.DRAFT_MODEL, "nxdi-0.13"): "vLLM 0.13 does not have the method",
     (Feature.LORA, "nxdi-0.13"): "it is confirmed for plugin 0.5 and later only",
     (Feature.UNFUSED_SPECULATION, "nxdi-0.16"): "the plugin always fuses draft and target",
@@ -52,20 +55,20 @@ def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:
 
 
 def argument_of_another_version(context: CheckContext) -> Iterator[Finding]:
-    """Checks the arguments that the user gave. Those that the plan writes are the line's own."""
+    """Arguments must be of the line's version if the user gave them: those that the plan writes are the line's own."""
     version = context.vllm
     if version not in versions():
         return
-    for name, value in context.draft.request.extra.items():
+    for name, value in context.draft.args.items():
         argument = known().get(name)
-        if argument is None or name not in context.draft.args:
+        if argument is None:
             continue
         vllm = f"vLLM {version} ({context.line.title})"
-        if version not in argument.versions:
+        if version not in argument.versions and name in context.draft.request.extra:
             why = f"{vllm} has no argument {name}; these versions have it: {', '.join(argument.versions)}"
             yield error("argument-of-another-version", context.setting(name), why, "Remove it.")
             continue
-        rejected = argument.refused(value, version)
+        rejected = argument.rejected_value(value, version)
         if rejected is not None:
             fix = f"Give {', '.join(map(str, argument.by_version[version]))}."
             yield error(

@@ -41,6 +41,15 @@ def speculative_edge(context: CheckContext) -> Iterator[Finding]:
         yield info("speculative-edge", context.setting("max_model_len"), why, fix)
 
 
+def flags_without_draft(context: CheckContext) -> Iterator[Finding]:
+    """The plugin asserts a draft model (plugin 0.5.0, worker/neuronx_distributed_model_loader.py:195)."""
+    flags = ("enable_fused_speculation", "enable_eagle_speculation")
+    flag = next((flag for flag in flags if context.values.flag(flag)), None)
+    if context.plugin and flag is not None and "speculative_config" not in context.draft.args:
+        fix = "Set speculative_model and num_speculative_tokens, or remove it."
+        yield error("speculation-without-draft", context.key(flag), "speculation needs a draft model", fix)
+
+
 def other_method(context: CheckContext) -> Iterator[Finding]:
     """A method that only vLLM itself has, for the CPU line."""
     given = context.draft.request.extra.get("speculative_config")
@@ -68,9 +77,9 @@ def draft_model(context: CheckContext) -> Iterator[Finding]:
 
 
 def speculation_with_lora(context: CheckContext) -> Iterator[Finding]:
-    """The fork's worker asserts it (vllm/worker/neuron_worker.py)."""
+    """The fork's worker asserts it (vllm/worker/neuron_worker.py). The plugin does not."""
     lora = context.config.enable_lora or bool(context.config.lora_modules)
-    if context.nxd and lora and context.values.speculates:
+    if context.nxd and not context.plugin and lora and context.values.speculates:
         why = "LoRA adapters do not work together with speculation"
         yield error(
             "speculation-with-lora", context.setting("enable_lora"), why, "Remove the adapters, or the draft model."
@@ -123,6 +132,7 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
 MODELS: Final = (
     eagle_draft,
     speculative_edge,
+    flags_without_draft,
     other_method,
     draft_model,
     speculation_with_lora,

@@ -69,7 +69,8 @@ def prefill(context: CheckContext) -> Iterator[Finding]:
     own = numbers(draft.override.get(SEGMENTS))
     if tokens < (draft.number("max_num_seqs") or 1):
         why = f"vLLM does not start with fewer tokens in a step ({tokens}) than max_num_seqs"
-        yield error("tokens-below-sequences", setting, why, f"Raise {TOKENS}, or lower max_num_seqs.")
+        where = setting if TOKENS in draft.request.extra else context.setting("max_num_seqs")
+        yield error("tokens-below-sequences", where, why, f"Raise {TOKENS}, or lower max_num_seqs.")
     if tokens < length and draft.args.get("enable_chunked_prefill") is False:
         why = f"{TOKENS} ({tokens}) is below max_model_len ({length}), which needs segments (chunked prefill)"
         fix = f"Set {TOKENS} to {length}, or remove enable_chunked_prefill."

@@ -49,7 +49,6 @@ def _given(value: Json) -> bool:
 
 # Argument -> whether the value is rejected, and why.
 REJECTED: Final[Mapping[str, tuple[Callable[[Json], bool], str]]] = {
-    "enforce_eager": (_given, "the device runs compiled graphs only"),
     "scheduling_policy": (lambda value: value not in (None, "fcfs"), "the plugin's scheduler has fcfs only"),
     "scheduler_cls": (_given, "the plugin's own scheduler is needed: it never mixes prefill and decode"),
     "pipeline_parallel_size": (_above(1), "the plugin does not have pipeline parallelism"),
@@ -82,6 +81,9 @@ def degrees(context: CheckContext) -> Iterator[Finding]:
     if given.pop("ep_degree", 1) > 1 and args.get("enable_expert_parallel") is not True:
         why = "expert parallelism is off"
         yield error("degree", context.key("ep_degree"), why, "Set enable_expert_parallel to true, or remove it.")
+    if args.get("enable_expert_parallel") is True and context.facts is not None and not context.facts.experts:
+        why = "the model has no experts, and vLLM does not start with expert parallelism"
+        yield error("degree", context.setting("enable_expert_parallel"), why, "Remove it.")
     role, engines = _transfer(context).get("kv_role"), context.draft.number("data_parallel_size") or 1
     for key, value in given.items():
         if value > 1 and (role not in ("kv_consumer", "kv_both") or engines < 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from handler.config.finding import Finding
@@ -10,9 +10,11 @@ from handler.json_value import Json
 from handler.neuron.checks.check_context import CheckContext, error, warning
 from handler.neuron.lines.line import ConfigKeys
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS
+from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.feature_rules import FEATURE_RULES
 from handler.neuron.neuron_config.kernel_rules import KERNEL_RULES
 from handler.neuron.neuron_config.keys import ConfigKey
+from handler.neuron.neuron_config.model_rules import MODEL_RULES
 from handler.neuron.neuron_config.native_keys import (
     KEYS_021,
     NATIVE_KEYS,
@@ -21,18 +23,25 @@ from handler.neuron.neuron_config.native_keys import (
     TOP_LEVEL,
     VISION_KEYS,
 )
+from handler.neuron.neuron_config.nested_rules import NESTED_RULES
 from handler.neuron.neuron_config.rule import ConfigRule
 from handler.neuron.neuron_config.shape_rules import SHAPE_RULES
 from handler.neuron.neuron_config.spelling import Named, check_keys, check_override
 from handler.neuron.sampling_limits import KEY
 
-RULES: Final[tuple[ConfigRule, ...]] = SHAPE_RULES + FEATURE_RULES + KERNEL_RULES
+# The rules of every NeuronConfig, and those of the plugin's versions.
+CLASS_RULES: Final[tuple[ConfigRule, ...]] = SHAPE_RULES + FEATURE_RULES + KERNEL_RULES
+RULES: Final[tuple[ConfigRule, ...]] = CLASS_RULES + NESTED_RULES + MODEL_RULES
+ADDITIONAL: Final = {"override_neuron_config": ConfigKey("dict"), "max_prompt_length": ConfigKey("int")}
 
 
 def spelling(context: CheckContext) -> Iterator[Finding]:
     """Keys that would be ignored or misread."""
     if context.nxd:
         yield from check_override(context.draft.override, context.key)
+        if context.plugin:
+            given = {key: context.draft.additional[key] for key in context.draft.request.additional}
+            yield from check_keys(given, ADDITIONAL, lambda key: f"{context.setting('additional_config')}.{key}")
     elif context.line.keys is ConfigKeys.NATIVE:
         yield from _native_spelling(context)
 
@@ -66,11 +75,23 @@ def _native_keys(given: Mapping[str, Json], known: Mapping[str, ConfigKey], name
 
 
 def rules(context: CheckContext) -> Iterator[Finding]:
-    """Rules that NeuronConfig would raise on, from our own table."""
+    """Rules that NxD Inference or the plugin would raise on, from our own table.
+
+    A vision model's configuration has the plugin's defaults too, and NeuronConfig checks it in the same way (plugin
+    0.5.0, worker/neuronx_distributed_model_loader.py:600).
+    """
     if not context.nxd:
         return
-    for rule in RULES:
-        broken = rule.check(context.values)
-        if broken is not None:
-            why = f"{broken.why}; NeuronConfig raises an error when the model is loaded"
-            yield error(rule.code, context.key(broken.key), why, broken.fix)
+    found: set[tuple[str, str]] = set()
+    configurations: list[tuple[tuple[ConfigRule, ...], ConfigValues, Callable[[str], str]]]
+    configurations = [(RULES if context.plugin else CLASS_RULES, context.values, context.key)]
+    if context.vision is not None:
+        vision = context.key("vision_neuron_config")
+        configurations.append((CLASS_RULES + NESTED_RULES, context.vision, lambda key: f"{vision}.{key}"))
+    for table, values, named in configurations:
+        for rule in table:
+            broken = rule.check(values)
+            if broken is not None and (rule.code, broken.why) not in found:
+                found.add((rule.code, broken.why))
+                why = f"{broken.why}; NxD Inference raises an error when the model is loaded"
+                yield error(rule.code, named(broken.key), why, broken.fix)

@@ -110,6 +110,7 @@ MODEL_TYPES: Final = (
     "gpt_oss",
     "llama",
     "llama4",
+    "llava",
     "mllama",
     "mistral",
     "mixtral",

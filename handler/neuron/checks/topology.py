@@ -6,6 +6,7 @@ Neuron notices none of these before the compile, and some not even then.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Final
 
 from handler.config.finding import Finding
@@ -36,7 +37,7 @@ def _lnc(context: CheckContext) -> int | None:
     text = context.draft.env.get(VARIABLE, "").strip()
     if text.isascii() and text.isdigit() and len(text) < 4:
         return int(text)
-    value = context.values.given.get("logical_nc_config")
+    value = context.values.given.get("logical_nc_config", context.values.given.get("logical_neuron_cores"))
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -82,6 +83,8 @@ def cores(context: CheckContext) -> Iterator[Finding]:
     if context.instance is not None:
         lnc = _lnc(context)
         count = _cores(context.instance, lnc)
+        if count is not None and context.nxd and degree <= count:
+            yield from _world(context, count)
         nodes = context.draft.number("nnodes") or 1
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
@@ -99,6 +102,16 @@ def cores(context: CheckContext) -> Iterator[Finding]:
             return
         why = f"{degree} does not divide the model's {heads} attention heads, so that they are padded or replicated"
         yield info("padded-heads", setting, why, f"Use a degree that divides {heads}: it needs less memory and time.")
+
+
+def _world(context: CheckContext, count: int) -> Iterator[Finding]:
+    """All ranks together (NxDI 0.10, models/config.py:381)."""
+    values, degrees = context.values, ("tp_degree", "pp_degree", "ep_degree")
+    world = values.number("world_size") or prod(values.degree(key) for key in degrees)
+    if world > count:
+        key = next(key for key in ("world_size", "pp_degree", "ep_degree") if values.number(key) > 1)
+        why = f"all ranks together are {world}, and there are {count} logical cores"
+        yield error("too-many-cores", context.key(key), why, "Lower it, or use a larger instance.")
 
 
 def _visible(context: CheckContext, degree: int) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ class DeviceHealth:
             self.ecc[key] += max(0, count - self._last.get(key, count))
             self._last[key] = count
 
-    def trouble(self) -> str | None:
+    def failure(self) -> str | None:
         """The reason why the devices are unhealthy; None if they are healthy."""
         for (device, kind), count in sorted(self.ecc.items()):
             if kind in UNCORRECTED and count:

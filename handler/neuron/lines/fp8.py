@@ -17,7 +17,8 @@ def uses_fp8(keys: Mapping[str, Json]) -> bool:
     if isinstance(text, dict) and uses_fp8(text):
         return True
     weights = bool(keys.get("quantized")) and str(keys.get("quantization_dtype")) in ("f8e4m3", "f8e5m2")
-    return weights or bool(keys.get("kv_cache_quant")) or bool(keys.get("quantized_mlp_kernel_enabled"))
+    cache = keys.get("kv_cache_quant") or keys.get("kv_quant_config") is not None
+    return weights or bool(cache) or bool(keys.get("quantized_mlp_kernel_enabled"))
 
 
 def spell_fp8(draft: PlanDraft) -> None:

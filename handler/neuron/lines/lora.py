@@ -1,7 +1,6 @@
 """Writes the LoRA arguments of the NxDI plugin, the fork and vLLM.
 
-The plugin reads `lora_ckpt_json`, a file that names every adapter (NxDI modules/lora_serving/config.py:
-`{"lora-ckpt-dir": ..., "lora-ckpt-paths": {name: file}}`). The start writes it from `adapter_document` before
+The plugin reads `lora_ckpt_json`, a file that names every adapter. The start writes it from `adapter_document` before
 the engine starts. The fork takes a list of names and paths.
 """
 
@@ -23,8 +22,15 @@ def adapter_file(config: EndpointConfig) -> str:
 
 
 def adapter_document(config: EndpointConfig) -> dict[str, Json]:
-    """The content of that file. All paths must be local."""
-    return {"lora-ckpt-dir": "/", "lora-ckpt-paths": dict(config.lora_modules)}
+    """The content of that file. All paths must be local.
+
+    `lora-ckpt-paths` are loaded into device memory. NxDI adds them to `max_loras`, so the list ends there. It always
+    needs `lora-ckpt-paths-cpu` too, because vLLM's max_cpu_loras is above 0 (NxDI 0.10, lora_serving/config.py:122
+    and :159; plugin 0.5.0, worker/neuronx_distributed_model_runner.py:486).
+    """
+    adapters: dict[str, Json] = dict(config.lora_modules)
+    on_device = dict(list(adapters.items())[: config.max_loras])
+    return {"lora-ckpt-dir": "/", "lora-ckpt-paths": on_device, "lora-ckpt-paths-cpu": adapters}
 
 
 def spell_lora_plugin(draft: PlanDraft) -> None:
@@ -87,7 +93,9 @@ def _arguments(draft: PlanDraft, extra_slots: int = 0) -> bool:
         draft.complete(
             "max_loras", slots, "all adapters are served at once" + ", and the base model too" * bool(extra_slots)
         )
-    elif config.max_loras is not None and config.max_loras < len(config.lora_modules):
-        why = f"{len(config.lora_modules)} adapters do not fit into max_loras {config.max_loras}"
-        draft.error("too-few-loras", draft.request.setting("max_loras"), why, f"Give {len(config.lora_modules)}.")
+    host = draft.number("max_cpu_loras")
+    name, most = ("max_loras", config.max_loras) if host is None else ("max_cpu_loras", host)
+    if most is not None and most < len(config.lora_modules):
+        why = f"{len(config.lora_modules)} adapters do not fit into {name} {most}"
+        draft.error("too-few-loras", draft.request.setting(name), why, f"Give {len(config.lora_modules)}.")
     return True

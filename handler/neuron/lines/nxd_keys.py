@@ -12,6 +12,9 @@ from handler.neuron.plan_request import conflict
 
 INT8: Final = ("int8", "s8")
 FP8: Final = ("fp8", "f8e4m3")
+# The KV cache in FP8. Since SDK 2.28 `kv_cache_quant` alone changes only compiler flags (NxDI 0.10,
+# modules/kvcache/kv_cache_manager.py:145, models/model_wrapper.py:153).
+KV_IN_FP8: Final[dict[str, Json]] = {"direct_cast": True}
 # Sampling by each request's parameters, as in the plugin's default. Any configuration replaces that default.
 PER_REQUEST: Final[dict[str, Json]] = {"dynamic": True, "deterministic": False}
 # vllm-project/vllm-neuron, vllm_neuron/worker/constants.py, and the models added in 2.28 (release notes of NxDI).
@@ -52,6 +55,8 @@ def _from_fields(draft: PlanDraft) -> dict[str, Json]:
             keys[key] = list(value) if isinstance(value, tuple) else value
     if config.quantization is not None:
         _quantization(draft, keys, config.quantization.lower())
+    if keys.get("kv_cache_quant") and draft.line.startswith("nxdi"):
+        keys["kv_quant_config"] = dict(KV_IN_FP8)
     if config.on_device_sampling is False:
         keys["on_device_sampling_config"] = None
     elif config.global_topk is not None:
@@ -90,7 +95,7 @@ def _overlay(draft: PlanDraft, fields: dict[str, Json], raw: dict[str, Json]) ->
 
 def _filled(draft: PlanDraft, key: str) -> bool:
     """Whether `_from_fields` filled in the key itself. A raw key may then replace it without a finding."""
-    return key == "quantization_type" and draft.config.quantization_type is None
+    return key == "kv_quant_config" or (key == "quantization_type" and draft.config.quantization_type is None)
 
 
 def _clash(draft: PlanDraft, key: str, value: Json, name: str, given: Json) -> None:
@@ -125,4 +130,19 @@ def _spell_multimodal(draft: PlanDraft, fields: dict[str, Json], raw: dict[str, 
         why = f"for a multimodal model the plan puts {names} into text_neuron_config"
         draft.inform("completed", "text_neuron_config", why, "Set text_neuron_config to choose yourself.")
     sections["text_neuron_config"] = {**fields, **text}
+    _complete_vision_length(draft, sections["vision_neuron_config"])
     draft.override.update({key: section for key, section in sections.items() if section})
+
+
+def _complete_vision_length(draft: PlanDraft, vision: dict[str, Json]) -> None:
+    """Sets the vision model's `max_context_length`, which the plugin sets to max_model_len.
+
+    It may not be longer than seq_len (NxDI 0.10, models/config.py:139; plugin 0.5.0,
+    worker/neuronx_distributed_model_loader.py:600).
+    """
+    length, inherited = vision.get("seq_len"), draft.number("max_model_len")
+    if not isinstance(length, int) or inherited is None or length >= inherited or "max_context_length" in vision:
+        return
+    vision["max_context_length"] = length
+    why = f"the vision model would inherit a max_context_length of {inherited}, which is above its seq_len of {length}"
+    draft.inform("completed", "vision_neuron_config.max_context_length", why, "Set it to choose yourself.")

@@ -53,6 +53,7 @@ def spell(draft: PlanDraft) -> None:
     pin_grammar_backend(draft)
     spell_environment(draft)
     _translate_sampling_variable(draft)
+    _spell_async_scheduling(draft)
     agree(draft, "max_model_len")
     agree(draft, "tensor_parallel_size")
     if draft.raw.get("chunked_prefill_config") is None:
@@ -77,6 +78,17 @@ def spell(draft: PlanDraft) -> None:
         draft.additional["override_neuron_config"] = dict(draft.override)
     if draft.additional:
         draft.args["additional_config"] = dict(draft.additional)
+
+
+def _spell_async_scheduling(draft: PlanDraft) -> None:
+    """Switches off vLLM's asynchronous scheduling, which is on by default since 0.16.
+
+    With it a worker's error is followed by "sample_tokens() called without prior execute_model()", and that hides it
+    (plugin 0.5.0, worker/neuronx_distributed_model_runner.py:212).
+    """
+    if draft.line == NXDI_016.name and draft.args.setdefault("async_scheduling", False):
+        why = "with it the engine reports another error in place of the worker's own"
+        draft.warn("async-scheduling", draft.request.setting("async_scheduling"), why, "Remove it.")
 
 
 def _check_multimodal_override(draft: PlanDraft) -> None:
@@ -127,7 +139,8 @@ def _translate_sampling_variable(draft: PlanDraft) -> None:
 def _complete_prompt_length(draft: PlanDraft) -> None:
     """Sets `additional_config.max_prompt_length` to max_context_length.
 
-    Without it a prompt that is too long can end the engine instead of being rejected.
+    On vLLM 0.13 the plugin then rejects a prompt that is too long. On 0.16 it cannot, because the module that it
+    changes is gone (plugin 0.5.0, platform_overrides.py:72). Our own limit protects the engine (`length_limits`).
     """
     text = draft.override.get("text_neuron_config")
     keys = text if isinstance(text, dict) else draft.override
@@ -136,7 +149,7 @@ def _complete_prompt_length(draft: PlanDraft) -> None:
     if given is None:
         if isinstance(context, int) and context != length:
             draft.additional["max_prompt_length"] = context
-            why = f"a prompt above max_context_length ({context}) could end the engine; the plan makes vLLM reject it"
+            why = f"a prompt above max_context_length ({context}) could end the engine; this endpoint rejects it"
             draft.inform(
                 "completed", "additional_config.max_prompt_length", why, "Keep it equal to max_context_length."
             )

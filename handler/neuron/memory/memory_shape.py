@@ -28,6 +28,8 @@ class MemoryShape:
     :param graphs: the number of compiled graphs: context and token buckets.
     :param quantized: linear layers take one byte for each parameter, except those in `unquantized`.
     :param cache_tokens: the tokens, of all sequences, that one rank's KV cache can hold.
+    :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
+    :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
     """
 
     degree: int
@@ -46,6 +48,8 @@ class MemoryShape:
     sequence_parallel: bool
     flash_attention: bool
     graphs: int
+    mlp_kernel: bool = False
+    blocks: bool = False
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
@@ -62,24 +66,26 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
     width = WIDTHS.get((config.dtype or "").removeprefix("torch."), 0.0) or WIDTHS.get(facts.torch_dtype or "", 2.0)
     context_parallel = number(raw, "cp_degree") or 1
     attention_dp = number(raw, "attention_dp_degree") or 1
-    attention = max(degree // attention_dp, 1)
+    sharded = dict.fromkeys((max(degree // context_parallel, 1), max(degree // attention_dp, 1)))
     return MemoryShape(
         degree=degree,
         lnc=lnc,
-        attention_degrees=(attention, max(degree // context_parallel, 1)) if context_parallel > 1 else (attention,),
+        attention_degrees=tuple(sharded),
         attention_dp=attention_dp,
         context=context,
         context_batch=number(raw, "ctx_batch_size") or config.ctx_batch_size or 1,
         length=length,
         sequences=sequences,
-        cache_tokens=_cache_tokens(config, length, sequences),
+        cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
         width=width,
-        cache_width=1.0 if config.kv_cache_quant or raw.get("kv_cache_quant") is True else width,
+        cache_width=1.0 if _fp8_cache(config, raw) else width,
         quantized=_is_quantized(config.quantization) or raw.get("quantized") is True,
         unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
         sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
         graphs=_graphs(config, raw, context, length),
+        mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
+        blocks=_in_blocks(config),
     )
 
 
@@ -88,10 +94,25 @@ def _is_quantized(quantization: str | None) -> bool:
     return quantization is not None and not quantization.lower().startswith(("bf16", "bfloat16"))
 
 
+def _fp8_cache(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """A raw `kv_cache_quant` changes the cache on the fork's lines only (NxDI, kvcache/kv_cache_manager.py:145)."""
+    alone = raw.get("kv_cache_quant") is True and (config.line or "").startswith("fork")
+    return bool(config.kv_cache_quant) or raw.get("kv_quant_config") is not None or alone
+
+
+def _spare_sequences(raw: Mapping[str, Json], attention_dp: int) -> int:
+    """With attention data parallelism each way has one sequence for writes without effect (models/config.py:517)."""
+    skips = raw.get("attn_block_tkg_nki_kernel_cascaded_attention") is True
+    return attention_dp if attention_dp > 1 and not skips else 0
+
+
+def _in_blocks(config: EndpointConfig) -> bool:
+    return bool(config.enable_prefix_caching or config.enable_chunked_prefill)
+
+
 def _cache_tokens(config: EndpointConfig, length: int, sequences: int) -> int:
     """Tokens in the cache: the configured blocks (prefix caching, chunked prefill), else all sequences in full."""
-    in_blocks = config.enable_prefix_caching or config.enable_chunked_prefill
-    if in_blocks and config.num_gpu_blocks_override and config.block_size:
+    if _in_blocks(config) and config.num_gpu_blocks_override and config.block_size:
         return config.num_gpu_blocks_override * config.block_size
     return length * sequences
 

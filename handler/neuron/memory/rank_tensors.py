@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.memory.cache_lengths import cached_tokens
 from handler.neuron.memory.memory_shape import WIDTHS, MemoryShape
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads, stored_parameters
 
@@ -26,22 +27,33 @@ def weight_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
     )
     size = rank.attention * attention + rank.mlp * mlp + (rank.embeddings + rank.replicated) * shape.width
     counted = stored_parameters(facts)
+    kernel = _kernel_bytes(facts, shape)
     if stored is None:
-        return int(size)
-    return int(size * min(stored / counted, 1.0) + max(stored - counted, 0) * shape.width / shape.degree)
+        return int(size + kernel)
+    return int(size * min(stored / counted, 1.0) + max(stored - counted, 0) * shape.width / shape.degree + kernel)
 
 
 def cache_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
-    """KV cache of one rank: keys and values of each layer, KV head, token and sequence.
-
-    Layers with a sliding window or chunked attention are counted in full, so the result is an upper bound.
-    """
+    """KV cache of one rank: keys and values of each layer, KV head, token and sequence."""
     if not facts.heads or not facts.kv_heads:
         return 0
     degree = max(shape.degree // shape.attention_dp, 1)
     heads = shard_heads(facts.heads, facts.kv_heads, degree).kv_per_rank
     tokens = -(-shape.cache_tokens // shape.attention_dp)
-    return int(2 * facts.layers * heads * facts.head_dim * tokens * shape.cache_width)
+    layers = facts.layers if shape.blocks else cached_tokens(facts, shape.length) / shape.length
+    return int(2 * layers * heads * facts.head_dim * tokens * shape.cache_width)
+
+
+def _kernel_bytes(facts: ModelFacts, shape: MemoryShape) -> float:
+    """What the kernel of quantized MLPs adds on one rank: a width that is a multiple of 128, and 128 float32 scales
+    for each output (NxDI 0.10, models/llama/modeling_llama.py:349, modules/attention/utils.py:176)."""
+    if not shape.mlp_kernel:
+        return 0.0
+    width = -(-facts.intermediate_size // shape.degree)
+    padded = -(-width // 128) * 128
+    weights = 3 * facts.hidden_size * (padded - width)
+    scales = 4 * 128 * (2 * padded + facts.hidden_size)
+    return facts.layers * _quantized_share(facts.layers, shape, "mlp") * (weights + scales)
 
 
 def _quantized_share(layers: int, shape: MemoryShape, module: str) -> float:

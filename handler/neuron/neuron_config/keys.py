@@ -15,7 +15,10 @@ from handler.json_value import Json
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `kind` is int, float, bool, str, list, dict or any. None is allowed as a value of every key."""
+    """One key. None is allowed as a value of every key.
+
+    :param kind: int, float, bool, str, list, dict, any, or digits: a whole number or its text.
+    """
 
     kind: str
     default: Json = None
@@ -37,7 +40,8 @@ def _unset(kind: str, names: str) -> dict[str, ConfigKey]:
 SHAPE: Final = {
     **_keys("int", batch_size=1, seq_len=128),
     **_unset("int", "n_positions n_active_tokens max_context_length max_new_tokens max_length"),
-    **_unset("int", "padded_hidden_size padded_intermediate_size scratchpad_page_size windowed_context_encoding_size"),
+    **_unset("int", "padded_hidden_size padded_intermediate_size windowed_context_encoding_size"),
+    **_unset("digits", "scratchpad_page_size"),
     **_keys("str", padding_side="right", torch_dtype="bfloat16", cast_type="config", attn_cls="NeuronLlamaAttention"),
     **_unset("str", "rpl_reduce_dtype attention_dtype target"),
     **_flags("allow_input_truncation on_cpu output_logits vocab_parallel enable_cte_modular_flow"),
@@ -111,13 +115,20 @@ EXPERTS: Final = {
     **_unset("float", "capacity_factor gate_clamp_upper_limit gate_clamp_lower_limit"),
     **_unset("float", "up_clamp_upper_limit up_clamp_lower_limit"),
     **_keys("int", moe_tp_degree=1, moe_ep_degree=1),
+    **_unset("str", "router_act_fn router_dtype"),
     **_unset("dict", "hybrid_sharding_config blockwise_matmul_config router_config"),
 }
-# Keys that the plugin takes out of the override before NeuronConfig reads it.
+# models/gpt_oss/modeling_gpt_oss.py:456, models/qwen2_vl/modeling_qwen2_vl.py:72.
+OF_MODELS: Final = {
+    **_keys("int", sliding_window_attention_dp_degree=1),
+    **_unset("int", "default_image_width default_image_height"),
+}
+# Keys that the plugin takes out of the override before NeuronConfig reads it (plugin 0.5.0,
+# worker/neuronx_distributed_model_loader.py:184 for `draft_overrides`).
 PLUGIN: Final = {
     **_unset("str", "lora_ckpt_json"),
     **_unset("list", "target_modules lora_modules"),
-    **_unset("dict", "text_neuron_config vision_neuron_config"),
+    **_unset("dict", "text_neuron_config vision_neuron_config draft_overrides"),
 }
 KEYS: Final[dict[str, ConfigKey]] = {
     **SHAPE,
@@ -130,8 +141,10 @@ KEYS: Final[dict[str, ConfigKey]] = {
     **KERNELS,
     **COMPILER,
     **EXPERTS,
+    **OF_MODELS,
 }
-# Deprecated key -> its replacement. NeuronConfig warns, and computes the value itself.
+# Deprecated key -> its replacement: it is still read (NxDI 0.10, models/config.py:733). Without one, the class computes
+# the value itself (:766).
 DEPRECATED: Final = {"trace_tokengen_model": "", "logical_neuron_cores": "logical_nc_config"}
 
 SAMPLING_KEYS: Final[dict[str, ConfigKey]] = {

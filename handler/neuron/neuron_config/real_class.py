@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 
+NeuronConfigBuilder = Callable[[Mapping[str, Json]], Finding | None]
 MODULE = "neuronx_distributed_inference.models.config"
 # The errors that the class raises about its arguments (IncompatibleConfigError is a ValueError).
 ARGUMENT_ERRORS = (ValueError, AssertionError, TypeError, IndexError, AttributeError, ZeroDivisionError)

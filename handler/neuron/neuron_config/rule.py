@@ -19,7 +19,7 @@ class BrokenRule:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRule:
-    """One rule on which NeuronConfig raises ValueError or AssertionError. `code` is the code of our finding."""
+    """One rule on which NxD Inference or the plugin raises. `code` is the code of our finding."""
 
     code: str
     check: Callable[[ConfigValues], BrokenRule | None]

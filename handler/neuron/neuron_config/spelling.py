@@ -15,6 +15,7 @@ from handler.neuron.neuron_config.keys import CHUNKED_PREFILL_KEYS, DEPRECATED, 
 Named = Callable[[str], str]
 WORDS: Final = {
     "int": "a whole number",
+    "digits": "a whole number",
     "float": "a number",
     "bool": "true or false",
     "str": "a string",
@@ -61,7 +62,9 @@ def check_keys(
                 findings.append(Finding("neuron-key-type", Severity.ERROR, named(key), why, fix))
         elif key in DEPRECATED:
             replacement = DEPRECATED[key]
-            why = "NeuronConfig no longer reads this key and computes the value itself"
+            why = "the key is deprecated: NeuronConfig still reads it, and warns"
+            if not replacement:
+                why = "NeuronConfig no longer reads this key and computes the value itself"
             fix = f"Use {replacement}." if replacement else "Remove it."
             findings.append(Finding("deprecated-neuron-key", Severity.WARNING, named(key), why, fix))
         else:
@@ -94,7 +97,9 @@ def nearest(key: str, known: Mapping[str, ConfigKey]) -> str | None:
 
 
 def _is(value: Json, kind: str) -> bool:
-    if kind == "int":
+    if kind == "digits" and isinstance(value, str):
+        return value.strip().isascii() and value.strip().isdigit()
+    if kind in ("int", "digits"):
         return isinstance(value, int) and not isinstance(value, bool)
     if kind == "float":
         return isinstance(value, int | float) and not isinstance(value, bool)

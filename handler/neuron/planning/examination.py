@@ -5,7 +5,8 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from handler.config.config_findings import config_findings
 from handler.config.config_rows import secrets
@@ -17,8 +18,11 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.neuron_config.real_class import NeuronConfigBuilder, construct
 from handler.neuron.planning.vllm_versions import InstalledVllm
 
+# Fields that a plan chooses if they are not set, and that decide how much memory is needed.
+CHOSEN = ("dtype", "tensor_parallel_size", "max_model_len", "max_num_seqs")
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -40,16 +44,18 @@ class Examination:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
     def document(self) -> dict[str, Json]:
-        vllm = {"version": self.vllm.version, "seen": self.vllm.seen} if self.vllm else None
         findings: list[Json] = [{**finding.document()} for finding in self.findings]
-        return {"findings": findings, "memory": self.memory, "vllm": {**vllm} if vllm else None}
+        return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
 
 
-def examine_config(config: EndpointConfig) -> Examination:
-    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked."""
+def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
+    """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
+
+    :param build: as in `make_plan`.
+    """
     known = secrets(config)
     try:
-        found = _examined(config)
+        found = _examined(config, build)
     except SettingError as error:
         found = rejected_settings(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
@@ -61,7 +67,7 @@ def rejected_settings(error: SettingError) -> Examination:
     return Examination(tuple(_invalid(one) for one in each(error)))
 
 
-def _examined(config: EndpointConfig) -> Examination:
+def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
     """Reads the facts, finds the instance, makes the plan and the estimate.
 
     :raises SettingError: the instance, the line or the model is invalid.
@@ -70,19 +76,24 @@ def _examined(config: EndpointConfig) -> Examination:
     from handler.neuron.hardware.host_cpu import host_cpu
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
+    from handler.neuron.planning.adapter_findings import adapter_findings
     from handler.neuron.planning.planner import make_plan
     from handler.neuron.planning.support_end import support_end
 
     instance = this_machine(config)
     facts, findings = _facts(config.model)
+    draft, draft_found = _draft(config, facts)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
-    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu)
-    memory, memory_found = _memory(_completed(config, outcome.plan), facts, instance)
+    outcome = make_plan(config, facts, instance, installed=installed, cpu=cpu, build=build)
+    memory, memory_found = _memory(_completed(config, outcome.plan), facts, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
+    nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
+    listed = adapter_findings(config) if nxd else ()
     ending = support_end(config, outcome.plan, instance)
-    return Examination((*findings, *unseen, *ending, *outcome.findings, *memory_found), outcome.plan, memory, vllm)
+    found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
+    return Examination(found, outcome.plan, memory, vllm)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
@@ -103,34 +114,40 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     )
 
 
+def _draft(config: EndpointConfig, facts: ModelFacts | None) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+    """The draft model, which vLLM reads before the plugin does (vLLM 0.16, config/speculative.py:721 for the size).
+
+    A draft that is missing is an error only if the plan is for this machine.
+    """
+    if not config.speculative_model:
+        return None, ()
+    setting = config.source("speculative_model").name or "speculative_model"
+    severity = Severity.ERROR if config.instance is None else Severity.WARNING
+    draft, problems = _facts(config.speculative_model)
+    found = [replace(one, setting=setting, severity=severity) for one in problems if one.code == "invalid-setting"]
+    sizes = (facts.vocab_size, draft.vocab_size) if facts is not None and draft is not None else (0, 0)
+    if all(sizes) and sizes[0] != sizes[1] and config.speculation in (None, "draft_model"):
+        why = f"the draft has a vocabulary of {sizes[1]} tokens, the model one of {sizes[0]}, and vLLM refuses that"
+        found.append(Finding("draft-vocabulary", Severity.ERROR, setting, why, "Use a draft of the same model family."))
+    return draft, tuple(found)
+
+
 def _completed(config: EndpointConfig, plan: EnginePlan | None) -> EndpointConfig:
     """The configuration with the values that the plan chose, so that the estimate is of what would run."""
     if plan is None:
         return config
-
-    def resolved(name: str, given: int | None) -> int | None:
-        value = plan.engine_args.get(name)
-        return value if given is None and isinstance(value, int) else given
-
-    dtype = plan.engine_args.get("dtype")
-    return replace(
-        config,
-        dtype=dtype if config.dtype is None and isinstance(dtype, str) else config.dtype,
-        tensor_parallel_size=resolved("tensor_parallel_size", config.tensor_parallel_size),
-        max_model_len=resolved("max_model_len", config.max_model_len),
-        max_num_seqs=resolved("max_num_seqs", config.max_num_seqs),
-    )
+    chosen: dict[str, Any] = {name: plan.engine_args[name] for name in CHOSEN if name in plan.engine_args}
+    return replace(config, **{name: value for name, value in chosen.items() if getattr(config, name) is None})
 
 
 def _memory(
-    config: EndpointConfig, facts: ModelFacts | None, instance: InstanceType | None
+    config: EndpointConfig, facts: ModelFacts | None, draft: ModelFacts | None, instance: InstanceType | None
 ) -> tuple[dict[str, Json] | None, tuple[Finding, ...]]:
     from handler.neuron.memory.memory_estimate import estimate
     from handler.neuron.memory.memory_findings import memory_findings
 
     if facts is None or instance is None:
         return None, ()
-    draft = _facts(config.speculative_model)[0] if config.speculative_model else None
     found = estimate(facts, config, instance, draft=draft)
     if found is None:
         return None, ()

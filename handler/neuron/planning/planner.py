@@ -1,19 +1,18 @@
 """Makes the engine plan of a configuration, or findings that tell why there is none.
 
-Pure: it reads no file and no machine. It imports only NxD Inference's own NeuronConfig, if that is installed.
+Pure: it reads no file and no machine.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
-from handler.json_value import Json
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.checks.check_context import CheckContext, effective
+from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
 from handler.neuron.hardware.host_cpu import HostCpu
@@ -27,12 +26,11 @@ from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import KEYS, PLUGIN, SAMPLING_KEYS
 from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS, SWALLOWED
-from handler.neuron.neuron_config.real_class import construct
+from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
 from handler.neuron.plan_request import PlanRequest, conflict
 from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.vllm_versions import version_of
 
-NeuronConfigBuilder = Callable[[Mapping[str, Json]], Finding | None]
 FRAMEWORK = "VLLM_NEURON_FRAMEWORK"
 # The line that VLLM_NEURON_FRAMEWORK implies if no Neuron software is installed.
 LINE_OF_FRAMEWORK = {"transformers-neuronx": "fork-0.7.2", "optimum-neuron": "optimum"}
@@ -46,7 +44,7 @@ def make_plan(
     line: str | None = None,
     installed: Mapping[str, str] | None = None,
     cpu: HostCpu | None = None,
-    build: NeuronConfigBuilder = construct,
+    build: NeuronConfigBuilder | None = None,
 ) -> PlanOutcome:
     """The plan of one endpoint.
 
@@ -55,7 +53,7 @@ def make_plan(
     :param line: overrides the line of the configuration.
     :param installed: package versions (`installed_versions()`), which decide the line.
     :param cpu: the CPU that it runs on. Without one, the CPU line leaves the data type to vLLM.
-    :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding.
+    :param build: builds NxD Inference's NeuronConfig from its keys and returns its error as a finding. None: not built.
     :returns: a plan and findings, or no plan and at least one error. Never raises.
     """
     request, findings = read_request(config)
@@ -72,13 +70,14 @@ def make_plan(
         findings += conflicts
     draft = PlanDraft(request, facts, instance, found.name, cpu)
     found.spell(draft)
-    keys = effective(draft)
+    keys, vision = effective(draft), effective_vision(draft)
     version = version_of(found.name, installed or {})
-    context = CheckContext(draft, found, ConfigValues(keys, facts.config if facts else {}), version)
+    values = ConfigValues(keys, facts.config if facts else {})
+    context = CheckContext(draft, found, values, version, ConfigValues(vision) if vision else None)
     findings += draft.findings
     for check in CHECKS:
         findings += check(context)
-    if context.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
+    if build is not None and context.nxd and not any(finding.severity is Severity.ERROR for finding in findings):
         raised = build(keys)
         findings += [raised] if raised is not None else []
     unique = tuple(dict.fromkeys(findings))

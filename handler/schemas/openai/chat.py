@@ -5,17 +5,17 @@ Source of the shapes: vllm/entrypoints/openai/chat_completion/{protocol,serving}
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation
-from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
+from handler.engine.generation.generation import Generation, StopReason
+from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai.model_names import check_model
+from handler.schemas.openai.plain_reply import PlainReply
 from handler.schemas.openai.sampling_fields import Count, SamplingFields, convert, sampling
-from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
+from handler.schemas.reply import Call, encode, stream_usage
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # The arguments of transformers' apply_chat_template, which a request must not set.
@@ -76,18 +76,10 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     max_tokens, name = fields.max_completion_tokens, "max_completion_tokens"
     if max_tokens is None:
         max_tokens, name = fields.max_tokens, "max_tokens"
-    options = fields.stream_options
     request_id = f"chatcmpl-{uuid.uuid4().hex}"
     return Call(
         Generation(request_id, ids, sampling(fields, max_tokens, name), bool(fields.stream), model=fields.model),
-        ChatReply(
-            request_id,
-            fields.model or engine.served_names[0],
-            len(ids),
-            engine.front_end.response_role if fields.add_generation_prompt else fields.messages[-1]["role"],
-            include_usage=bool(options and options.include_usage) or engine.front_end.enable_force_include_usage,
-            each_usage=bool(options and options.include_usage and options.continuous_usage_stats),
-        ),
+        ChatReply(request_id, fields, len(ids), engine),
     )
 
 
@@ -131,26 +123,15 @@ def _part(where: str, part: object) -> str:
     return str(part["text"])
 
 
-class ChatReply:
-    """The reply to one chat request. The constant bytes of a chunk are made once, so a token only adds its text."""
+class ChatReply(PlainReply):
+    """The reply to one chat request."""
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens", "_role")
+    __slots__ = ("_role",)
 
-    def __init__(
-        self, request_id: str, model: str, prompt_tokens: int, role: str, *, include_usage: bool, each_usage: bool
-    ) -> None:
-        self._role = role
-        self._base: dict[str, object] = {"id": request_id, "object": "", "created": int(time.time()), "model": model}
-        self._prompt_tokens = prompt_tokens
-        self._completion_tokens = 0
-        self._include_usage = include_usage
-        self._each_usage = each_usage
-        self._head = b"data: " + encode(self._chunk([]))[:-2]
-
-    def _chunk(self, choices: list[object]) -> dict[str, object]:
-        return {**self._base, "object": "chat.completion.chunk", "choices": choices}
+    def __init__(self, request_id: str, fields: ChatFields, prompt_tokens: int, engine: Engine) -> None:
+        super().__init__(request_id, "chat.completion.chunk", fields, prompt_tokens, engine)
+        new = fields.add_generation_prompt
+        self._role = engine.front_end.response_role if new else fields.messages[-1]["role"]
 
     def _tail(self, completion_tokens: int) -> bytes:
         if not self._each_usage:
@@ -158,17 +139,11 @@ class ChatReply:
         return b'],"usage":' + encode(stream_usage(self._prompt_tokens, completion_tokens)) + b"}\n\n"
 
     def opening(self) -> bytes:
-        choice = {
-            "index": 0,
-            "delta": {"role": self._role, "content": ""},
-            "logprobs": None,
-            "finish_reason": None,
-        }
+        delta = {"role": self._role, "content": ""}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
         return self._head + encode(choice) + self._tail(0).replace(b"]", b'],"prompt_token_ids":null', 1)
 
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         self._completion_tokens += len(token_ids)
         if finish_reason is None:
             if not text:
@@ -190,19 +165,7 @@ class ChatReply:
         }
         return self._head + encode(choice) + self._tail(self._completion_tokens)
 
-    def closing(self) -> bytes:
-        if not self._include_usage:
-            return DONE
-        document = self._chunk([])
-        document["usage"] = stream_usage(self._prompt_tokens, self._completion_tokens)
-        return event_of(document) + DONE
-
-    def broken(self, error: EndpointError) -> bytes:
-        return error_event(error)
-
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         message: dict[str, object] = {
             "role": self._role,
             "content": text,
@@ -213,7 +176,7 @@ class ChatReply:
             "tool_calls": [],
             "reasoning": None,
         }
-        choice = {
+        choice: dict[str, object] = {
             "index": 0,
             "message": message,
             "logprobs": None,
@@ -221,16 +184,4 @@ class ChatReply:
             "stop_reason": stop_reason,
             "token_ids": None,
         }
-        return encode(
-            {
-                **self._base,
-                "object": "chat.completion",
-                "choices": [choice],
-                "service_tier": None,
-                "system_fingerprint": None,
-                "usage": usage(self._prompt_tokens, len(token_ids)),
-                "prompt_logprobs": None,
-                "prompt_token_ids": None,
-                "kv_transfer_params": None,
-            }
-        )
+        return self._document("chat.completion", choice, len(token_ids), prompt_logprobs=None, prompt_token_ids=None)

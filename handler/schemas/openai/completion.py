@@ -5,17 +5,17 @@ Source of the shapes: vllm/entrypoints/openai/completion/{protocol,serving}.py.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from handler.engine.engine import Engine
-from handler.engine.generation.generation import Generation
-from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
+from handler.engine.generation.generation import Generation, StopReason
+from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai.model_names import check_model
+from handler.schemas.openai.plain_reply import PlainReply
 from handler.schemas.openai.sampling_fields import SamplingFields, convert, sampling
-from handler.schemas.reply import DONE, Call, encode, error_event, event_of, stream_usage, usage
+from handler.schemas.reply import Call, encode, usage
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's default, for a body without a value or with null
 
@@ -40,17 +40,10 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     if max_tokens is None:
         most = engine.limits.max_output or DEFAULT_MAX_TOKENS
         max_tokens = max(1, min(DEFAULT_MAX_TOKENS, most, engine.limits.max_model_len - len(ids)))
-    options = fields.stream_options
     request_id = f"cmpl-{uuid.uuid4().hex}"
     return Call(
         Generation(request_id, ids, sampling(fields, max_tokens), bool(fields.stream), model=fields.model),
-        CompletionReply(
-            request_id,
-            fields.model or engine.served_names[0],
-            len(ids),
-            include_usage=bool(options and options.include_usage) or engine.front_end.enable_force_include_usage,
-            each_usage=bool(options and options.include_usage and options.continuous_usage_stats),
-        ),
+        CompletionReply(request_id, fields, len(ids), engine),
     )
 
 
@@ -69,34 +62,16 @@ def _prompt_ids(fields: CompletionFields, engine: Engine) -> list[int]:
     raise InvalidField("prompt", "it must be a string or a list of token ids")
 
 
-class CompletionReply:
-    """The reply to one completion request. The constant bytes of a chunk are made once."""
+class CompletionReply(PlainReply):
+    """The reply to one completion request."""
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    __slots__ = ("_base", "_completion_tokens", "_each_usage", "_head", "_include_usage", "_prompt_tokens")
+    __slots__ = ()
 
-    def __init__(
-        self, request_id: str, model: str, prompt_tokens: int, *, include_usage: bool, each_usage: bool
-    ) -> None:
-        self._base: dict[str, object] = {
-            "id": request_id,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-        }
-        self._prompt_tokens = prompt_tokens
-        self._completion_tokens = 0
-        self._include_usage = include_usage
-        self._each_usage = each_usage
-        self._head = b"data: " + encode({**self._base, "choices": []})[:-2] + b'{"index":0,"text":'
+    def __init__(self, request_id: str, fields: CompletionFields, prompt_tokens: int, engine: Engine) -> None:
+        super().__init__(request_id, "text_completion", fields, prompt_tokens, engine)
+        self._head += b'{"index":0,"text":'
 
-    def opening(self) -> bytes:
-        return b""
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         self._completion_tokens += len(token_ids)
         if finish_reason is None and not text:
             return b""
@@ -112,19 +87,8 @@ class CompletionReply:
             + b"}\n\n"
         )
 
-    def closing(self) -> bytes:
-        if not self._include_usage:
-            return DONE
-        total = stream_usage(self._prompt_tokens, self._completion_tokens)
-        return event_of({**self._base, "choices": [], "usage": total}) + DONE
-
-    def broken(self, error: EndpointError) -> bytes:
-        return error_event(error)
-
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
-        choice = {
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
+        choice: dict[str, object] = {
             "index": 0,
             "text": text,
             "logprobs": None,
@@ -134,13 +98,4 @@ class CompletionReply:
             "prompt_logprobs": None,
             "prompt_token_ids": None,
         }
-        return encode(
-            {
-                **self._base,
-                "choices": [choice],
-                "service_tier": None,
-                "system_fingerprint": None,
-                "usage": usage(self._prompt_tokens, len(token_ids)),
-                "kv_transfer_params": None,
-            }
-        )
+        return self._document("text_completion", choice, len(token_ids))

@@ -51,6 +51,13 @@ def check_integers(value: object, where: str = "") -> None:
         raise InvalidField(where[:MAX_REQUEST_ID], "it is larger than 64 bits")
 
 
+def check_bias(bias: object) -> None:
+    """:raises InvalidField: a key is not a token id. vLLM's own error does not name the field."""
+    for key in bias if isinstance(bias, dict) else ():
+        if not (key.isascii() and key.isdecimal()):
+            raise InvalidField("logit_bias", "its keys must be token ids, which are numbers")
+
+
 def check_request_id(request_id: object) -> None:
     """:raises InvalidField: it is not a short string of printable ASCII characters."""
     if request_id is None:

@@ -18,25 +18,22 @@ def check_model(model: str | None, served: Sequence[str]) -> None:
         raise ModelNotFound(model, tuple(served))
 
 
-def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> dict[str, Any]:
-    """The document of GET /v1/models.
+def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The entries of GET /v1/models.
 
     :param served: the model's own names.
     :param max_model_len: in tokens.
     :param adapters: the names of adapters, whose parent is the model.
     """
-    return {
-        "object": "list",
-        "data": [
-            {
-                "id": name,
-                "object": "model",
-                "created": int(time.time()),
-                "owned_by": "neuron-endpoint",
-                "root": name if name in adapters else served[0],
-                "parent": served[0] if name in adapters else None,
-                "max_model_len": max_model_len,
-            }
-            for name in (*served, *adapters)
-        ],
-    }
+    return [
+        {
+            "id": name,
+            "object": "model",
+            "created": int(time.time()),
+            "owned_by": "neuron-endpoint",
+            "root": name if name in adapters else served[0],
+            "parent": served[0] if name in adapters else None,
+            "max_model_len": max_model_len,
+        }
+        for name in (*served, *adapters)
+    ]

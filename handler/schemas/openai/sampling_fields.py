@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from handler.engine.generation.generation import Sampling
 from handler.errors import InvalidField, UnknownField, UnsupportedField
+from handler.schemas.openai import guided_decoding
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -64,11 +65,7 @@ VLLM_PATH_FIELDS: Mapping[str, tuple[object, ...]] = {
     "logit_bias": (None, {}),
     "response_format": (None, {"type": "text"}),
     "structured_outputs": (None,),
-    "guided_json": (None,),
-    "guided_regex": (None,),
-    "guided_choice": (None,),
-    "guided_grammar": (None,),
-    "guided_whitespace_pattern": (None,),
+    **dict.fromkeys(guided_decoding.OLDER, (None,)),
     "tools": (None, []),
     "tool_choice": (None, "none", "auto"),
     "reasoning_effort": (None,),

@@ -8,12 +8,12 @@ plain path.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
 from handler.engine.generation import grammar_limits, sampling_check
-from handler.engine.generation.generation import Sink
+from handler.engine.generation.generation import Sink, StopReason
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
@@ -29,7 +29,7 @@ from handler.schemas.openai.sampling_fields import (
     convert,
     sampling,
 )
-from handler.schemas.reply import RunningCall, error_event
+from handler.schemas.reply import Reply, RunningCall, event_of
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
@@ -62,6 +62,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
             check_unserved(name, value)
     document_limits.check_items(document, "input" if route is Route.RESPONSES else "messages")
     document_limits.check_integers(document)
+    document_limits.check_bias(document.get("logit_bias"))
     if route is Route.TOKENIZE or document.get("truncate_prompt_tokens") is not None:
         for field in (key, "messages"):
             engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
@@ -140,6 +141,8 @@ def _check_response(document: Mapping[str, Any], engine: Engine) -> None:
     if type(document.get("max_output_tokens")) is int:
         engine.limits.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
     tools = document.get("tools")
+    if not tools and document.get("tool_choice") not in (None, "auto", "none"):
+        raise InvalidField("tool_choice", "there are no 'tools' to choose from")
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and tool.get("type") != "function":
             raise UnsupportedField(f"tools[{index}]", "this endpoint runs no tools itself: send functions")
@@ -172,7 +175,7 @@ class ServedCall:
 
     def __init__(self, prepared: PreparedRequest) -> None:
         self._prepared = prepared
-        self.reply = ServedReply()
+        self.reply = ServedReply(prepared.route)
 
     @property
     def stream(self) -> bool:
@@ -194,14 +197,13 @@ class ServedCall:
         return engine.serving_request(self._prepared, sink, self.reply.keep)
 
 
-class ServedReply:
+class ServedReply(Reply):
     """A reply of the vLLM path: vLLM's own bytes, unchanged."""
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
-    __slots__ = ("_whole",)
+    __slots__ = ("_route", "_whole")
 
-    def __init__(self) -> None:
+    def __init__(self, route: Route) -> None:
+        self._route = route
         self._whole: WholeReply | None = None
 
     def keep(self, whole: WholeReply) -> None:
@@ -212,22 +214,15 @@ class ServedReply:
         """vLLM's model of the whole reply. None before it is complete."""
         return None if self._whole is None else self._whole.document
 
-    def opening(self) -> bytes:
-        return b""
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return text.encode()
 
-    def closing(self) -> bytes:
-        return b""
-
     def broken(self, error: EndpointError) -> bytes:
-        return error_event(error)
+        if self._route is not Route.RESPONSES:
+            return super().broken(error)
+        document = error.document()
+        return b"event: error\n" + event_of({**document["error"], **document, "type": "error"})
 
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         assert self._whole is not None, "the request keeps the document before it ends"
         return self._whole.text().encode()

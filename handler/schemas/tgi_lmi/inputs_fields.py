@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from handler.engine.generation.generation import Grammar
 from handler.errors import InvalidField, UnknownField, UnsupportedField
-from handler.schemas.openai.sampling_fields import Count, Int64, Penalty, convert
+from handler.schemas.openai.sampling_fields import Count, Int64, Penalty, convert, has_effect
 
 TGI: Final = "tgi"
 LMI: Final = "lmi"
@@ -114,10 +114,8 @@ def parameters_of(document: Mapping[str, Any]) -> Parameters:
 
     :raises ClientError: a parameter is wrong. The error names it.
     """
-    for name, neutral in UNSERVED.items():
-        if name in document and not any(
-            document[name] == value and type(document[name]) is type(value) for value in neutral
-        ):
+    for name in UNSERVED:
+        if name in document and has_effect(name, document[name], UNSERVED):
             raise UnsupportedField(f"parameters.{name}", FIXES.get(name, "leave it out"))
     for name, meant in OTHER_NAMES.items():
         if name in document:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
-from handler.errors import EndpointError
+from handler.engine.generation.generation import StopReason
 from handler.schemas.multiple_generations import Output
-from handler.schemas.reply import encode, error_event
+from handler.schemas.reply import Reply, encode
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply
 
 
-class _WholeReply:
-    """The methods for streams, which these replies do not use."""
+class _WholeReply(Reply):
+    """What both replies share. They have no events."""
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
     __slots__ = ("_documents", "_replies")
 
     def __init__(self, replies: Sequence[InputsReply]) -> None:
@@ -25,19 +22,8 @@ class _WholeReply:
     def receive_all(self, outputs: Sequence[Output]) -> None:
         self._documents = [reply.document(*output) for reply, output in zip(self._replies, outputs, strict=True)]
 
-    def opening(self) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return b""
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
-        return b""
-
-    def closing(self) -> bytes:
-        return b""
-
-    def broken(self, error: EndpointError) -> bytes:
-        return error_event(error)
 
 
 class ListReply(_WholeReply):
@@ -45,9 +31,7 @@ class ListReply(_WholeReply):
 
     __slots__ = ()
 
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         return encode(self._documents)
 
 
@@ -63,9 +47,7 @@ class BestOfReply(_WholeReply):
         super().__init__(replies)
         self._tgi = tgi
 
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         means = [reply.mean_logprob() for reply in self._replies]
         others = list(self._documents)
         best = others.pop(means.index(max(means)))

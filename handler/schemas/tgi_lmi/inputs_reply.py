@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from handler.engine.generation.generation import Position
+from handler.engine.generation.generation import Position, StopReason
 from handler.engine.generation.token_text import TokenText
-from handler.errors import EndpointError
-from handler.schemas.reply import encode, error_event, event_of
+from handler.schemas.reply import Reply, encode, event_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +34,9 @@ class ReplyOptions:
     prompt_tokens: int
 
 
-class InputsReply:
+class InputsReply(Reply):
     """The reply to one request. It also receives the log probabilities (`generation.Scores`)."""
 
-    content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
     __slots__ = ("_count", "_options", "_positions", "_prompt", "_text", "_tokens")
 
     def __init__(self, options: ReplyOptions, tokens: TokenText) -> None:
@@ -56,12 +52,7 @@ class InputsReply:
         if prompt is not None:
             self._prompt = prompt
 
-    def opening(self) -> bytes:
-        return b""
-
-    def event(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def event(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         """One event for each token.
 
         A step may make several tokens (speculation). Each has its own text if these add up to the text of the step.
@@ -89,20 +80,12 @@ class InputsReply:
         self._positions = ()
         return b"".join(events)
 
-    def closing(self) -> bytes:
-        return b""
-
-    def broken(self, error: EndpointError) -> bytes:
-        return error_event(error)
-
-    def whole(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
-    ) -> bytes:
+    def whole(self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason) -> bytes:
         document = self.document(text, token_ids, finish_reason, stop_reason)
         return encode([document] if self._options.tgi else document)
 
     def document(
-        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+        self, text: str, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason
     ) -> dict[str, object]:
         """The whole answer."""
         document: dict[str, object] = {"generated_text": self._options.prefix + text}
@@ -111,7 +94,7 @@ class InputsReply:
         return document
 
     def details(
-        self, token_ids: Sequence[int], finish_reason: str | None, stop_reason: int | str | None
+        self, token_ids: Sequence[int], finish_reason: str | None, stop_reason: StopReason
     ) -> dict[str, object]:
         """TGI's details. A log probability is null if the device does not return it."""
         pieces = self._tokens.pieces(token_ids)
@@ -175,7 +158,7 @@ class InputsReply:
         ]
 
 
-def reason(finish_reason: str, stop_reason: int | str | None) -> str:
+def reason(finish_reason: str, stop_reason: StopReason) -> str:
     """vLLM's finish reason as TGI's. A stop without a stop reason is the model's own end token."""
     if finish_reason == "length":
         return "length"

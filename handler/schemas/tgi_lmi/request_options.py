@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from handler.errors import InvalidField
@@ -19,7 +18,6 @@ COMPLETION: Final = "completion"
 # The values of the custom attribute `schema`.
 SCHEMAS: Final = (CHAT, COMPLETION, TGI, LMI)
 LINE_TYPES: Final = frozenset({JSON_LINES, "application/jsonl", "application/x-ndjson"})
-NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class RequestOptions:
     """
 
     accept: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=lambda: NO_ATTRIBUTES)
+    attributes: Mapping[str, str] = field(default_factory=dict)
     inputs_schema: str = LMI
     output_formatter: str | None = None
 

@@ -21,7 +21,7 @@ from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField
 from handler.startup.admission import Admission, max_in_flight
 from handler.startup.lifecycle import Lifecycle
-from handler.startup.multi_model import model_start as starting
+from handler.startup.multi_model import model_start
 from handler.startup.multi_model.loaded_model import LoadedModel, ModelPlaces, ModelState
 from handler.startup.multi_model.memory_budget import MemoryNeed, gib, room
 from handler.startup.multi_model.model_errors import ModelExists, ModelFailed, ModelNotLoaded, ModelsFull, ModelUnloaded
@@ -48,8 +48,8 @@ class ModelRegistry:
         admission: Admission,
         first: Callable[[], Engine | None],
         first_need: MemoryNeed | None = None,
-        prepare: starting.Prepare = starting.prepare,
-        start: starting.Start = starting.start,
+        prepare: model_start.Prepare = model_start.prepare,
+        start: model_start.Start = model_start.start,
     ) -> None:
         self._config = config
         self._lifecycle = lifecycle
@@ -167,9 +167,8 @@ class ModelRegistry:
         """Ends all requests with an error, because the engine of the start has failed and the process ends."""
         for model in self.all():
             if model.engine is not None:
-                model.engine.fail_requests(
-                    ModelFailed(model.name, "the engine of the first model failed, which ends the process")
-                )
+                reason = "the engine of the first model failed, which ends the process"
+                model.engine.fail_requests(ModelFailed(model.name, reason))
 
     def stop(self) -> None:
         """Ends the engines, because the process ends. The models are not marked as failed."""
@@ -194,7 +193,7 @@ class ModelRegistry:
         model = self._by_name.get(name)
         return model is not None and model.state is ModelState.UNLOADING
 
-    def _make_room(self, prepared: starting.PreparedModel) -> None:
+    def _make_room(self, prepared: model_start.PreparedModel) -> None:
         """Unloads models until there is room for another, if that is allowed.
 
         :raises ModelsFull: there is no room.
@@ -206,7 +205,7 @@ class ModelRegistry:
                 raise ModelsFull(problem, None if oldest is None else oldest.name)
             self.unload(oldest.name)
 
-    def _no_room_reason(self, prepared: starting.PreparedModel) -> str | None:
+    def _no_room_reason(self, prepared: model_start.PreparedModel) -> str | None:
         """Why there is no room for another engine. None if there is."""
         with self._changed:
             models = [model for model in self._by_name.values() if model.engine is not None]

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from handler.artifacts.lease.compile_errors import CompileKilled
-from handler.artifacts.lease.compile_failure import compile_failure
+from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.config_loader import load
 from handler.custom_code.code_source import find_code
 from handler.engine.engine import Engine
 from handler.engine.launch import launch
-from handler.engine.vllm_api.core.core_exits import core_exits
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
@@ -24,15 +22,9 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
+from handler.startup.multi_model import model_errors
 from handler.startup.multi_model.memory_budget import MemoryNeed, need_of
-from handler.startup.multi_model.model_errors import (
-    InvalidModel,
-    ModelFailed,
-    ModelLoadFailed,
-    ModelsFull,
-    ModelsUnsupported,
-)
-from handler.startup.output_tail import output_tail
+from handler.startup.start_errors import diagnosed_start
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 # Settings that apply only to the model of the start, with their neutral values.
@@ -90,23 +82,25 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
     :raises EndpointError: the model cannot be served, or not in a multi-model endpoint.
     """
     if config.front_ends > 1:
-        raise ModelsUnsupported(SEVERAL)
+        raise model_errors.ModelsUnsupported(SEVERAL)
     try:
         if find_code(config, str(path)) is not None:
-            raise InvalidModel(name, "it has code of its own, which is supported only for the model of the start", CODE)
+            raise model_errors.InvalidModel(
+                name, "it has code of its own, which is supported only for the model of the start", CODE
+            )
         if not config.trust_remote_code:
             check_remote_code(path, "url")
         own = load(os.environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
         plan = checked_plan(own)
         need = need_of(path, plan)
-    except InvalidModel:
+    except model_errors.InvalidModel:
         raise
     except EndpointError as error:
-        raise InvalidModel(name, error.message.rstrip("."), "Fix the model or the setting.") from None
+        raise model_errors.InvalidModel(name, error.message.rstrip("."), "Fix the model or the setting.") from None
     if plan.line != "cpu":
-        raise ModelsUnsupported(NEURON.format(line=plan.line))
-    return PreparedModel(name, own, with_model(plan, Model(str(path), name, need.weights)), need)
+        raise model_errors.ModelsUnsupported(NEURON.format(line=plan.line))
+    return PreparedModel(name, own, with_model(plan, Model(str(path), (name,), need.weights)), need)
 
 
 def start(prepared: PreparedModel) -> Engine:
@@ -117,24 +111,23 @@ def start(prepared: PreparedModel) -> Engine:
     """
     name = prepared.name
     use_environment(prepared.plan)
-    with output_tail() as output:
-        try:
+    try:
+        with diagnosed_start():
             return _launch(prepared)
-        except EndpointError as error:
-            raise ModelLoadFailed(name, error.message) from error
-        except Exception as error:
-            failure = compile_failure(error, core_exits(error), output.text())
-            if isinstance(failure, CompileKilled):
-                raise ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from error
-            known = fix_for(failure.reason)
-            fix = "Fix its files or the settings." if known == OTHERWISE else known
-            raise ModelLoadFailed(name, f"{failure.reason}. {fix}") from error
+    except CompileKilled as failure:
+        raise model_errors.ModelsFull(f"{failure.signal} ended the process that loaded '{name[:200]}'") from failure
+    except CompileFailed as failure:
+        known = fix_for(failure.reason)
+        fix = "Fix its files or the settings." if known == OTHERWISE else known
+        raise model_errors.ModelLoadFailed(name, f"{failure.reason}. {fix}") from failure
+    except EndpointError as error:
+        raise model_errors.ModelLoadFailed(name, error.message) from error
 
 
 def _launch(prepared: PreparedModel) -> Engine:
     engine = launch(prepared.plan, prepared.config, further=True)
     try:
-        engine.failure = ModelFailed(prepared.name, "its process ended")
+        engine.failure = model_errors.ModelFailed(prepared.name, "its process ended")
         warm_up(engine)
     except BaseException:
         engine.stop()

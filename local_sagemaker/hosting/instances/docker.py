@@ -15,7 +15,7 @@ from pathlib import Path
 PORT = 8080
 OPT_ML = Path("/opt/ml")
 DATA = ("model", "additional-model-data-sources")
-HOST, BRIDGE = "host", "bridge"
+HOST = "host"
 # The variables of the caller that the Docker client itself needs. Containers do not get them.
 OF_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR")
 CLIENT_PREFIX = "DOCKER_"

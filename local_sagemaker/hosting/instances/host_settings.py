@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from local_sagemaker.hosting.instances.docker import Docker
@@ -52,7 +51,7 @@ class Images:
     :ivar commands: by prefix of an image's name. The longest matching prefix counts.
     """
 
-    commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    commands: Mapping[str, tuple[str, ...]]
 
     def command(self, image: str) -> tuple[str, ...] | None:
         """Returns the command of an image, or None."""
@@ -98,10 +97,10 @@ class HostSettings:
 
     directory: Path
     s3_url: str
-    region: str = "us-east-1"
-    account: str = "123456789012"
-    images: Images = field(default_factory=Images)
-    timing: HostTiming = field(default_factory=HostTiming)
-    environment: Mapping[str, str] = field(default_factory=lambda: image_environment(os.environ))
-    container_environment: Mapping[str, str] = field(default_factory=dict)
-    docker: Docker | None = None
+    region: str
+    account: str
+    images: Images
+    timing: HostTiming
+    environment: Mapping[str, str]
+    container_environment: Mapping[str, str]
+    docker: Docker | None

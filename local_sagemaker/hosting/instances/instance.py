@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import http.client
 import logging
-import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from local_sagemaker.gateway.gateway_settings import ContainerAddress
+from local_sagemaker.hosting.instances.container_processes import free_port, run_quietly, signal_group, started_at
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.runner import Runner
 
 log = logging.getLogger(__name__)
 
-COMMAND_SECONDS = 30.0
+OF_JSON: Mapping[str, str] = {"Content-Type": "application/json"}
 
 
 class InstanceState(Enum):
@@ -52,15 +52,11 @@ class Launch:
     pids: Path
 
 
-@dataclass(slots=True)
-class Illness:
-    """An injected fault of an instance: until when its pings count as failed."""
-
-    pings_refused_until: float = 0.0
-
-
 class Instance:
-    """One instance. It calls ``on_change`` from its own thread when its state changes."""
+    """One instance. It calls ``on_change`` from its own thread when its state changes.
+
+    :ivar pings_refused_until: an injected fault: until this time of the monotonic clock its pings count as failed.
+    """
 
     def __init__(self, launch: Launch, on_change: Callable[[Instance], None]) -> None:
         self.id = f"i-{uuid.uuid4().hex[:17]}"
@@ -68,7 +64,7 @@ class Instance:
         self.state = InstanceState.STARTING
         self.reason = ""
         self.outstanding = 0
-        self.illness = Illness()
+        self.pings_refused_until = 0.0
         self.was_healthy = False
         self.log = launch.logs / f"{self.id}.log"
         self._on_change = on_change
@@ -94,10 +90,24 @@ class Instance:
             if command := self.launch.runner.kill(self.id):
                 run_quietly(command)
             else:
-                _signal_group(self._process.pid, signal.SIGKILL)
+                signal_group(self._process.pid, signal.SIGKILL)
 
     def wait_ended(self, seconds: float) -> bool:
         return self._ended.wait(seconds)
+
+    def send(
+        self, method: str, path: str, seconds: float, body: bytes | None = None, headers: Mapping[str, str] = OF_JSON
+    ) -> tuple[int, bytes]:
+        """Sends a request to the container. Returns the status and the body of its reply.
+
+        :param headers: the headers of the body.
+        :raises OSError: the container does not answer.
+        :raises http.client.HTTPException: its reply is not HTTP.
+        """
+        with closing(http.client.HTTPConnection(self.address.host, self.address.port, timeout=seconds)) as connection:
+            connection.request(method, path, body, {} if body is None else headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
 
     def _live(self) -> None:
         try:
@@ -161,18 +171,12 @@ class Instance:
                 return
 
     def _ping(self) -> bool:
-        if time.monotonic() < self.illness.pings_refused_until:
+        if time.monotonic() < self.pings_refused_until:
             return False
-        connection = http.client.HTTPConnection(
-            self.address.host, self.address.port, timeout=self.launch.timing.ping_seconds
-        )
         try:
-            connection.request("GET", "/ping")
-            return connection.getresponse().status == 200
+            return self.send("GET", "/ping", self.launch.timing.ping_seconds)[0] == 200
         except (OSError, http.client.HTTPException):
             return False
-        finally:
-            connection.close()
 
     def _become(self, state: InstanceState) -> None:
         if self.state is not state:
@@ -191,7 +195,7 @@ class Instance:
                     log.warning("%s (%s) is killed: SIGTERM has not ended it", self.id, self._process.pid)
                     if command := self.launch.runner.kill(self.id):
                         run_quietly(command)
-            _signal_group(self._process.pid, signal.SIGKILL)
+            signal_group(self._process.pid, signal.SIGKILL)
             self._process.wait()
         (self.launch.pids / self.id).unlink(missing_ok=True)
         if self._scratch is not None:
@@ -199,67 +203,3 @@ class Instance:
         self.state = InstanceState.ENDED
         self._ended.set()
         self._on_change(self)
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        pass
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def started_at(pid: int) -> str:
-    """Returns the start time of a process, which distinguishes it from a later process with the same id."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-
-
-def read_only_model_command() -> tuple[str, ...]:
-    """Returns the prefix of a command that makes the model's directory read-only for it.
-
-    Root can write to read-only files, but a container's root cannot write to /opt/ml/model. The prefix is empty if this
-    process is not root, or cannot drop a capability.
-    """
-    command = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-    if os.geteuid() != 0 or shutil.which(command[0]) is None:
-        return ()
-    tried = subprocess.run([*command, "true"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    return command if tried.returncode == 0 else ()
-
-
-def run_quietly(command: Sequence[str]) -> None:
-    """Runs a command. Its failure means that there was nothing to do."""
-    try:
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-            timeout=COMMAND_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        log.warning("%s failed: %s", shlex.join(command), error)
-
-
-def end_orphans(pids: Path) -> int:
-    """Ends the processes that a killed service left running. Returns their number."""
-    count = 0
-    for file in pids.iterdir():
-        pid, at, remove = [*file.read_text().split("\n"), "", ""][:3]
-        if pid.isdigit() and at and started_at(int(pid)) == at:
-            _signal_group(int(pid), signal.SIGKILL)
-            count += 1
-        if remove:
-            run_quietly(shlex.split(remove))
-        file.unlink(missing_ok=True)
-    return count

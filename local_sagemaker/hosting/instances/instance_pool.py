@@ -52,13 +52,10 @@ class Pool:
         self._stopped = False
         self._failure: Instance | None = None
         self._died_in_a_row = 0
-        with changed:
-            self._fill()
+        self._fill()
 
     def healthy(self) -> list[Instance]:
-        return [
-            each for each in self._instances if each.state is InstanceState.HEALTHY and each.id not in self._draining
-        ]
+        return [each for each in self._expected() if each.state is InstanceState.HEALTHY]
 
     def instances(self) -> list[Instance]:
         with self._changed:
@@ -115,8 +112,8 @@ class Pool:
                 self._served = False  # An instance that dies before all are healthy fails the change, as at the start.
             self.desired = count
             self._failure = None
-            expected = [each for each in self._expected() if each.id not in self._draining]
-            surplus = sorted(expected, key=lambda each: each.outstanding)[: max(len(expected) - count, 0)]
+            expected = sorted(self._expected(), key=lambda each: each.outstanding)
+            surplus = expected[: max(len(expected) - count, 0)]
             self._drain(surplus, DRAIN_SECONDS)
             self._fill()
 
@@ -152,13 +149,14 @@ class Pool:
         instance.stop()
 
     def _expected(self) -> list[Instance]:
-        return [each for each in self._instances if each.state in EXPECTED]
+        """Returns the instances that serve, or will."""
+        return [each for each in self._instances if each.state in EXPECTED and each.id not in self._draining]
 
     def _fill(self) -> None:
-        if self._stopped:
-            return
-        missing = self.desired - sum(each.id not in self._draining for each in self._expected())
-        self._instances += [Instance(self.launch, self._note) for _ in range(missing)]
+        with self._changed:
+            if not self._stopped:
+                missing = self.desired - len(self._expected())
+                self._instances += [Instance(self.launch, self._note) for _ in range(missing)]
 
     def _note(self, instance: Instance) -> None:
         """Handles an instance's change of state. Called from the instance's thread."""
@@ -173,9 +171,8 @@ class Pool:
             self._changed.notify_all()
 
     def _lose(self, instance: Instance) -> None:
-        self._draining.add(
-            instance.id
-        )  # Count it once: an unhealthy instance changes its state again when it has ended.
+        # Count it once: an unhealthy instance changes its state again when it has ended.
+        self._draining.add(instance.id)
         log.warning("%s is lost: %s (log: %s)", instance.id, instance.reason, instance.log)
         if not self._served:
             self._failure = instance
@@ -184,12 +181,8 @@ class Pool:
         self._died_in_a_row = 0 if instance.was_healthy else self._died_in_a_row + 1
         if self._died_in_a_row:
             pause = min(2.0 ** (self._died_in_a_row - 1), LONGEST_PAUSE)
-            timer = threading.Timer(pause, self._fill_again)
+            timer = threading.Timer(pause, self._fill)
             timer.daemon = True
             timer.start()
         else:
-            self._fill()
-
-    def _fill_again(self) -> None:
-        with self._changed:
             self._fill()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from local_sagemaker.hosting.instances.docker import HOST, Docker, client_environment, environment_file, neuron_devices
 
@@ -19,7 +19,8 @@ class Begin:
     environment: Mapping[str, str]
 
 
-class Runner(Protocol):
+class Runner(ABC):
+    @abstractmethod
     def begin(self, name: str, base: Path, scratch: Path, port: int) -> Begin:
         """Returns the command that starts an instance.
 
@@ -31,13 +32,15 @@ class Runner(Protocol):
 
     def kill(self, name: str) -> tuple[str, ...]:
         """Returns the command that kills it. Empty if killing its process is enough."""
+        return ()
 
     def remove(self, name: str) -> tuple[str, ...]:
         """Returns the command that removes an instance which a killed service left. Empty if none is needed."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class AsProcess:
+class AsProcess(Runner):
     """Runs an image as a process.
 
     :ivar environment: the variables of the image, of SageMaker and of the model.
@@ -57,15 +60,9 @@ class AsProcess:
         }
         return Begin(self.command, environment)
 
-    def kill(self, name: str) -> tuple[str, ...]:
-        return ()
-
-    def remove(self, name: str) -> tuple[str, ...]:
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
-class InDocker:
+class InDocker(Runner):
     """Runs an image as a Docker container. Not tested with a real daemon: the tests replace the client.
 
     :ivar environment: the variables of SageMaker and of the model. The image has its own.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from local_sagemaker.local_client import local_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -47,14 +47,8 @@ class Objects:
     """Reads and writes objects with a boto3 client. All errors are ObjectError."""
 
     def __init__(self, endpoint_url: str, region: str) -> None:
-        self._client: S3Client = boto3.client(
-            "s3",
-            endpoint_url=endpoint_url,
-            region_name=region,
-            aws_access_key_id="local",
-            aws_secret_access_key="local",
-            config=Config(s3={"addressing_style": "path"}, max_pool_connections=64),
-        )
+        options = {"s3": {"addressing_style": "path"}, "max_pool_connections": 64}
+        self._client: S3Client = local_client("s3", endpoint_url, region, **options)
 
     def exists(self, uri: str, prefix: bool) -> bool:
         try:

@@ -8,7 +8,6 @@ import json
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from pathlib import Path
-from typing import Any
 
 from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.model_data import DataError, materialise
@@ -75,9 +74,8 @@ class TargetModels:
     def _load(self, instance: Instance, target: str, name: str) -> None:
         directory = self._fetch(target, name)
         while True:
-            status, said = send_request(
-                instance, "POST", "/models", {"model_name": name, "url": str(directory / "model")}
-            )
+            document = {"model_name": name, "url": str(directory / "model")}
+            status, said = send_request(instance, "POST", "/models", json.dumps(document).encode())
             if status // 100 == 2 or status == LOADED_ALREADY:
                 return
             if status != FULL or not self._unload_another(instance, name):
@@ -102,7 +100,7 @@ class TargetModels:
             if oldest is not None:
                 del loaded[oldest]
         if oldest is not None:
-            send_request(instance, "DELETE", f"/models/{oldest}", None)
+            send_request(instance, "DELETE", f"/models/{oldest}")
         return oldest is not None
 
     def _forget(self, instance: Instance, name: str) -> None:
@@ -110,15 +108,10 @@ class TargetModels:
             self._loaded[instance.id].pop(name, None)
 
 
-def send_request(instance: Instance, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, str]:
+def send_request(instance: Instance, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     """Sends a request to the container. Returns status and text; 503 if it does not answer."""
-    connection = http.client.HTTPConnection(instance.address.host, instance.address.port, timeout=LOAD_SECONDS)
     try:
-        content = None if body is None else json.dumps(body)
-        connection.request(method, path, content, {"Content-Type": "application/json"} if content else {})
-        reply = connection.getresponse()
-        return reply.status, reply.read().decode("utf-8", "replace")
+        status, said = instance.send(method, path, LOAD_SECONDS, body)
+        return status, said.decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
         return 503, str(error)
-    finally:
-        connection.close()

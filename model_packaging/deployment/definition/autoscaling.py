@@ -31,30 +31,18 @@ class ScalingCalls:
 
 def place(wanted: DeploymentRequest, variant: str) -> Members:
     """Returns the resource that scales: the component's copies, or the variant's instances."""
+    resource, dimension = f"endpoint/{wanted.name}/variant/{variant}", "variant:DesiredInstanceCount"
     if wanted.component:
-        return {
-            "ServiceNamespace": "sagemaker",
-            "ResourceId": f"inference-component/{wanted.name}",
-            "ScalableDimension": "sagemaker:inference-component:DesiredCopyCount",
-        }
-    return {
-        "ServiceNamespace": "sagemaker",
-        "ResourceId": f"endpoint/{wanted.name}/variant/{variant}",
-        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
-    }
+        resource, dimension = f"inference-component/{wanted.name}", "inference-component:DesiredCopyCount"
+    return {"ServiceNamespace": "sagemaker", "ResourceId": resource, "ScalableDimension": f"sagemaker:{dimension}"}
 
 
 def scaling_calls(wanted: DeploymentRequest, variant: str, tag: str) -> ScalingCalls:
     scaling = wanted.scaling
     assert scaling is not None
     where = place(wanted, variant)
-    tags = {**wanted.tags, tag: wanted.name}
-    target = {
-        **where,
-        "MinCapacity": scaling.minimum,
-        "MaxCapacity": scaling.maximum,
-        "Tags": dict(sorted(tags.items())),
-    }
+    tags = dict(sorted({**wanted.tags, tag: wanted.name}.items()))
+    target = {**where, "MinCapacity": scaling.minimum, "MaxCapacity": scaling.maximum, "Tags": tags}
     tracking: Members = {
         "TargetValue": scaling.concurrency,
         "ScaleInCooldown": SCALE_IN_COOLDOWN,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from handler.errors import SettingError
 from model_packaging.deployment.definition.limits import InstanceLimits
@@ -36,6 +37,12 @@ class Network:
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     isolation: bool = False
+
+    def members(self) -> dict[str, Any]:
+        """Returns the parameters of CreateModel, CreateEndpointConfig and CreateTrainingJob."""
+        subnets, groups = list(self.subnets), list(self.security_groups)
+        vpc: dict[str, Any] = {"VpcConfig": {"Subnets": subnets, "SecurityGroupIds": groups}} if subnets else {}
+        return {**vpc, "EnableNetworkIsolation": True} if self.isolation else vpc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +83,8 @@ class DeploymentRequest:
             raise SettingError(
                 "NAME", f"'{self.name[:80]}' is not a valid name", "Use up to 48 letters, digits and hyphens."
             )
-        _check_environment(self.environment)
+        for refused in environment_problems(self.environment):
+            raise refused
         if self.network.isolation and (self.model is None or _reads_elsewhere(self.environment)):
             problem = "an isolated network reaches no S3, and the settings name something there"
             raise SettingError("--isolated", problem, "Put model and graphs into the package.")
@@ -90,16 +98,17 @@ class DeploymentRequest:
             )
 
 
-def _check_environment(environment: Mapping[str, str]) -> None:
+def environment_problems(environment: Mapping[str, str]) -> Iterator[SettingError]:
+    """What CreateModel would refuse of a container's environment."""
     fix = "Put the settings into a document: `push --config`, or ENDPOINT_CONFIG=s3://..."
     if len(environment) > MOST_VARIABLES:
-        raise SettingError("--env-file", f"SageMaker takes {MOST_VARIABLES} variables, not {len(environment)}", fix)
+        yield SettingError("--env-file", f"SageMaker takes {MOST_VARIABLES} variables, not {len(environment)}", fix)
     for name, value in environment.items():
         if len(value.encode()) > LONGEST_VALUE:
-            raise SettingError(name, f"SageMaker takes {LONGEST_VALUE} bytes a value, not {len(value.encode())}", fix)
+            yield SettingError(name, f"SageMaker takes {LONGEST_VALUE} bytes a value, not {len(value.encode())}", fix)
     whole = sum(len(name.encode()) + len(value.encode()) for name, value in environment.items())
     if whole > LARGEST_ENVIRONMENT:
-        raise SettingError("--env-file", f"SageMaker takes {LARGEST_ENVIRONMENT} bytes in all, not {whole}", fix)
+        yield SettingError("--env-file", f"SageMaker takes {LARGEST_ENVIRONMENT} bytes in all, not {whole}", fix)
 
 
 def _reads_elsewhere(environment: Mapping[str, str]) -> bool:

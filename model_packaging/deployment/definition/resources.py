@@ -72,20 +72,7 @@ def _model(wanted: DeploymentRequest) -> Members:
                 "CompressionType": "Gzip" if archive else "None",
             }
         }
-    members: Members = {"PrimaryContainer": container, "ExecutionRoleArn": wanted.role}
-    return {**members, **_network(wanted)}
-
-
-def _network(wanted: DeploymentRequest) -> Members:
-    members: Members = {}
-    if wanted.network.subnets:
-        members["VpcConfig"] = {
-            "Subnets": list(wanted.network.subnets),
-            "SecurityGroupIds": list(wanted.network.security_groups),
-        }
-    if wanted.network.isolation:
-        members["EnableNetworkIsolation"] = True
-    return members
+    return {"PrimaryContainer": container, "ExecutionRoleArn": wanted.role, **wanted.network.members()}
 
 
 def _config(wanted: DeploymentRequest, model: str) -> Members:
@@ -108,7 +95,7 @@ def _config(wanted: DeploymentRequest, model: str) -> Members:
                 "MinInstanceCount": wanted.scaling.minimum,
                 "MaxInstanceCount": wanted.scaling.maximum,
             }
-        members |= {"ExecutionRoleArn": wanted.role, **_network(wanted)}
+        members |= {"ExecutionRoleArn": wanted.role, **wanted.network.members()}
     else:
         variant |= {"ModelName": model, "InitialVariantWeight": 1.0, **_timeouts(wanted)}
     if wanted.kms_key:

@@ -22,8 +22,7 @@ def role_arn(aws: Aws, given: str | None) -> str:
     if given and given.startswith("arn:"):
         return given
     if given:
-        found: str = aws.iam.get_role(RoleName=given)["Role"]["Arn"]
-        return found
+        return str(aws.iam.get_role(RoleName=given)["Role"]["Arn"])
     if own := _own(aws):
         return own
     names = [

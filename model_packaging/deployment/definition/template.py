@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from copy import deepcopy
 from typing import Any
 
 from model_packaging.deployment.definition.environment import SECRET
@@ -19,13 +20,14 @@ Members = dict[str, Any]
 
 def template(wanted: Resources) -> str:
     """Returns the template as JSON. The same request gives the same text."""
-    parts: Members = {"Model": _part("SageMaker::Model", {**wanted.model}, "ModelName")}
+    wanted = deepcopy(wanted)
+    parts: Members = {"Model": _part("SageMaker::Model", wanted.model, "ModelName")}
     parts["Model"]["Properties"]["ExecutionRoleArn"] = {"Ref": "Role"}
     parameters: Members = {"Role": {"Type": "String", "Default": wanted.model["ExecutionRoleArn"]}}
     _hide_secrets(parts["Model"]["Properties"], parameters)
-    config = {**wanted.config, "ProductionVariants": [{**wanted.config["ProductionVariants"][0]}]}
-    if "ModelName" in config["ProductionVariants"][0]:
-        config["ProductionVariants"][0]["ModelName"] = {"Fn::GetAtt": ["Model", "ModelName"]}
+    config, variant = wanted.config, wanted.config["ProductionVariants"][0]
+    if "ModelName" in variant:
+        variant["ModelName"] = {"Fn::GetAtt": ["Model", "ModelName"]}
     if "ExecutionRoleArn" in config:
         config["ExecutionRoleArn"] = {"Ref": "Role"}
     parts["EndpointConfig"] = _part("SageMaker::EndpointConfig", config, "EndpointConfigName")
@@ -56,25 +58,17 @@ def _part(kind: str, members: Members, *excluded: str) -> Members:
 
 
 def _hide_secrets(model: Members, parameters: Members) -> None:
-    container = {**model["PrimaryContainer"]}
-    environment: Members = {**container.get("Environment", {})}
+    environment = model["PrimaryContainer"].get("Environment", {})
     for name in environment:
         if SECRET.search(name.upper()) and environment[name]:
             parameter = re.sub(r"[^A-Za-z0-9]", "", name.title())
             parameters[parameter] = {"Type": "String", "NoEcho": True}
             environment[name] = {"Ref": parameter}
-    if environment:
-        container["Environment"] = environment
-    model["PrimaryContainer"] = container
 
 
 def _deployment(wanted: Resources) -> Members:
-    chosen: Members = {
-        key: wanted.update[key] for key in ("RetainAllVariantProperties", "DeploymentConfig") if key in wanted.update
-    }
-    if "DeploymentConfig" in chosen:
-        chosen["DeploymentConfig"] = {**chosen["DeploymentConfig"]}
-    return chosen
+    members = ("RetainAllVariantProperties", "DeploymentConfig")
+    return {key: wanted.update[key] for key in members if key in wanted.update}
 
 
 def _component(members: Members) -> Members:

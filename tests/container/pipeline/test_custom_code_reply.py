@@ -136,14 +136,14 @@ def test_the_limits_hold_for_it_too(code: Callable[..., FlaskClient], service: S
 
 def prepared(tmp_path: Any, model: Model | None = None, **settings: Any) -> Any:
     config = EndpointConfig(model=str(tmp_path), **settings)
-    return prepared_code(Service.of(config), model or Model(str(tmp_path), "m", 1))
+    return prepared_code(Service.of(config), model or Model(str(tmp_path), ("m",), 1))
 
 
 def test_a_hub_models_code_is_somebody_elses(tmp_path: Any) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "inference.py").write_text("")
     assert prepared(tmp_path) is not None
-    assert prepared(tmp_path, Model(str(tmp_path), "org/name", 0)) is None
+    assert prepared(tmp_path, Model(str(tmp_path), ("org/name",), 0)) is None
 
 
 def test_without_an_engine_there_has_to_be_code_that_may_run(tmp_path: Any) -> None:

@@ -300,6 +300,8 @@ def test_the_models(client: FlaskClient) -> None:
     listed = json.loads(client.get("/v1/models").data)
     assert [model["id"] for model in listed["data"]] == ["scripted"]
     assert listed["data"][0]["max_model_len"] == CONTEXT
+    assert json.loads(client.get("/v1/models/scripted").data) == listed["data"][0]
+    assert client.get("/v1/models/scripted/x").status_code == 404
 
 
 def test_metrics_tell_what_is_in_flight(client: FlaskClient, service: Service) -> None:

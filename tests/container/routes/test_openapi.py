@@ -128,7 +128,7 @@ def test_replies_are_as_it_says(whole: dict[str, Any]) -> None:
         Draft202012Validator(schema).validate(reply)
 
     check("Error", AdaptersFull(3).document())
-    check("ModelList", model_list(("a",), 1024, ("b",)))
+    check("ModelList", {"object": "list", "data": model_list(("a",), 1024, ("b",))})
     check("ExecutionParameters", execution_parameters(EndpointConfig(model="m"), 4, 1024))
     app = create_app(service()).test_client()
     check("Progress", app.get("/ping").json)

@@ -17,8 +17,8 @@ from scripted_engine import ScriptedEngine
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
-from handler.custom_code.code_loader import load_code
 from handler.custom_code.code_source import CodeSource, find_code
+from handler.startup.custom_code_loading import load_code
 
 
 @pytest.fixture

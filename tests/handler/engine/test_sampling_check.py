@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from handler.engine.generation.generation import Grammar, Sampling
-from handler.engine.generation.sampling_check import check, ignored_defaults
+from handler.engine.generation.sampling_check import check, check_document, ignored_defaults
 from handler.errors import InvalidField, UnsupportedField
+from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import NXD_ON_CPU, ON_CPU, PLUGIN_ON_CPU, SamplingLimits, sampling_limits
 
 
 def limits(**sampling: object) -> SamplingLimits:
@@ -22,8 +23,6 @@ def limits(**sampling: object) -> SamplingLimits:
         ("repetition_penalty", 1.1),
         ("frequency_penalty", 0.5),
         ("presence_penalty", -0.5),
-        ("min_p", 0.1),
-        ("seed", 0),
         ("min_tokens", 3),
         ("logprobs", 0),
         ("grammar", Grammar("regex", "a+", "grammar")),
@@ -75,3 +74,79 @@ def test_the_prompts_log_probabilities_are_refused_where_the_runner_reports_none
         assert caught.value.param == "prompt_logprobs"
     check(Sampling(prompt_logprobs=0, logprobs=5), ON_CPU)
     check(Sampling(logprobs=5), NXD_ON_CPU)
+
+
+@pytest.mark.parametrize(("name", "value"), [("min_p", 0.1), ("seed", 0), ("logit_bias", {"5": 1})])
+def test_what_the_plugin_ignores_everywhere_is_refused_without_a_setting(name: str, value: object) -> None:
+    for there in (limits(), PLUGIN_ON_CPU):
+        with pytest.raises(UnsupportedField, match="this line never has it") as caught:
+            _check_either(name, value, there)
+        assert caught.value.param == name
+    _check_either(name, value, NXD_ON_CPU)
+
+
+def _check_either(name: str, value: object, there: SamplingLimits) -> None:
+    """A bias is a field that only vLLM's classes serve."""
+    if name == "logit_bias":
+        check_document({name: value}, there)
+    else:
+        check(Sampling(**{name: value}), there)  # type: ignore[arg-type]
+
+
+def test_what_the_plugin_has_on_the_cpu_passes() -> None:
+    check(Sampling(min_tokens=3, repetition_penalty=1.1, logprobs=2, min_p=0.0), PLUGIN_ON_CPU)
+    check_document({"logit_bias": {}, "bad_words": ["x"], "allowed_token_ids": [5], "seed": None}, PLUGIN_ON_CPU)
+    assert ignored_defaults({"min_p": 0.1, "repetition_penalty": 1.05}, PLUGIN_ON_CPU) == {"min_p": 0.1}
+
+
+def native(device: bool, **args: object) -> SamplingLimits:
+    """The limits of a plan for the native plugin."""
+    keys: dict[str, Json] = {"on_device_sampling_config": {"all_greedy": False} if device else None}
+    scheduling: Json = args.pop("async_scheduling", device)  # type: ignore[assignment]
+    keys |= args  # type: ignore[arg-type]
+    plan = EnginePlan("native-0.24", {"additional_config": {"neuron_config": keys}, "async_scheduling": scheduling})
+    return sampling_limits(plan)
+
+
+NATIVE_DEVICE, NATIVE_CPU = native(True), native(False)
+GRAMMAR = Grammar("regex", "a+", "grammar")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "setting"),
+    [
+        ("logprobs", 1, "ENDPOINT_LOGPROBS=true"),
+        ("grammar", GRAMMAR, "ENDPOINT_STRUCTURED_OUTPUTS=true"),
+        ("seed", 1, "ENDPOINT_ON_DEVICE_SAMPLING=false"),
+        ("min_tokens", 2, "ENDPOINT_ON_DEVICE_SAMPLING=false"),
+        ("frequency_penalty", 0.5, "ENDPOINT_ON_DEVICE_SAMPLING=false"),
+        ("min_p", 0.1, "this line never has it"),
+    ],
+)
+def test_the_native_device_names_the_setting_of_each_parameter(name: str, value: object, setting: str) -> None:
+    with pytest.raises(UnsupportedField, match=setting) as caught:
+        check(Sampling(**{name: value}), NATIVE_DEVICE)  # type: ignore[arg-type]
+    assert caught.value.param == name
+
+
+def test_native_sampling_on_the_cpu_has_all_but_min_p_and_biases() -> None:
+    check(Sampling(seed=1, min_tokens=2, presence_penalty=0.5, repetition_penalty=1.1, logprobs=1), NATIVE_CPU)
+    check_document({"bad_words": ["a"], "allowed_token_ids": [1], "logprobs": True, "top_logprobs": 2}, NATIVE_CPU)
+    for wrong in (Sampling(min_p=0.1), Sampling(grammar=GRAMMAR), Sampling(prompt_logprobs=1)):
+        with pytest.raises(UnsupportedField):
+            check(wrong, NATIVE_CPU)
+    for name, value in {"logit_bias": {"1": 1}, "response_format": {"type": "json_object"}}.items():
+        with pytest.raises(UnsupportedField) as caught:
+            check_document({name: value}, NATIVE_CPU)
+        assert caught.value.param == name
+
+
+def test_the_settings_of_the_native_line_turn_their_parameters_on() -> None:
+    scored = native(True, async_scheduling=False)
+    check(Sampling(logprobs=1), scored)
+    check_document({"logprobs": True, "use_beam_search": True}, scored)
+    structured = native(True, async_scheduling=False, enable_structured_outputs=True)
+    check(Sampling(grammar=GRAMMAR), structured)
+    check_document({"response_format": {"type": "json_object"}, "tools": [{}], "tool_choice": "required"}, structured)
+    with pytest.raises(UnsupportedField, match="ENDPOINT_STRUCTURED_OUTPUTS=true"):
+        check_document({"tools": [{}], "tool_choice": "required"}, scored)

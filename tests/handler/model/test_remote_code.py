@@ -41,6 +41,9 @@ def model(directory: Path, file: str = "config.json", **keys: Any) -> EndpointCo
         ),
         ("draft/config.json", {"trust_remote_code": "yes"}, "draft/config.json has trust_remote_code"),
         ("config.json", {"_attn_implementation": "someone/kernel"}, "config.json has _attn_implementation"),
+        ("config.json", {"_attn_implementation_internal": "someone/kernel"}, "has _attn_implementation_internal"),
+        ("config.json", {"attn_implementation": {"text_config": "a/b"}}, "has attn_implementation.text_config"),
+        ("config.json", {"architectures": ["KimiK25ForConditionalGeneration"]}, "architectures KimiK25"),
         ("config.json", {"text_config": {"attn_implementation": "a/b@v1:c"}}, "text_config.attn_implementation"),
     ],
 )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
 from handler.model.model_source import Model, fetch_model
+from handler.storage.byte_progress import ByteProgress
 
 
 def config_of(model: str, scratch: Path = Path("/nowhere")) -> EndpointConfig:
@@ -35,7 +37,24 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_a_local_directory_is_taken_where_it_is(directory: Path) -> None:
-    assert fetch_model(config_of(str(directory))) == Model(path=str(directory), name=str(directory), size=102)
+    assert fetch_model(config_of(str(directory))) == Model(str(directory), ("model", str(directory)), 102)
+
+
+@pytest.mark.parametrize(
+    ("in_config", "shown"),
+    [
+        ("meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
+        ("gpt2", "gpt2"),
+        ("/home/me/out", "model"),
+        ("", "model"),
+        ("./out", "model"),
+        ("a/b/c", "model"),
+        (7, "model"),
+    ],
+)
+def test_the_config_or_the_folder_names_the_model(directory: Path, in_config: object, shown: str) -> None:
+    (directory / "config.json").write_text(json.dumps({"_name_or_path": in_config}))
+    assert fetch_model(config_of(str(directory))).names == (shown, str(directory))
 
 
 def test_a_relative_directory(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +89,7 @@ def test_a_directory_without_a_config_is_an_error_with_what_is_in_it(directory: 
 
 @pytest.mark.parametrize("name", ["meta-llama/Llama-3.2-1B", "gpt2"])
 def test_a_hub_id_is_left_to_vllm(name: str) -> None:
-    assert fetch_model(config_of(name)) == Model(path=name, name=name, size=0)
+    assert fetch_model(config_of(name)) == Model(name, (name,), 0)
 
 
 @pytest.mark.parametrize("name", ["https://huggingface.co/gpt2", "S3://bucket/model", "gs://bucket/model", "a/b/c"])
@@ -87,7 +106,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
 ) -> None:
     fetched: list[tuple[str, Path, str]] = []
 
-    def download(uri: str, target: Path, setting: str, progress: source.FetchProgress) -> None:
+    def download(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
         fetched.append((uri, target, setting))
         target.mkdir(parents=True)
         (target / "config.json").write_text("{}")
@@ -97,7 +116,7 @@ def test_s3_is_fetched_below_the_scratch_directory_and_keeps_its_name(
     told: list[tuple[int, int]] = []
     one = fetch_model(config_of("s3://bucket/one", tmp_path), lambda done, total: told.append((done, total)))
     two = fetch_model(config_of("s3://bucket/two", tmp_path))
-    assert one.name == "s3://bucket/one"
+    assert one.names == ("one", "s3://bucket/one")
     assert one.size == 2
     assert told == [(2, 2)]
     assert one.path != two.path, "two models share a directory"

@@ -15,6 +15,8 @@ TRN1 = InstanceType("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
 TRN2 = InstanceType("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True)
 # What every plan says, of a line whose vLLM has the argument.
 GRAMMARS: dict[str, Any] = {"structured_outputs_config": {"backend": "xgrammar"}}
+# What every plan of nxdi-0.16 says besides.
+CHOSEN: dict[str, Any] = {**GRAMMARS, "async_scheduling": False}
 INF2 = InstanceType("inf2.48xlarge", "inf2", 12, 24, 192, 768, 384, (1,), True)
 
 
@@ -47,7 +49,7 @@ def outcome(
     line: str, *, facts: ModelFacts | None = None, instance: InstanceType | None = None, **settings: Any
 ) -> PlanOutcome:
     settings.setdefault("model", "/models/llama")
-    return make_plan(EndpointConfig(**settings), facts, instance, line=line, build=lambda keys: None)
+    return make_plan(EndpointConfig(**settings), facts, instance, line=line)
 
 
 def planned(line: str, **settings: Any) -> EnginePlan:

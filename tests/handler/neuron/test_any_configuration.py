@@ -108,7 +108,7 @@ facts = st.sampled_from(
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(configurations, facts, st.sampled_from([None, TRN1, TRN2, INF2]), st.none() | st.sampled_from(NAMES))
 def test_there_is_always_an_outcome(config: EndpointConfig, model: Any, instance: Any, line: str | None) -> None:
-    result = make_plan(config, model, instance, line=line, build=lambda keys: None)
+    result = make_plan(config, model, instance, line=line)
     assert isinstance(result, PlanOutcome)
     assert (result.plan is None) is bool(result.errors)
     for finding in result.findings:

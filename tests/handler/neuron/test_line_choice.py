@@ -51,7 +51,7 @@ def test_by_what_is_installed(installed: dict[str, str], line: str) -> None:
         (EndpointConfig(), TRN2, {}, None, "native-0.29"),
         (EndpointConfig(), TRN3, {"vllm": "0.16.0"}, None, "native-0.29"),
         (EndpointConfig(), TRN2, {"vllm": "0.16.0", PLUGIN: "0.5.0"}, None, "nxdi-0.16"),
-        (EndpointConfig(qkv_kernel_enabled=True), TRN2, {}, None, "nxdi-0.16"),
+        (EndpointConfig(fused_qkv=True), TRN2, {}, None, "nxdi-0.16"),
         (EndpointConfig(neuron_config={"fused_qkv": True}), TRN2, {}, None, "nxdi-0.16"),
         (EndpointConfig(engine_args={"override_neuron_config": {}}), TRN2, {}, None, "native-0.29"),
         (EndpointConfig(engine_args={"override_neuron_config": DYNAMIC}), TRN2, {}, None, "nxdi-0.16"),

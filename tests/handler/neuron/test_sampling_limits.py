@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from neuron_plans import planned
 
-from handler.neuron.sampling_limits import HONOURED, NATIVE_ON_CPU, NXD_ON_CPU, ON_CPU, SamplingLimits, sampling_limits
+from handler.neuron.sampling_limits import (
+    NATIVE_ON_CPU,
+    NXD_ON_CPU,
+    ON_CPU,
+    PLUGIN_ON_CPU,
+    SUPPORTED,
+    SamplingLimits,
+    sampling_limits,
+)
 
 SPECULATIVE = {"speculative_model": "/d", "num_speculative_tokens": 4}
 TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
@@ -16,10 +24,10 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
 @pytest.mark.parametrize(
     ("line", "settings", "limits"),
     [
-        ("nxdi-0.16", {}, SamplingLimits(True, 256, HONOURED)),
-        ("nxdi-0.16", {"global_topk": 64}, SamplingLimits(True, 64, HONOURED)),
-        ("nxdi-0.16", {"global_topk": 1000}, SamplingLimits(True, 256, HONOURED)),
-        ("nxdi-0.16", {"on_device_sampling": False}, NXD_ON_CPU),
+        ("nxdi-0.16", {}, SamplingLimits(True, 256, SUPPORTED)),
+        ("nxdi-0.16", {"global_topk": 64}, SamplingLimits(True, 64, SUPPORTED)),
+        ("nxdi-0.16", {"global_topk": 1000}, SamplingLimits(True, 256, SUPPORTED)),
+        ("nxdi-0.16", {"on_device_sampling": False}, PLUGIN_ON_CPU),
         (
             "nxdi-0.16",
             {"neuron_config": {"on_device_sampling_config": {"dynamic": False}}},
@@ -28,28 +36,28 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         (
             "nxdi-0.16",
             {"text_neuron_config": {"on_device_sampling_config": {"dynamic": True, "global_topk": 32}}},
-            SamplingLimits(True, 32, HONOURED),
+            SamplingLimits(True, 32, SUPPORTED),
         ),
-        ("native-0.24", {}, SamplingLimits(True, 256, HONOURED)),
-        ("native-0.24", {"async_mode": False}, SamplingLimits(True, 256, HONOURED | {"logprobs"})),
-        ("native-0.24", {"logprobs": True}, SamplingLimits(True, 256, HONOURED | {"logprobs"})),
-        ("native-0.24", {"structured_outputs": True}, SamplingLimits(True, 256, HONOURED | {"logprobs", "grammar"})),
+        ("native-0.24", {}, SamplingLimits(True, 256, SUPPORTED)),
+        ("native-0.24", {"async_mode": False}, SamplingLimits(True, 256, SUPPORTED | {"logprobs"})),
+        ("native-0.24", {"logprobs": True}, SamplingLimits(True, 256, SUPPORTED | {"logprobs"})),
+        ("native-0.24", {"structured_outputs": True}, SamplingLimits(True, 256, SUPPORTED | {"logprobs", "grammar"})),
         ("native-0.24", {"on_device_sampling": False}, SamplingLimits(False, None, NATIVE_ON_CPU | {"logprobs"})),
         (
             "native-0.24",
             {"neuron_config": {"on_device_sampling_config": {"max_top_k": 64}}},
-            SamplingLimits(True, 64, HONOURED),
+            SamplingLimits(True, 64, SUPPORTED),
         ),
-        ("native-0.24", {"on_device_sampling": True}, SamplingLimits(True, 256, HONOURED)),
+        ("native-0.24", {"on_device_sampling": True}, SamplingLimits(True, 256, SUPPORTED)),
         (
             "native-0.24",
             {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}},
             SamplingLimits(True, 256, frozenset()),
         ),
-        ("fork-0.9.1", {}, SamplingLimits(True, 256, HONOURED)),
+        ("fork-0.9.1", {}, SamplingLimits(True, 256, SUPPORTED)),
         ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset())),
         ("fork-0.9.1", {"on_device_sampling": False}, NXD_ON_CPU),
-        ("fork-0.7.2", TNX, SamplingLimits(True, 256, HONOURED)),
+        ("fork-0.7.2", TNX, SamplingLimits(True, 256, SUPPORTED)),
         ("optimum", {}, ON_CPU),
         ("cpu", {}, ON_CPU),
     ],
@@ -60,9 +68,9 @@ def test_limits_follow_from_the_plan(line: str, settings: dict[str, Any], limits
 
 def test_a_penalty_counts_on_the_cpu_only() -> None:
     on_device = sampling_limits(planned("nxdi-0.16"))
-    assert on_device.honours("top_p")
-    assert not on_device.honours("repetition_penalty")
-    assert sampling_limits(planned("nxdi-0.16", on_device_sampling=False)).honours("repetition_penalty")
+    assert on_device.supports("top_p")
+    assert not on_device.supports("repetition_penalty")
+    assert sampling_limits(planned("nxdi-0.16", on_device_sampling=False)).supports("repetition_penalty")
 
 
 def test_log_probabilities_come_from_the_cpu_and_the_prompts_not_from_nxd_inference() -> None:

@@ -63,7 +63,7 @@ class ScriptedServing:
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> SimpleNamespace:
         self.asked.append((route, dict(document)))
-        return SimpleNamespace(stream=bool(document.get("stream")))
+        return SimpleNamespace(route=route, stream=bool(document.get("stream")))
 
 
 def events_of(stream: bytes) -> list[Any]:

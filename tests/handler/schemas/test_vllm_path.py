@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,15 +12,15 @@ from scripted_tokenizer import VOCAB_SIZE
 from handler.engine.api_routes import Route
 from handler.engine.generation.prompt_renderer import MOST_COUNTED
 from handler.errors import ClientError, InvalidField, MissingField, ModelNotFound, UnsupportedField
-from handler.neuron.sampling_limits import HONOURED, SamplingLimits
+from handler.neuron.sampling_limits import SUPPORTED, SamplingLimits
 from handler.schemas.openai import vllm_path as full
 
 LONG = "x" * (MOST_COUNTED + 1)
 HELLO = [{"role": "user", "content": "Hello"}]
 CHAT = {"messages": HELLO}
 TOOLS = [{"type": "function", "function": {"name": "f"}}]
-DEVICE = SamplingLimits(on_device=True, global_topk=64, honoured=HONOURED)
-STATIC = SamplingLimits(on_device=True, global_topk=64, honoured=frozenset())
+DEVICE = SamplingLimits(on_device=True, global_topk=64, supported=SUPPORTED)
+STATIC = SamplingLimits(on_device=True, global_topk=64, supported=frozenset())
 
 
 def parsed(document: dict[str, Any], route: Route = Route.CHAT, **engine: Any) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def test_the_same_holds_for_a_response(fields: dict[str, Any], param: str) -> No
 
 
 def test_a_line_without_a_prompts_logprobs_says_so_wherever_it_samples() -> None:
-    none = SamplingLimits(on_device=False, global_topk=None, honoured=None, prompt_logprobs=False)
+    none = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=False)
     assert refused({**CHAT, "prompt_logprobs": 1}, limits=none).param == "prompt_logprobs"
     assert refused({"prompt": "a", "echo": True, "logprobs": 0}, Route.COMPLETIONS, limits=none).param == "logprobs"
     parsed({"prompt": "a", "echo": True}, Route.COMPLETIONS, limits=none)
@@ -314,3 +315,31 @@ def test_a_route_of_one_reply_does_not_stream(route: Route, document: dict[str, 
     assert isinstance(error, UnsupportedField)
     assert error.param == "stream"
     assert not isinstance(parsed({**document, "stream": False}, route), ClientError)
+
+
+@pytest.mark.parametrize(
+    ("route", "fields", "param"),
+    [
+        (Route.CHAT, {"logit_bias": {"abc": 3}}, "logit_bias"),
+        (Route.CHAT, {"logit_bias": {"-1": 3}}, "logit_bias"),
+        (Route.CHAT, {"ignore_eos": True, "structured_outputs": {"regex": "[a-z]{3}"}}, "ignore_eos"),
+        (Route.CHAT, {"ignore_eos": True, "response_format": {"type": "json_object"}}, "ignore_eos"),
+        (Route.RESPONSES, {"tool_choice": "required"}, "tool_choice"),
+        (Route.RESPONSES, {"tool_choice": {"type": "function", "name": "f"}, "tools": []}, "tool_choice"),
+    ],
+)
+def test_what_vllm_would_ignore_or_misname_is_rejected(route: Route, fields: dict[str, Any], param: str) -> None:
+    assert refused({"messages": HELLO, "input": "a", **fields}, route).param == param
+
+
+def test_text_is_no_grammar() -> None:
+    assert parsed({"messages": HELLO, "ignore_eos": True, "response_format": {"type": "text"}})["ignore_eos"]
+
+
+def test_the_last_event_of_a_failed_response_has_its_type() -> None:
+    made: Any = ParsingEngine()
+    broken = full.parse(Route.RESPONSES, {"input": "a", "stream": True}, made, {}).reply.broken(MissingField("a", "b"))
+    event, data = broken.decode().split("\n", 1)
+    assert event == "event: error"
+    document = json.loads(data.removeprefix("data: "))
+    assert (document["type"], document["code"], document["error"]["param"]) == ("error", MissingField.code, "a")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from handler.sessions.session_errors import SessionNotFound, TooManySessions
-from handler.sessions.session_store import Sessions
-from handler.sessions.shared_sessions import SharedSessions
+from handler.sessions.session_store import Sessions, SharedSessions
 
 Make = Callable[[int, float, Callable[[], float]], Sessions]
 

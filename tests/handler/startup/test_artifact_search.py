@@ -252,7 +252,8 @@ def test_an_adapter_of_another_shape_is_another_key(tmp_path: Path) -> None:
         machine.start(machine.nxdi)
     assert [machine.compiled for machine in (first, same, other)] == [[1], [], [1]]
     written = json.loads((tmp_path / "one" / "lora-adapters.json").read_text())
-    assert written == {"lora-ckpt-dir": "/", "lora-ckpt-paths": {"sql": str(tmp_path / "a")}}
+    paths = {"sql": str(tmp_path / "a")}
+    assert written == {"lora-ckpt-dir": "/", "lora-ckpt-paths": paths, "lora-ckpt-paths-cpu": paths}
 
 
 def test_another_draft_is_another_key(tmp_path: Path) -> None:

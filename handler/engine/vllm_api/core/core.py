@@ -1,5 +1,6 @@
-"""vLLM's engine: its requests, its limits and its health. Tested on 0.13.0, 0.16.0 and 0.24.0.
+"""vLLM's engine: its start, its limits and its health. Tested on 0.13.0, 0.16.0 and 0.24.0.
 
+Its requests are in `core_requests`, whose functions are part of this interface too.
 vLLM's Python interfaces changed between 0.13 and 0.33. Only this package uses them, and a comment names the version
 wherever versions differ. Importing this module imports vLLM, which takes 8 to 11 s: import it inside functions, after
 the port is bound.
@@ -9,34 +10,31 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
 from collections.abc import Mapping
 from typing import Any
 
-import vllm
 from prometheus_client import CollectorRegistry
-from vllm import SamplingParams
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.outputs import CompletionOutput, RequestOutput
-from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 from vllm.v1.engine.async_llm import AsyncLLM
-from vllm.v1.engine.exceptions import EngineDeadError
 
-from handler.engine.generation.generation import Generation, Grammar, Position, Sampling, Score, Scores, StageListener
 from handler.engine.prefill_pace import PaceLimit
-from handler.engine.vllm_api.core import chat_templates, engine_metrics, grammar_guard
+from handler.engine.vllm_api.core import engine_metrics
 from handler.engine.vllm_api.core.core_processes import engine_pids
-from handler.engine.vllm_api.core.request_errors import REFUSALS, as_invalid_field, reason
-from handler.engine.vllm_api.tokens.token_prompt import token_prompt
-from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
+from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
+from handler.engine.vllm_api.core.core_requests import add_request as add_request
+from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
+from handler.engine.vllm_api.core.core_requests import sampling_params as sampling_params
+from handler.errors import EndpointError
 
-logger = logging.getLogger(__name__)
-
-# Whether tokens take the direct path from the core's socket to their sink (`vllm_api.tokens`). The path uses vLLM's
-# internals, so it is limited to the version for which it was written.
-DIRECT = vllm.__version__.startswith("0.16.")
 if DIRECT:
-    from handler.engine.vllm_api.tokens import sink_collector, token_path
+    from handler.engine.vllm_api.tokens import token_path
+
+try:
+    # With the same arguments on 0.16.0, 0.24.0 and 0.32.0.
+    from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_content_format
+except ImportError:  # 0.13.0
+    from vllm.entrypoints.chat_utils import resolve_chat_template_content_format
+    from vllm.entrypoints.chat_utils import resolve_hf_chat_template as resolve_chat_template
 
 # vLLM's own defaults on the OpenAI routes, for values that neither the request nor generation_config.json sets
 # (vllm/entrypoints/openai/chat_completion/protocol.py).
@@ -50,8 +48,6 @@ SAMPLING_DEFAULTS: Mapping[str, float] = {
 
 # 0.16.0 and later give a request an internal id, and abort it by that id. 0.13.0 uses the id of the caller.
 ABORT: Mapping[str, bool] = {"internal": True} if "internal" in inspect.signature(AsyncLLM.abort).parameters else {}
-# 0.16.0 and later can skip copying parameters that nobody else holds. 0.13.0 always copies them.
-OWNED: Mapping[str, bool] = {"skip_clone": True} if "skip_clone" in inspect.signature(SamplingParams).parameters else {}
 
 
 def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, further: bool = False) -> AsyncLLM:
@@ -69,11 +65,6 @@ def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, f
     if DIRECT:
         token_path.TokenPath.install(engine, pace)
     return engine
-
-
-def guard_grammars(engine: AsyncLLM) -> None:
-    """Has every grammar tried in a process that may die, before the core compiles it."""
-    grammar_guard.install(engine)
 
 
 def metrics_registry(engine: AsyncLLM) -> CollectorRegistry | None:
@@ -145,116 +136,6 @@ def default_max_tokens(engine: AsyncLLM) -> int | None:
     return None if cap is None else int(cap)
 
 
-def sampling_params(sampling: Sampling, max_tokens: int, defaults: Mapping[str, float], stream: bool) -> SamplingParams:
-    """vLLM's sampling parameters, checked by vLLM.
-
-    :raises InvalidField: vLLM rejects a parameter.
-    """
-
-    def value_of(name: str) -> Any:
-        value = getattr(sampling, name)
-        return defaults[name] if value is None else value
-
-    try:
-        return SamplingParams(
-            max_tokens=max_tokens,
-            min_tokens=sampling.min_tokens,
-            temperature=value_of("temperature"),
-            top_p=value_of("top_p"),
-            top_k=value_of("top_k"),
-            min_p=value_of("min_p"),
-            repetition_penalty=value_of("repetition_penalty"),
-            frequency_penalty=sampling.frequency_penalty,
-            presence_penalty=sampling.presence_penalty,
-            seed=sampling.seed,
-            stop=list(sampling.stop),
-            stop_token_ids=list(sampling.stop_token_ids),
-            ignore_eos=sampling.ignore_eos,
-            include_stop_str_in_output=sampling.include_stop_str_in_output,
-            skip_special_tokens=sampling.skip_special_tokens,
-            spaces_between_special_tokens=sampling.spaces_between_special_tokens,
-            logprobs=sampling.logprobs,
-            prompt_logprobs=sampling.prompt_logprobs,
-            structured_outputs=None if sampling.grammar is None else _structured_outputs(sampling.grammar),
-            output_kind=RequestOutputKind.DELTA if stream else RequestOutputKind.FINAL_ONLY,
-            **OWNED,
-        )
-    except REFUSALS as error:
-        raise as_invalid_field(error, "sampling parameters") from None
-
-
-def _structured_outputs(grammar: Grammar) -> StructuredOutputsParams:
-    if grammar.kind == "regex":
-        return StructuredOutputsParams(regex=grammar.text)
-    return StructuredOutputsParams(json=grammar.text)
-
-
-async def add_request(
-    engine: AsyncLLM, generation: Generation, params: SamplingParams, sink: StageListener, lora: Any = None
-) -> str | None:
-    """Queues a request whose outputs go directly to the sink, from the engine's output handler.
-
-    vLLM gives each output to a collector, which wakes a task for each token. Here the collector's `put` is replaced, so
-    that a token costs no task switch.
-
-    :returns: vLLM's internal id, which `abort` needs. None if the sink ended before the engine got the request.
-    """
-    scores = generation.scores
-    try:
-        guard = getattr(engine, "grammar_guard", None)
-        if guard is not None:
-            await guard.check(params)
-        prompt = token_prompt(list(generation.prompt))
-        if DIRECT and scores is None:
-            return await sink_collector.add_request(
-                engine,
-                generation.request_id,
-                prompt,
-                params,
-                sink,
-                as_endpoint_error,
-                lora,
-                generation.times,
-                generation.trace,
-                generation.apart,
-            )
-        traced = {} if generation.trace is None else {"trace_headers": generation.trace}
-        collector = await engine.add_request(generation.request_id, prompt, params, lora_request=lora, **traced)
-    except REFUSALS as error:
-        grammar = generation.sampling.grammar
-        if grammar is None:
-            raise
-        raise InvalidField(grammar.field, reason(error)) from None
-
-    def put(output: RequestOutput | Exception) -> None:
-        if isinstance(output, Exception):
-            sink.fail(as_endpoint_error(output))
-        else:
-            completion = output.outputs[0]
-            if scores is not None:
-                _send_scores(scores, output, completion)
-            sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)
-
-    earlier, collector.output = collector.output, None  # there was no await since, so no output can come between
-    collector.put = put
-    if earlier is not None:
-        put(earlier)
-    return str(getattr(collector, "request_id", generation.request_id))  # 0.13.0 keeps the caller's id
-
-
-def _send_scores(scores: Scores, output: RequestOutput, completion: CompletionOutput) -> None:
-    """Sends the log probabilities of an output. vLLM's first entry for a position is its token (vllm/logprobs.py)."""
-    prompt = output.prompt_logprobs
-    scores.receive(
-        [_position(entry) for entry in completion.logprobs or ()],
-        None if not prompt else [None if entry is None else _position(entry) for entry in prompt],
-    )
-
-
-def _position(entry: Mapping[int, Any]) -> Position:
-    return [Score(token, found.logprob, found.decoded_token or "") for token, found in entry.items()]
-
-
 async def abort(engine: AsyncLLM, internal_id: str) -> None:
     await engine.abort(internal_id, **ABORT)
 
@@ -287,18 +168,6 @@ def shutdown(engine: AsyncLLM) -> None:
     engine.shutdown()
 
 
-def as_endpoint_error(error: object) -> EndpointError:
-    """The endpoint error for an exception that the engine raised for one request."""
-    if isinstance(error, EndpointError):
-        return error
-    if isinstance(error, EngineDeadError):
-        return EngineFailed("its process ended")
-    if isinstance(error, REFUSALS):
-        return as_invalid_field(error, "prompt")
-    logger.error("a request failed in the engine: %s", type(error).__name__)
-    return GenerationFailed(type(error).__name__)
-
-
 def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
     """Ends every request with the same error. Call on the loop."""
     for state in list(engine.output_processor.request_states.values()):
@@ -322,8 +191,15 @@ def longest_token(tokenizer: Any) -> int:
 
 
 def chat_template(engine: AsyncLLM, tokenizer: Any, configured: str | None = None) -> str | None:
-    return chat_templates.chat_template(tokenizer, engine.model_config, configured)
+    """The chat template that vLLM would use: the configured one, else the processor's, the tokenizer's, or vLLM's
+    fallback for the model type.
+    """
+    template: str | None = resolve_chat_template(tokenizer, configured, None, model_config=engine.model_config)
+    return template
 
 
 def content_as_parts(engine: AsyncLLM, tokenizer: Any, template: str | None, content_format: str = "auto") -> bool:
-    return chat_templates.content_as_parts(tokenizer, template, engine.model_config, content_format)
+    """Whether the template expects a message's content as a list of parts rather than a string."""
+    config = engine.model_config
+    found = resolve_chat_template_content_format(template, None, content_format, tokenizer, model_config=config)
+    return bool(found == "openai")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import NoReturn
 
 import vllm
@@ -12,7 +11,7 @@ from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.headless_node import GRAMMARS_ON_CPU
+from handler.engine.headless_node import GRAMMARS_ON_CPU, option_words
 from handler.errors import SettingError
 from handler.json_value import Json
 
@@ -35,7 +34,9 @@ def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncE
     options = {option for action in parser._actions for option in action.option_strings}
     argv: list[str] = []
     for name, value in arguments.items():
-        words = _words(name, value, options)
+        words = option_words(name, value)
+        if value is False and words[0] not in options:  # a flag without a negated form
+            continue
         try:
             parser.parse_args(words)
         except (ValueError, SystemExit) as error:
@@ -46,18 +47,3 @@ def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncE
     if vllm.__version__.startswith("0.16.") and current_platform.is_cpu() and not found.worker_extension_cls:
         found.worker_extension_cls = GRAMMARS_ON_CPU
     return found
-
-
-def _words(name: str, value: Json, options: Set[str]) -> list[str]:
-    """One argument as words of vLLM's command line. A false flag without a negated form is omitted."""
-    option = f"--{name.replace('_', '-')}"
-    if value is None:
-        return []
-    if value is True:
-        return [option]
-    if value is False:
-        negated = f"--no-{option[2:]}"
-        return [negated] if negated in options else []
-    if isinstance(value, list):
-        return [option, *(item if isinstance(item, str) else json.dumps(item) for item in value)]
-    return [option, value if isinstance(value, str) else json.dumps(value)]

@@ -1,7 +1,7 @@
-"""Every grammar is tried before vLLM reads it, whichever way the request comes. Seen on vLLM 0.16.0.
+"""Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0.
 
 vLLM parses a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
-untried grammar is an exception. Whoever catches it awaits the trial and asks again.
+untried grammar raises an exception. The code that catches it awaits the trial and calls vLLM again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIELD = "structured_outputs"
 
 
 class GrammarUntried(BaseException):
-    """A request has a grammar that nobody has tried. It passes through vLLM, which catches every `Exception`."""
+    """A request has a grammar that has not been tried. It passes through vLLM, which catches every `Exception`."""
 
     def __init__(self, params: SamplingParams) -> None:
         self.params = params
@@ -39,7 +39,10 @@ class GrammarUntried(BaseException):
 
 
 class GrammarGuard:
-    """:param trial: compiles a grammar in a process that may die."""
+    """Rejects grammars that the engine's core cannot compile.
+
+    :param trial: compiles a grammar in a process of its own.
+    """
 
     def __init__(self, trial: GrammarTrial) -> None:
         self._trial = trial
@@ -47,9 +50,9 @@ class GrammarGuard:
         self._available = True
 
     async def check(self, params: object) -> None:
-        """Call on the engine's loop, which goes on meanwhile.
+        """Waits for the trial of a request's grammar. Call on the engine's loop, which is not blocked.
 
-        :raises ValueError: the grammar cannot be compiled; vLLM's class for it, where it has one.
+        :raises ValueError: the grammar cannot be compiled. It is a VLLMValidationError if vLLM has that class.
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
         if structured is not None and self._available:
@@ -94,7 +97,7 @@ def _require(problem: str | None) -> None:
 
 
 def spec_of(structured: Any) -> tuple[str, str] | None:
-    """The kind and the text of a grammar, as the core will compile it; None where there is nothing to try.
+    """The kind and the text of a grammar, as the core will compile it. None: there is nothing to try.
 
     vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
     """
@@ -119,7 +122,7 @@ def spec_of(structured: Any) -> tuple[str, str] | None:
 
 
 def install(llm: AsyncLLM) -> GrammarGuard | None:
-    """Puts the guard in front of the engine; None where the grammars are another library's."""
+    """Puts the guard in front of an engine. None: another library than xgrammar compiles its grammars."""
     config = llm.vllm_config
     outputs = getattr(config, "structured_outputs_config", None)
     if outputs is None or outputs.backend != BACKEND:

@@ -24,10 +24,10 @@ from handler.engine.vllm_api.tokens import token_path
 from handler.errors import SettingError
 
 
-def launch(
-    arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None
-) -> tuple[AsyncLLM, CoreAddresses]:
+def launch(arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None) -> AsyncLLM:
     """Starts a core for `count` clients, and makes the first client, which owns the core. Call on its loop.
+
+    The addresses of all clients are in the client's `core_addresses`.
 
     :param setting: the setting that requests several front ends, for messages.
     :raises SettingError: the arguments request several cores.
@@ -42,37 +42,33 @@ def launch(
     with shared, launch_core_engines(config, executor, stats, count) as (manager, _, addresses):
         pass  # at its end, the context manager waits for the core
     try:
-        llm = _client(config, arguments, addresses.inputs[0], addresses.outputs[0], count, 0, pace)
+        shared_addresses = CoreAddresses(tuple(addresses.inputs), tuple(addresses.outputs))
+        llm = _client(config, arguments, shared_addresses, 0, pace)
+        llm.core_addresses = shared_addresses
         llm.engine_core.resources.engine_manager = manager
         llm.engine_core.start_engine_core_monitor()
     except BaseException:
         manager.close()
         raise
-    return llm, CoreAddresses(tuple(addresses.inputs), tuple(addresses.outputs))
+    return llm
 
 
 def join(arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
     """Makes a further client, with an index that no client had before. Call on the loop that will serve it."""
     arguments._api_process_count, arguments._api_process_rank = addresses.count, index
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
-    return _client(config, arguments, addresses.inputs[index], addresses.outputs[index], addresses.count, index, pace)
+    return _client(config, arguments, addresses, index, pace)
 
 
 def _client(
-    config: Any,
-    arguments: AsyncEngineArgs,
-    input_address: str,
-    output_address: str,
-    count: int,
-    index: int,
-    pace: PaceLimit | None,
+    config: Any, arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, pace: PaceLimit | None
 ) -> AsyncLLM:
     llm = AsyncLLM.from_vllm_config(
         vllm_config=config,
         enable_log_requests=arguments.enable_log_requests,
         disable_log_stats=arguments.disable_log_stats,
-        client_addresses={"input_address": input_address, "output_address": output_address},
-        client_count=count,
+        client_addresses={"input_address": addresses.inputs[index], "output_address": addresses.outputs[index]},
+        client_count=addresses.count,
         client_index=index,
     )
     token_path.TokenPath.install(llm, pace)

@@ -1,9 +1,14 @@
 """Writes the events of a streamed response (/v1/responses), and fixes their indexes.
 
-vLLM 0.16 increases `content_index` after a part has begun, and gives the message after a reasoning item the same
+Two defects of vLLM 0.16 make clients and requests fail.
+
+It increases `content_index` after a part has begun, and gives the message after a reasoning item the same
 `output_index` as the reasoning (vllm/entrypoints/openai/responses/serving.py, _process_simple_streaming_events). A
 client that uses the indexes, as openai's `responses.stream` does, fails with an IndexError. Each item has one part, so
 `content_index` is 0. An item's `output_index` is the number of items that began before it.
+
+It builds the first two events from a response in which `text.format.schema` has its Python name, `schema_`
+(responses/serving.py, `model_dump`). OpenAI's types reject that, so no stream with a JSON schema begins.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pydantic import BaseModel
+from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
 
 BEGINS = "response.output_item.added"
 
@@ -31,9 +37,17 @@ async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
             items += kind == BEGINS
             if fix:
                 fix_indexes(event, items - 1)
-            yield f"event: {kind}\ndata: {event.model_dump_json(indent=None)}\n\n"
+            yield f"event: {kind}\ndata: {event.model_dump_json(by_alias=True)}\n\n"
     finally:
         await source.aclose()
+
+
+class NamedResponse(ResponsesResponse):  # type: ignore[misc]  # vLLM is not typed here
+    """A response whose dump has the names of OpenAI's API."""
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        document: dict[str, Any] = super().model_dump(**{"by_alias": True, **options})
+        return document
 
 
 def fix_indexes(event: BaseModel, item: int) -> None:

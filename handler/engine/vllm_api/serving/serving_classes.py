@@ -1,15 +1,12 @@
 """Answers requests with vLLM's own OpenAI serving classes, in this process and over its engine. Tested on 0.16.0.
 
-This is the only module that imports them. The input is a route, a JSON object and headers. The output is one document
-or a stream of server-sent events. A request is checked in the caller's thread (`request`), and answered on the engine's
-loop (`reply`).
+The input is a route, a JSON object and headers. The output is one document or a stream of server-sent events. A request
+is checked in the caller's thread (`request`), and answered on the engine's loop (`reply`). `serving_start` makes the
+classes.
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -17,41 +14,29 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
-from vllm.entrypoints.openai.api_server import init_app_state
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.entrypoints.openai.cli_args import FrontendArgs
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.engine.protocol import ErrorResponse
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.pooling.embed.protocol import EmbeddingChatRequest, EmbeddingCompletionRequest
 from vllm.entrypoints.serve.tokenize.protocol import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
-from vllm.reasoning import ReasoningParserManager
-from vllm.tasks import POOLING_TASKS
-from vllm.tokenizers import TokenizerLike
-from vllm.tokenizers.mistral import MistralTokenizer
-from vllm.tool_parsers import ToolParserManager
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
-from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.core.grammar_guard import GrammarUntried
 from handler.engine.vllm_api.serving import (
-    beam_search,
     fail_fast_validation,
+    generate_wrapper,
     response_events,
     response_items,
     serving_errors,
-    serving_log,
     serving_schemas,
-    token_counting,
 )
-from handler.errors import EndpointError, EngineFailed, InvalidBody, SettingError, UnsupportedTask
+from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
 
 ERROR_FRAME: Final = 'data: {"error"'
-# No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
-NO_DOMAIN: Final = "none.invalid"
 # The request headers that vLLM gets: the trace context. Other headers would control vLLM (X-data-parallel-rank,
 # X-Request-Id).
 HEADERS: Final = ("traceparent", "tracestate")
@@ -121,7 +106,7 @@ class WholeReply:
 
 
 class Serving:
-    """vLLM's serving objects for one engine. Create it with `Serving.start`, on the engine's loop."""
+    """vLLM's serving objects for one engine. Create it with `serving_start.start`, on the engine's loop."""
 
     def __init__(self, llm: AsyncLLM, state: SimpleNamespace, traits: Traits) -> None:
         self._llm = llm
@@ -130,50 +115,9 @@ class Serving:
         self.traits = traits
         state.openai_serving_models.model_name = self._model_name
 
-    @classmethod
-    async def start(
-        cls, llm: AsyncLLM, arguments: Any, front_end: FrontendSettings, max_output_tokens: int | None = None
-    ) -> Serving:
-        """Creates vLLM's serving objects.
-
-        :param arguments: the engine arguments that `engine_arguments.engine_args` made.
-        :param max_output_tokens: the output tokens of a request that gives no number. None: as many as the context has
-            room for.
-        """
-        serving_log.shorten_errors()
-        token_counting.count(llm)
-        beam_search.limit_logprobs(llm)
-        if not llm.model_config.allowed_media_domains:
-            llm.model_config.allowed_media_domains = [NO_DOMAIN]
-        tasks = await llm.get_supported_tasks()
-        options = Namespace(
-            **{option.name: getattr(FrontendArgs(), option.name) for option in dataclasses.fields(FrontendArgs)}
-        )
-        for option in dataclasses.fields(front_end):
-            setattr(options, option.name, getattr(front_end, option.name))
-        options.model = arguments.model
-        options.served_model_name = arguments.served_model_name
-        options.enable_log_requests = arguments.enable_log_requests
-        options.disable_log_stats = arguments.disable_log_stats
-        options.structured_outputs_config = llm.vllm_config.structured_outputs_config
-        options.log_error_stack = False
-        state = SimpleNamespace()
-        await init_app_state(llm, state, options, tasks)
-        if llm.tokenizer is not None and hasattr(llm.renderer, "get_async_tokenizer"):  # 0.24 does not have it
-            # vLLM encodes prompts in a thread, and its parsers encode on the loop. With the same tokenizer, one changes
-            # its truncation while the other works, and a valid request fails with "Already borrowed".
-            encoder = llm.renderer.get_async_tokenizer()
-            encoder.tokenizer = copy.deepcopy(encoder.tokenizer)
-        if max_output_tokens is not None:
-            _cap(state, max_output_tokens)
-        return cls(llm, state, _traits(llm, options, tasks))
-
     def fields(self, route: Route) -> frozenset[str]:
         """The names of all fields that vLLM accepts on a route."""
-        found: set[str] = set()
-        for model in APIS[route].models.values():
-            found |= set(model.model_fields)
-        return frozenset(found)
+        return frozenset(name for model in APIS[route].models.values() for name in model.model_fields)
 
     def schemas(self) -> tuple[dict[Route, Any], dict[Route, Any], dict[str, Any]]:
         """The JSON Schemas of each route's body, of its reply, and of their parts. Takes about 3 s."""
@@ -247,8 +191,9 @@ class Serving:
         """
         api = APIS[prepared.route]
         serving = self._serving(api)
-        token_counting.COUNTED.set(prepared.tokens)
-        beam_search.SEARCHING.set(prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False)))
+        generate_wrapper.COUNTED.set(prepared.tokens)
+        searching = prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False))
+        generate_wrapper.SEARCHING.set(searching)
         try:
             result = await self._result(prepared, getattr(serving, api.method))
         except Exception as error:
@@ -264,9 +209,13 @@ class Serving:
     async def _result(self, prepared: PreparedRequest, method: Callable[..., Any]) -> Any:
         """What vLLM's method returns, asked again when its grammar had to be tried first."""
         guard = getattr(self._llm, "grammar_guard", None)
-        if guard is not None and isinstance(prepared.request, ResponsesRequest):
-            # Its stream has begun when vLLM reads the grammar.
-            await guard.check(prepared.request.to_sampling_params(1, {}))
+        if isinstance(prepared.request, ResponsesRequest):
+            # Its stream has begun when vLLM reads these.
+            limit = self._llm.model_config.max_logprobs
+            if 0 <= limit < (prepared.request.top_logprobs or 0):
+                raise InvalidField("top_logprobs", f"at most {limit} are allowed")
+            if guard is not None:
+                await guard.check(prepared.request.to_sampling_params(1, {}))
         while True:
             try:
                 return await method(prepared.request, prepared.raw)
@@ -295,46 +244,3 @@ class Serving:
         if isinstance(error, EngineDeadError):
             return EngineFailed("its process ended")
         return serving_errors.from_response(serving.create_error_response(error).error, dead=self._llm.errored)
-
-
-def _cap(state: SimpleNamespace, tokens: int) -> None:
-    """Limits the default number of output tokens. vLLM uses the least of it, the request's number and the context."""
-    for name in ("openai_serving_chat", "openai_serving_completion", "openai_serving_responses"):
-        serving = getattr(state, name, None)
-        if serving is not None:
-            own = serving.default_sampling_params
-            serving.default_sampling_params = {**own, "max_tokens": min(tokens, own.get("max_tokens", tokens))}
-
-
-def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits:
-    tokenizer: TokenizerLike | None = llm.tokenizer
-    return Traits(
-        pooling="generate" not in tasks and any(task in POOLING_TASKS for task in tasks),
-        multimodal=bool(llm.model_config.is_multimodal_model),
-        priorities=llm.vllm_config.scheduler_config.policy == "priority",
-        plain_chat=not (
-            options.structured_outputs_config.reasoning_parser
-            or llm.model_config.hf_config.model_type == "gpt_oss"
-            or isinstance(tokenizer, MistralTokenizer)
-        ),
-        plain_usage=not options.enable_prompt_tokens_details,
-    )
-
-
-def check_parsers(arguments: Any, front_end: FrontendSettings) -> None:
-    """Loads the configured parser plugins, and checks that the configured parsers exist. Call before the engine starts.
-
-    :raises SettingError: a parser does not exist. The error lists those that do.
-    """
-    if front_end.tool_parser_plugin:
-        ToolParserManager.import_tool_parser(front_end.tool_parser_plugin)
-    if arguments.reasoning_parser_plugin:
-        ReasoningParserManager.import_reasoning_parser(arguments.reasoning_parser_plugin)
-    configured = {
-        "tool_call_parser": (front_end.tool_call_parser, ToolParserManager),
-        "reasoning_parser": (arguments.reasoning_parser, ReasoningParserManager),
-    }
-    for name, (parser, manager) in configured.items():
-        if parser and parser not in manager.list_registered():
-            known = ", ".join(sorted(manager.list_registered()))
-            raise SettingError(f"ENDPOINT_{name.upper()}", f"there is no '{parser[:80]}'", f"Use one of {known}.")

@@ -12,17 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from handler.errors import (
-    ClientError,
-    ContextExceeded,
-    EndpointError,
-    EngineFailed,
-    GenerationFailed,
-    InvalidField,
-    NothingStored,
-    RequestRefused,
-    UnsupportedField,
-)
+from handler import errors
 
 MAX_MESSAGE = 400
 # The part of pydantic's message that quotes the value, which may be a prompt.
@@ -38,7 +28,7 @@ NAMED = frozenset(
 PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt"}
 
 
-def from_validation(error: ValidationError) -> ClientError:
+def from_validation(error: ValidationError) -> errors.ClientError:
     """An error with the wrong field and pydantic's message.
 
     For a union, pydantic has an error for each member. The one with the longest path is used.
@@ -50,8 +40,8 @@ def from_validation(error: ValidationError) -> ClientError:
     problem = clean(deepest["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, "))
     path = _path(deepest["loc"])
     if not path:
-        return RequestRefused(problem, parameter)
-    return InvalidField(_dotted(path), problem[:1].lower() + problem[1:].rstrip("."))
+        return errors.RequestRefused(problem, parameter)
+    return errors.InvalidField(_dotted(path), problem[:1].lower() + problem[1:].rstrip("."))
 
 
 def _path(location: Sequence[int | str]) -> tuple[int | str, ...]:
@@ -60,11 +50,10 @@ def _path(location: Sequence[int | str]) -> tuple[int | str, ...]:
 
 
 def _dotted(path: Sequence[int | str]) -> str:
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
-def from_response(info: Any, *, dead: bool) -> EndpointError:
+def from_response(info: Any, *, dead: bool) -> errors.EndpointError:
     """Translates vLLM's ErrorInfo (message, param, code).
 
     :param dead: the engine's process has ended. Then the error is EngineFailed, whatever the message is.
@@ -72,51 +61,51 @@ def from_response(info: Any, *, dead: bool) -> EndpointError:
     return _translated(str(info.message), info.param, int(info.code), dead)
 
 
-def from_frame(frame: str, *, dead: bool) -> EndpointError:
+def from_frame(frame: str, *, dead: bool) -> errors.EndpointError:
     """As `from_response`, for an error in a stream: `data: {"error": {...}}`."""
     try:
         error = json.loads(frame.partition("data:")[2])["error"]
         return _translated(str(error["message"]), error.get("param"), int(error["code"]), dead)
     except (ValueError, KeyError, TypeError):
-        return EngineFailed("its process ended") if dead else GenerationFailed("the stream ended early")
+        return errors.EngineFailed("its process ended") if dead else errors.GenerationFailed("the stream ended early")
 
 
-def from_exception(error: Exception) -> EndpointError | None:
+def from_exception(error: Exception) -> errors.EndpointError | None:
     """The endpoint error that caused an exception, or one for what vLLM does not implement. None: neither."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, EndpointError):
+        if isinstance(cause, errors.EndpointError):
             return cause
         cause = cause.__cause__
     if isinstance(error, ValidationError):
         return from_validation(error)
     if isinstance(error, NotImplementedError):
-        return RequestRefused(clean(str(error)) or "vLLM does not implement this")
+        return errors.RequestRefused(clean(str(error)) or "vLLM does not implement this")
     return None
 
 
-def _translated(message: str, param: str | None, code: int, dead: bool) -> EndpointError:
+def _translated(message: str, param: str | None, code: int, dead: bool) -> errors.EndpointError:
     if dead:
-        return EngineFailed("its process ended")
+        return errors.EngineFailed("its process ended")
     message = clean(message)
     param = PARAMETERS.get(param or "", param)
     if code >= 500 and code != 501:
-        return GenerationFailed("an internal error")  # vLLM has logged the text
+        return errors.GenerationFailed("an internal error")  # vLLM has logged the text
     if code == 404:
-        return NothingStored(message, param)
+        return errors.NothingStored(message, param)
     if "context length" in message or "max_model_len" in message:
-        return ContextExceeded(message, param or "prompt")
+        return errors.ContextExceeded(message, param or "prompt")
     if code == 501 and param:
-        return UnsupportedField(param, "leave it out")
+        return errors.UnsupportedField(param, "leave it out")
     if "Invalid JSON" in message:  # in a required tool call (tool_choice)
-        return RequestRefused(
+        return errors.RequestRefused(
             "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
         )
     if param is None and GRAMMAR.search(message):
         param = "structured_outputs"
     if param is None and message.split(" ", 1)[0] in NAMED:
         param = message.split(" ", 1)[0]
-    return RequestRefused(message, param)
+    return errors.RequestRefused(message, param)
 
 
 def clean(message: str) -> str:

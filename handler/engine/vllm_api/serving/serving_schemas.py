@@ -48,6 +48,5 @@ def schemas(
 
 def _extract(schema: Schema, prefix: str, parts: dict[str, Schema]) -> Schema:
     """Moves the definitions of a schema to `parts`, and returns the rest."""
-    for name, part in schema.pop("$defs", {}).items():
-        parts[prefix + name] = part
+    parts.update({prefix + name: part for name, part in schema.pop("$defs", {}).items()})
     return schema

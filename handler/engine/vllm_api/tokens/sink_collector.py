@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from vllm.outputs import RequestOutput
@@ -12,7 +12,7 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.generation.generation import Sink, StageListener, Times
+from handler.engine.generation.generation import Generation, Sink, StageListener, Times
 from handler.errors import EndpointError
 
 
@@ -82,19 +82,15 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
 
 async def add_request(
     llm: AsyncLLM,
-    request_id: str,
+    generation: Generation,
     prompt: object,
     params: SamplingParams,
     sink: StageListener,
     translate: Callable[[Exception], EndpointError],
     lora: object = None,
-    times: Times | None = None,
-    trace: Mapping[str, str] | None = None,
-    apart: bool = False,
 ) -> str | None:
     """Queues a request for text only, whose tokens go to a sink.
 
-    :param apart: tokens of different steps are never pushed together.
     :returns: vLLM's internal id. None if the sink ended while the request waited for its prefill.
     :raises Exception: vLLM's input processor rejects the request, or the engine is dead (`EngineDeadError`).
     """
@@ -103,19 +99,24 @@ async def add_request(
     processor = llm.input_processor
     tasks = await llm.get_supported_tasks()
     request = processor.process_inputs(
-        request_id, prompt, params, lora_request=lora, trace_headers=trace, supported_tasks=tasks
+        generation.request_id,
+        prompt,
+        params,
+        lora_request=lora,
+        trace_headers=generation.trace,
+        supported_tasks=tasks,
     )
     processor.assign_request_id(request)
     pace = llm.token_path.pace
-    if (
-        pace is not None and params.structured_outputs is None
-    ):  # compiling a grammar may take seconds, so such requests do not hold up others
+    # Compiling a grammar may take seconds, so a request with one does not hold up others.
+    if pace is not None and params.structured_outputs is None:
         tokens = len(request.prompt_token_ids or ())
         if not await pace.turn(request.request_id, tokens, lambda: not sink.ended):
             return None
         if llm.errored:
             raise EngineDeadError()
-    collector = SinkCollector(request.request_id, request.sampling_params.output_kind, sink, translate, apart=apart)
-    collector.times = times
+    kind = request.sampling_params.output_kind
+    collector = SinkCollector(request.request_id, kind, sink, translate, apart=generation.apart)
+    collector.times = generation.times
     await llm._add_request(request, None, None, 0, collector)
     return str(request.request_id)

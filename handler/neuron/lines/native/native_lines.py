@@ -16,6 +16,7 @@ from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.native.native_prefill import (
     DECODE_BUCKETS,
     PREFILL_BUCKETS,
+    SEGMENTS,
     TOKENS,
     spell_prefill,
 )
@@ -62,6 +63,7 @@ ROLES: Final = {"prefill": "kv_producer", "decode": "kv_consumer"}
 COPIED: Final = ("block_size", "num_gpu_blocks_override")
 EXECUTOR: Final = "distributed_executor_backend"
 EXECUTORS: Final = ("mp", "uni")
+EAGER: Final = "enforce_eager"
 SEQUENCE_BUCKETS: Final = "num_seqs_buckets"
 QUANTIZATION: Final = native_key("quantization")
 # The multimodal section of `additional_config`, by line.
@@ -84,6 +86,7 @@ def spell(draft: PlanDraft) -> None:
         if value is not None:
             draft.args[name] = value
     spell_prefill(draft)
+    _leave_out_eager(draft)
     _spell_executor(draft)
     _spell_keys(draft)
     spell_sampling(draft)
@@ -95,6 +98,14 @@ def spell(draft: PlanDraft) -> None:
     if config.vision_neuron_config is not None:
         draft.additional[section] = dict(config.vision_neuron_config)
     draft.args["additional_config"] = dict(draft.additional)
+
+
+def _leave_out_eager(draft: PlanDraft) -> None:
+    """The device has compiled graphs only: the plugin's worker asserts it. Its CPU mode has both."""
+    if draft.args.get(EAGER) and draft.env.get("VLLM_NEURON_CPU_MODE", "0") in ("", "0"):
+        del draft.args[EAGER]
+        why = "the device runs compiled graphs only, and a start with it fails; the plan leaves it out"
+        draft.warn("eager-left-out", draft.request.setting(EAGER), why, "Remove it.")
 
 
 def _spell_executor(draft: PlanDraft) -> None:
@@ -117,7 +128,7 @@ def _spell_keys(draft: PlanDraft) -> None:
         keys[DECODE_BUCKETS] = ("token_generation_buckets", [*config.token_generation_buckets])
     if config.enable_bucketing is False:
         tokens, length = draft.number(TOKENS), draft.number("max_model_len")
-        if tokens is not None and length is not None:
+        if tokens is not None and length is not None and SEGMENTS not in draft.raw:
             keys.setdefault(PREFILL_BUCKETS, ("enable_bucketing", [min(tokens, length)]))
         keys[SEQUENCE_BUCKETS] = ("enable_bucketing", [draft.args.get("max_num_seqs")])
     quantization = (config.quantization or "").lower()

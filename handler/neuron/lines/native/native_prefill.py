@@ -53,15 +53,16 @@ def spell_prefill(draft: PlanDraft) -> None:
         draft.complete("enable_prefix_caching", segmented, why)
     if config.kv_cache_quant:
         draft.args["kv_cache_dtype"] = "fp8"
-        if segmented and PACKED not in draft.raw:
-            draft.override[PACKED] = True
-            why = "segments read an FP8 cache in its packed layout only"
-            draft.inform("completed", PACKED, f"{why}; the plan sets {PACKED} to true", "Set it to choose yourself.")
+    if segmented and PACKED not in draft.raw and str(draft.args.get("kv_cache_dtype", "")).startswith("fp8"):
+        draft.override[PACKED] = True
+        why = "segments read an FP8 cache in its packed layout only"
+        draft.inform("completed", PACKED, f"{why}; the plan sets {PACKED} to true", "Set it to choose yourself.")
 
 
 def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
     """The tokens of a step, and the reason. vLLM wants at least one for each sequence."""
-    config, whole = draft.config, max(length, draft.number("max_num_seqs") or 1)
+    config, sequences = draft.config, draft.number("max_num_seqs") or 1
+    whole = max(length, sequences)
     segments = numbers(draft.raw.get(SEGMENTS))
     buckets = numbers(config.context_encoding_buckets or draft.raw.get(PREFILL_BUCKETS))
     if segments:
@@ -70,8 +71,8 @@ def _tokens(draft: PlanDraft, length: int) -> tuple[int, str]:
         last = buckets[-1]
         return (whole if last == length else last), "the scheduler must not exceed the largest prefill bucket"
     wanted = config.enable_prefix_caching is True or config.enable_chunked_prefill is True
-    below = [size for size in SEGMENT_SIZES if size < length and (wanted or size == DEFAULT_SEGMENT)]
-    fits = [size for size in below if size <= DEFAULT_SEGMENT]
-    if config.enable_chunked_prefill is False or not fits:
+    fitting = [size for size in SEGMENT_SIZES if sequences <= size < length and (wanted or size >= DEFAULT_SEGMENT)]
+    if config.enable_chunked_prefill is False or not fitting:
         return whole, "the whole length is prefilled in one step"
-    return fits[-1], "longer prompts are prefilled in segments"
+    nearest = min(fitting, key=lambda size: abs(size - DEFAULT_SEGMENT))
+    return nearest, "longer prompts are prefilled in segments"

@@ -14,7 +14,7 @@ from artifact_files import NEURON_CONFIG, SAVED, safetensors, torchscript, write
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handler.artifacts.external.external_artifacts import describe, recognised
+from handler.artifacts.external.external_artifacts import describe
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.s3_objects import S3Objects
 from handler.storage.safetensors_header import BrokenFile
@@ -122,9 +122,6 @@ def test_nothing_of_the_kind(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     found = describe(DirectoryObjects(tmp_path))
     assert not found.loadable
-    assert not recognised({"config.json": 2})
-    assert recognised({"neuron_config.json": 2})
-    assert recognised({"text_model/model.pt": 2, "vision_model/model.pt": 2})
 
 
 def test_a_multimodal_one_has_two_parts(tmp_path: Path) -> None:

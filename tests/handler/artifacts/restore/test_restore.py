@@ -120,6 +120,19 @@ class TestModelPaths:
             "fused_spec_config": {"draft_model_path": "/d", "draft_config": {"_name_or_path": "/d"}},
         }
 
+    def test_what_nxdi_cannot_read_again_is_left_out(self, tmp_path: Path) -> None:
+        """The classes of NxDI 0.10 refuse what they saved themselves: enumerations, and adapters named twice."""
+        method = {"_name_": "PER_TENSOR_SYMMETRIC", "_value_": "per_tensor_symmetric"}
+        cache = {"direct_cast": True, "k_quant_method": method, "quant_dtype": "float8_e4m3fn"}
+        lora = {"lora_ckpt_json": "/old.json", "lora_ckpt_paths": {"a": "/a"}, "lora_ckpt_paths_cpu": {"a": "/a"}}
+        saved = {"neuron_config": {"kv_quant_config": cache, "lora_config": lora}}
+        (tmp_path / "neuron_config.json").write_text(json.dumps(saved))
+        ModelPaths(adapter_file="/new.json").rewrite(tmp_path, ["neuron_config.json"], tmp_path / "new")
+        assert json.loads((tmp_path / "neuron_config.json").read_bytes())["neuron_config"] == {
+            "kv_quant_config": {"direct_cast": True},
+            "lora_config": {"lora_ckpt_json": "/new.json", "lora_ckpt_paths": None, "lora_ckpt_paths_cpu": None},
+        }
+
 
 class TestResumption:
     """What an earlier restore left is used where it is right, and never trusted."""

@@ -16,11 +16,11 @@ from restore_entry import Entry, make_entry, small_parts
 from s3_server import environment, s3_server
 
 from handler.artifacts.restore.download_pool import GRACE
+from handler.artifacts.restore.download_worker import Retry
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.restore.s3_transfer import S3Source
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
-from handler.storage.retry import Retry
 from handler.storage.s3_requests import S3Requests
 from handler.storage.storage_errors import (
     AccessDenied,

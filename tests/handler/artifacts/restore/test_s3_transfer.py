@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from restore_entry import Entry, make_entry, small_parts
 from s3_server import environment
 
+from handler.artifacts.restore.download_worker import Retry
 from handler.artifacts.restore.restore import RestoreOptions, restore
 from handler.artifacts.restore.s3_transfer import S3Source
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
-from handler.storage.retry import Retry
 from handler.storage.s3_requests import S3Requests
 from handler.storage.storage_errors import CredentialsRefused, KmsDenied, StoreUnavailable
 

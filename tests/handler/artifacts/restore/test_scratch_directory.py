@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handler.artifacts.restore.restore_errors import TargetRefused
-from handler.artifacts.restore.scratch_directory import require_scratch
+from handler.artifacts.restore.restore_target import require_scratch
 
 
 def test_a_directory_that_can_be_written_is_made(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ TRAPS: dict[str, Trap] = {
         "speculative_config",
     ),
     "speculation-with-lora": (
-        "nxdi-0.16",
+        "fork-0.9.1",
         {**DRAFT, "lora_modules": {"a": "/a"}, "lora_target_modules": ("q_proj",)},
         ERROR,
         "enable_lora",
@@ -321,6 +321,7 @@ TRAPS: dict[str, Trap] = {
         "model",
     ),
     "indivisible-heads": ("native-0.24", {"tensor_parallel_size": 24}, ERROR, "tensor_parallel_size"),
+    "eager-left-out": ("native-0.24", {"engine_args": {"enforce_eager": True}}, WARNING, "enforce_eager"),
     "executor-replaced": (
         "native-0.24",
         {"engine_args": {"distributed_executor_backend": "ray"}},
@@ -372,7 +373,6 @@ def test_a_trap_is_found_with_a_fix_that_works(code: str) -> None:
 
 
 NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"engine_args": {"enforce_eager": True}}, "not-on-native", "enforce_eager"),
     ({"engine_args": {"scheduling_policy": "priority"}}, "not-on-native", "scheduling_policy"),
     ({"engine_args": {"pipeline_parallel_size": 2}}, "not-on-native", "pipeline_parallel_size"),
     ({"engine_args": {"kv_offloading_size": 4.0}}, "not-on-native", "kv_offloading_size"),
@@ -387,6 +387,7 @@ NATIVE_REJECTS: list[tuple[dict[str, Any], str, str]] = [
     ({"enable_lora": True}, "unsupported-by-line", "enable_lora"),
     ({"neuron_config": {"attention_dp_size": 2}}, "degree", "attention_dp_size"),
     ({"neuron_config": {"mlp_dp_size": 0}}, "degree", "mlp_dp_size"),
+    ({"engine_args": {"enable_expert_parallel": True}}, "degree", "enable_expert_parallel"),
     ({"neuron_config": {"kv_segment_size_buckets": [512, 1024]}}, "segment-sizes", "kv_segment_size_buckets"),
     ({"engine_args": {"max_num_batched_tokens": 3000}}, "segment-sizes", "max_num_batched_tokens"),
     ({"max_model_len": 200_000}, "length-beyond-model", "max_model_len"),

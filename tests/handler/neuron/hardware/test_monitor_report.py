@@ -79,7 +79,7 @@ def test_nothing_of_another_kind_is_believed_or_fatal(data: st.DataObject) -> No
 
 def test_corrected_and_request_errors_are_counted_and_no_reason_to_stop() -> None:
     found = health("healthy")
-    assert found.trouble() is None
+    assert found.failure() is None
     assert found.errors["numerical"] == 2
     assert found.executions["completed"] == 246
     assert found.ecc["0", "mem_ecc_corrected"] == 6  # 9, of which 3 were there before us
@@ -87,11 +87,11 @@ def test_corrected_and_request_errors_are_counted_and_no_reason_to_stop() -> Non
 
 
 def test_an_uncorrected_error_is() -> None:
-    assert health("healthy", "uncorrected").trouble() == "Neuron device 1 had 1 uncorrected ECC errors in its SRAM"
+    assert health("healthy", "uncorrected").failure() == "Neuron device 1 had 1 uncorrected ECC errors in its SRAM"
 
 
 def test_an_execution_that_ended_in_a_hardware_error_is() -> None:
-    assert health("hardware").trouble() == "2 executions ended in a hardware error of a Neuron device"
+    assert health("hardware").failure() == "2 executions ended in a hardware error of a Neuron device"
 
 
 def test_the_runtime_s_version_is_dpkg_s(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import GRAMMARS, TRN1, TRN2, completed, outcome, planned, starts, warnings
+from neuron_plans import CHOSEN, GRAMMARS, TRN1, TRN2, completed, outcome, planned, starts, warnings
 
 TINY = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 TINY_SETTINGS: dict[str, Any] = {"model": TINY, "max_num_seqs": 4, "max_model_len": 128, "tensor_parallel_size": 32}
@@ -369,7 +369,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]] 
 def test_an_example_comes_out_as_its_line_spells_it(name: str) -> None:
     line, settings, args, env = EXAMPLES[name]
     plan = planned(line, **settings)
-    chosen = GRAMMARS if line.startswith("nxdi") else {}  # which no guide gives
+    chosen = {"nxdi-0.16": CHOSEN, "nxdi-0.13": GRAMMARS}.get(line, {})  # which no guide gives
     assert dict(plan.engine_args) == {**args, **chosen}
     assert dict(plan.env) == env
 

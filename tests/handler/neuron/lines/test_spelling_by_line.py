@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from neuron_plans import GRAMMARS, TRN2, found, outcome, planned
+from neuron_plans import CHOSEN, GRAMMARS, TRN2, found, outcome, planned
 
 SHAPE: dict[str, Any] = {
     "model": "/models/llama",
@@ -30,7 +30,7 @@ WHOLE: dict[str, Any] = {"max_num_batched_tokens": 4096, "enable_prefix_caching"
 
 
 def nxdi(override: dict[str, Any], **args: Any) -> dict[str, Any]:
-    return {**SHAPE, **OFF, **GRAMMARS, "additional_config": {"override_neuron_config": override}, **args}
+    return {**SHAPE, **OFF, **CHOSEN, "additional_config": {"override_neuron_config": override}, **args}
 
 
 def fork(override: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
@@ -67,6 +67,7 @@ SPELLINGS: dict[str, Spelled] = {
             {
                 "quantized_checkpoints_path": "/q",
                 "kv_cache_quant": True,
+                "kv_quant_config": {"direct_cast": True},
                 "quantized": True,
                 "quantization_dtype": "f8e4m3",
                 "quantization_type": "per_channel_symmetric",
@@ -95,7 +96,7 @@ SPELLINGS: dict[str, Spelled] = {
     "nxdi prefix caching": (
         "nxdi-0.16",
         {"enable_prefix_caching": True},
-        {**SHAPE, **GRAMMARS, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
+        {**SHAPE, **CHOSEN, "enable_prefix_caching": True, "block_size": 32, "num_gpu_blocks_override": 1024},
         {},
     ),
     "nxdi prefix caching, the plugin's own example": (
@@ -116,7 +117,7 @@ SPELLINGS: dict[str, Spelled] = {
         },
         {
             **SHAPE,
-            **GRAMMARS,
+            **CHOSEN,
             "enable_prefix_caching": True,
             "block_size": 32,
             "num_gpu_blocks_override": 4096,
@@ -139,7 +140,7 @@ SPELLINGS: dict[str, Spelled] = {
         DRAFT,
         {
             **SHAPE,
-            **GRAMMARS,
+            **CHOSEN,
             **OFF,
             "speculative_config": {"method": "draft_model", "model": "/models/draft", "num_speculative_tokens": 4},
         },
@@ -178,7 +179,7 @@ SPELLINGS: dict[str, Spelled] = {
     "nxdi artifacts that are yet in S3": (
         "nxdi-0.16",
         {"compiled_artifacts": "s3://b/k"},
-        {**SHAPE, **GRAMMARS, **OFF},
+        {**SHAPE, **CHOSEN, **OFF},
         {},
     ),
     "fork 0.9.1 EAGLE": (

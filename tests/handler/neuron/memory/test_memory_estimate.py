@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, SCOUT, published
+from published_models import GPT_OSS, LLAMA_8B, LLAMA_70B, LLAMA_405B, MODELS, SCOUT, published
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.checkpoint.model_config import facts_from
@@ -143,18 +143,51 @@ def test_packed_mxfp4_is_counted_as_it_is_computed() -> None:
 
 
 def test_raw_neuron_config_beats_the_plain_settings() -> None:
-    raw = {"tp_degree": 64, "seq_len": 8192, "batch_size": 2, "kv_cache_quant": True, "enable_bucketing": False}
+    raw = {"tp_degree": 64, "seq_len": 8192, "batch_size": 2, "kv_quant_config": {}, "enable_bucketing": False}
     found = of(LLAMA_70B, "trn2.48xlarge", tensor_parallel_size=32, max_model_len=128, neuron_config=raw)
     assert (found.shape.degree, found.shape.length, found.shape.sequences, found.shape.graphs) == (64, 8192, 2, 2)
     assert found.shape.cache_width == 1.0
+    unread = of(LLAMA_70B, "trn2.48xlarge", neuron_config={"kv_cache_quant": True})
+    assert unread.shape.cache_width == 2.0  # since SDK 2.28 it does not change the cache
 
 
 def test_data_parallel_attention_keeps_more_weights_and_shares_the_sequences() -> None:
     common: dict[str, Any] = {"tensor_parallel_size": 64, "max_model_len": 4096, "max_num_seqs": 16}
     plain = of(LLAMA_70B, "trn2.48xlarge", **common)
     shared = of(LLAMA_70B, "trn2.48xlarge", neuron_config={"attention_dp_degree": 8}, **common)
-    assert part(shared, "weights") > part(plain, "weights")
-    assert part(shared, "KV cache") * 8 == part(plain, "KV cache")  # 8 ranks instead of 64: no head is replicated
+    over_8 = 80 * 8192 * 128 * 2 * (64 // 8 + 1)  # for decode, beside the weights of prefill
+    assert part(shared, "weights") - part(plain, "weights") == 2 * over_8
+    # 8 ranks instead of 64: no head is replicated. Each way has 2 of the 16 sequences, and a spare one.
+    assert part(shared, "KV cache") * 16 == part(plain, "KV cache") * 3
+    kernel = {"attention_dp_degree": 8, "attn_block_tkg_nki_kernel_cascaded_attention": True}
+    without_spare = of(LLAMA_70B, "trn2.48xlarge", neuron_config=kernel, **common)
+    assert part(without_spare, "KV cache") * 8 == part(plain, "KV cache")
+
+
+def test_the_kernel_of_quantized_mlps_pads_weights_and_repeats_scales() -> None:
+    """832 columns of a rank become 896, and each of the outputs has 128 scales in float32."""
+    common: dict[str, Any] = {"tensor_parallel_size": 64, "max_model_len": 2048, "max_num_seqs": 1}
+    plain = of(LLAMA_405B, "trn2.48xlarge", quantization="fp8", **common)
+    kernel = of(LLAMA_405B, "trn2.48xlarge", quantization="fp8", quantized_mlp_kernel_enabled=True, **common)
+    layer = 3 * 16384 * (896 - 832) + 128 * 4 * (2 * 896 + 16384)
+    assert part(kernel, "weights") - part(plain, "weights") == 126 * layer
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "tokens"),
+    [
+        (GPT_OSS, {}, 12 * 256 + 12 * 4096),  # a window of 128 takes 256; every second layer has it
+        (LLAMA_8B, {"model_type": "mistral", "sliding_window": 1024}, 32 * 1024),
+        (LLAMA_8B, {"model_type": "llama4", "attention_chunk_size": 1024}, 24 * 1024 + 8 * 4096),
+        (LLAMA_8B, {"model_type": "qwen2", "sliding_window": 1024}, 32 * 4096),
+    ],
+)
+def test_a_layer_with_a_window_keeps_the_window(model: str, changes: dict[str, Any], tokens: int) -> None:
+    facts = facts_from({**MODELS[model]["config"], **changes}, model, False, None, MODELS[model]["total_size"])
+    config = EndpointConfig(tensor_parallel_size=8, max_model_len=4096, max_num_seqs=4)
+    found = estimate(facts, config, find("trn2.48xlarge", hosting=False))
+    assert found is not None
+    assert part(found, "KV cache") == 2 * facts.head_dim * tokens * 4 * 2
 
 
 def test_context_parallel_attention_is_kept_twice() -> None:

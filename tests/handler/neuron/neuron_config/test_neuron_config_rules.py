@@ -8,7 +8,7 @@ import pytest
 from neuron_plans import found, llama, outcome
 
 from handler.config.finding import Severity
-from handler.neuron.checks.neuron_config import RULES
+from handler.neuron.checks.neuron_config import CLASS_RULES
 
 BATCH: dict[str, Any] = {"max_num_seqs": 4}
 CHUNKED = {"chunked_prefill_config": {"max_num_seqs": 4}}
@@ -119,8 +119,9 @@ BREAKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-def test_the_table_below_has_every_rule() -> None:
-    assert set(BREAKS) == {rule.code for rule in RULES}
+def test_the_table_has_every_rule_of_the_class() -> None:
+    """Those of the plugin and of the models are in tests/model_packaging/test_nxdi_refusals.py."""
+    assert set(BREAKS) == {rule.code for rule in CLASS_RULES}
 
 
 @pytest.mark.parametrize("code", BREAKS)
@@ -150,6 +151,7 @@ HOLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "quantization": "fp8",
             "quantized_checkpoints_path": "/q",
             "qkv_kernel_enabled": True,
+            "fused_qkv": True,
             "modules_to_not_convert": ("lm_head",),
         },
         {},
@@ -163,7 +165,7 @@ HOLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"rmsnorm_quantize_kernel_enabled": True},
     ),
     "cte-kernel-parts": (
-        {"qkv_kernel_enabled": True},
+        {"qkv_kernel_enabled": True, "fused_qkv": True},
         {
             "attn_block_cte_nki_kernel_enabled": True,
             "qkv_nki_kernel_enabled": True,

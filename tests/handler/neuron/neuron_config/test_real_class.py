@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
+import sys
+import types
 
+import pytest
 import standin_nxdi_config
 
+import sample_model
 from handler.config.endpoint_config import EndpointConfig
 from handler.neuron.engine_plan import PlanOutcome
-from handler.neuron.neuron_config.real_class import construct
+from handler.neuron.neuron_config.real_class import MODULE, construct
+from handler.neuron.planning.examination import examine_config
 from handler.neuron.planning.planner import make_plan
+from handler.startup.checked_plan import checked_plan
 
 build = functools.partial(construct, module="standin_nxdi_config")
 
@@ -58,3 +64,20 @@ def test_other_lines_do_not_ask_it() -> None:
     assert plan(256, "native-0.24").plan is not None
     assert plan(256, "cpu").plan is not None
     assert standin_nxdi_config.TAKEN == []
+
+
+def test_check_builds_it_and_a_start_does_not_even_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Package(types.ModuleType):
+        def __getattr__(self, name: str) -> object:
+            asked.append(name)
+            return standin_nxdi_config.NeuronConfig
+
+    monkeypatch.setitem(sys.modules, MODULE, Package(MODULE))
+    settings = {"model": str(sample_model.path()), "line": "nxdi-0.16", "max_model_len": 667}
+    config = EndpointConfig(**settings, max_num_seqs=2, tensor_parallel_size=2)  # type: ignore[arg-type]
+    assert checked_plan(config).line == "nxdi-0.16"
+    assert "NeuronConfig" not in asked
+    assert "neuron-config-raises" in {finding.code for finding in examine_config(config).findings}
+    assert "NeuronConfig" in asked

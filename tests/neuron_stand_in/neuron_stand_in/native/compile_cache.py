@@ -14,21 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from neuron_stand_in.faults import strike
+from neuron_stand_in.native.read_keys import READ
 from neuron_stand_in.settings import Stage, StandInSettings
 
 logger = logging.getLogger("neuron_stand_in")
 
 MARK = ".compilation_complete"
-KEYS = frozenset(
-    (
-        "num_batched_tokens_buckets",
-        "num_seqs_buckets",
-        "kv_segment_size_buckets",
-        "decode_context_length_buckets",
-        "on_device_sampling_config",
-        "quantization",
-    )
-)
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
@@ -38,7 +29,7 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
 
 def graphs(neuron_config: Mapping[str, Any], batched_tokens: int, sequences: int) -> list[tuple[str, int]]:
     """One prefill graph for each bucket of batched tokens, one decode graph for each of sequences."""
-    unknown = sorted(neuron_config.keys() - KEYS)
+    unknown = sorted(neuron_config.keys() - READ["neuron_config"])
     if unknown:
         logger.warning("neuron_config: unknown keys %s", unknown)
     tokens = neuron_config.get("num_batched_tokens_buckets") or [batched_tokens]

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, ClassVar
 
 from neuron_stand_in.device_platform import DevicePlatform
+from neuron_stand_in.native.configuration import ASYNC, NativeConfiguration
+from neuron_stand_in.native.native_rules import QUANTIZATIONS, Place, enforce
 
 WORKER = "neuron_stand_in.native.worker.NativeStandInWorker"
+CONNECTOR = "neuron_stand_in.native.nixl_connector"
+PLACES = (Place.PLATFORM, Place.WORKER, Place.RUNNER, Place.SCHEDULER)
 
 
 class NativeStandInPlatform(DevicePlatform):
-    """Reads `additional_config.neuron_config`; blocks are its own affair, whatever was asked for."""
+    """Holds a configuration to the plugin's rules. All of a start's are held here, before any process is made."""
+
+    supported_quantization: ClassVar[list[str]] = [*QUANTIZATIONS]
+
+    @classmethod
+    def pre_register_and_update(cls, parser: Any = None) -> None:
+        """vLLM's own division of heads stays, as with the plugin."""
 
     @classmethod
     def check_and_update_config(cls, vllm_config: Any) -> None:
-        """:raises ValueError: a speculation other than EAGLE3."""
+        """:raises Exception: a rule is broken; of the rule's kind."""
         if vllm_config.model_config is None:
             return
-        speculative = vllm_config.speculative_config
-        if speculative is not None and speculative.method != "eagle3":
-            raise ValueError(f"only eagle3 speculation is supported, not {speculative.method}")
+        asked = NativeConfiguration.of(vllm_config, os.environ)
+        enforce(asked, *PLACES)
+        transfer = vllm_config.kv_transfer_config
+        if transfer is not None and transfer.kv_connector == "NeuronNixlConnector":
+            transfer.kv_connector_module_path = CONNECTOR
+        vllm_config.additional_config = {**asked.additional, ASYNC: asked.async_scheduling}
         if hasattr(vllm_config.cache_config, "user_specified_block_size"):  # vLLM 0.24.0
             vllm_config.cache_config.user_specified_block_size = False
         else:  # 0.16.0
             vllm_config.cache_config.block_size = None
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
+        from vllm.config import CompilationMode  # it imports the platform itself
+
+        vllm_config.compilation_config.mode = CompilationMode.NONE  # the CPU in the device's place compiles nothing
         cls.finish_on_cpu(vllm_config)

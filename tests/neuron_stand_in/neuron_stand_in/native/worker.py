@@ -11,12 +11,12 @@ import torch
 from vllm.config import set_current_vllm_config
 
 from neuron_stand_in.checkpoint import read_checkpoint
-from neuron_stand_in.device_runner import DeviceRunner
 from neuron_stand_in.device_worker import DeviceWorker
 from neuron_stand_in.engine_shape import EngineShape
 from neuron_stand_in.native.compile_cache import compile_missing, graphs
+from neuron_stand_in.native.configuration import NativeConfiguration
+from neuron_stand_in.native.native_sampler import NativeRunner
 from neuron_stand_in.native.platform import NativeStandInPlatform
-from neuron_stand_in.nxdi.sampling_config import sampling_config
 from neuron_stand_in.settings import StandInSettings
 
 
@@ -25,15 +25,16 @@ class NativeStandInWorker(DeviceWorker):
         super().init_device()
         NativeStandInPlatform.runs_the_model = True
         with set_current_vllm_config(self.vllm_config):
-            self.model_runner = DeviceRunner(self.vllm_config, torch.device("cpu"))
+            self.model_runner = NativeRunner(self.vllm_config, torch.device("cpu"))
         self.settings = StandInSettings.read(os.environ)
-        self.neuron_config = (self.asked.additional_config or {}).get("neuron_config") or {}
+        self.model_runner.asked = NativeConfiguration.of(self.asked, os.environ)
+        self.neuron_config = dict(self.model_runner.asked.neuron)
 
     def load_model(self) -> None:
-        self.model_runner.sampling_config = sampling_config(self.neuron_config.get("on_device_sampling_config"))
         self.model_runner.settings = self.settings
         with set_current_vllm_config(self.vllm_config):
             self.model_runner.fill(read_checkpoint(Path(self.model_config.model)))
+        self.model_runner.choose_sampler()
 
     def compile_or_warm_up_model(self) -> Any:
         shape = EngineShape.of(self.asked)

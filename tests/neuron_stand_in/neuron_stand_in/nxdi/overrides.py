@@ -116,12 +116,13 @@ def check_multimodal(override: Mapping[str, Any]) -> None:
 
 
 def lora_config(override: Mapping[str, Any] | None) -> dict[str, Any]:
-    """:raises AttributeError: there is no override. :raises FileNotFoundError: an adapter is not on this machine."""
+    """:raises AttributeError: there is no override. :raises FileNotFoundError: an adapter is not on this machine.
+    :raises KeyError: the file has no adapters for the device, or none for the host."""
     listing = override.get("lora_ckpt_json")  # type: ignore[union-attr]  # the real one fails the same way
     if listing:
         document = json.loads(Path(listing).read_text())
         base = Path(document.get("lora-ckpt-dir", "."))
-        for name, path in document.get("lora-ckpt-paths", {}).items():
+        for name, path in {**document["lora-ckpt-paths"], **document["lora-ckpt-paths-cpu"]}.items():
             if not (base / path).exists():
                 raise FileNotFoundError(f"adapter {name}: {base / path}")
     return {"lora_ckpt_json": listing, "target_modules": override.get("target_modules")}  # type: ignore[union-attr]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 from neuron_stand_in.device_platform import DevicePlatform
 from neuron_stand_in.nxdi.forced_arguments import force
 
 
 class NxdiStandInPlatform(DevicePlatform):
-    max_prompt_length: ClassVar[int | None] = None
+    """It does not limit prompts: on vLLM 0.16 the plugin cannot import the module that it would change for that."""
 
     @classmethod
     def pre_register_and_update(cls, parser: Any = None) -> None:
@@ -22,15 +22,7 @@ class NxdiStandInPlatform(DevicePlatform):
         if vllm_config.model_config is None:  # vLLM builds empty ones, too
             return
         force(vllm_config, os.environ)
-        cls.max_prompt_length = (vllm_config.additional_config or {}).get("max_prompt_length")
         cls.finish_on_cpu(vllm_config)
-
-    @classmethod
-    def validate_request(cls, prompt: Any, params: Any, processed_inputs: Any) -> None:
-        """:raises ValueError: a prompt over additional_config.max_prompt_length; vLLM makes it a 400."""
-        length = len(processed_inputs.get("prompt_token_ids") or ())
-        if cls.max_prompt_length is not None and length > cls.max_prompt_length:
-            raise ValueError(f"prompt of {length} tokens exceeds max_prompt_length ({cls.max_prompt_length})")
 
 
 def take_length_as_given() -> None:

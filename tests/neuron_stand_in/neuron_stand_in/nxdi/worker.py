@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from vllm.config import set_current_vllm_config
+from vllm.v1.sample.logits_processor import LogitsProcessors
 
 from neuron_stand_in.device_runner import DeviceRunner
 from neuron_stand_in.device_worker import DeviceWorker
@@ -22,6 +23,15 @@ class NxdiRunner(DeviceRunner):
     """Steps must fit a graph: a length that fits none ends the engine, as nothing catches it."""
 
     neuron_config: Mapping[str, Any] = {}
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.input_batch.logitsprocs = LogitsProcessors()  # so logit_bias, min_p and the mask of min_tokens are lost
+
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        """No request has a generator, so a seed has no effect."""
+        self.input_batch.generators.clear()
+        return super().sample_tokens(grammar_output)
 
     def check_step(self, scheduler_output: Any) -> None:
         super().check_step(scheduler_output)

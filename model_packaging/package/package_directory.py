@@ -9,14 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from handler.errors import SettingError
-from model_packaging.package.digesting import Counter, DigestListener, ignore_progress
+from model_packaging.package.digesting import Counter, DigestListener
 from model_packaging.package.package_item import Item, LocalFile
 from model_packaging.package.package_manifest import NAME, PackageManifest, written
 
 
-def write(
-    items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener = ignore_progress
-) -> None:
+def write(items: Iterable[Item], manifest: PackageManifest, target: Path, listener: DigestListener) -> None:
     """Writes a package. Local files are hard-linked if possible, so that 140 GB of weights are not written again.
 
     So a later change of a file in place changes both (`verify` notices that).

@@ -1,4 +1,4 @@
-"""The answer of an asynchronous request: one of two objects in S3, which is there when it is done.
+"""Waits for the reply of an asynchronous request: one of two objects in S3, which appears when the request is done.
 
 places = EndpointClient("chat").invoke_async("s3://bucket/question.json")
 answer = wait_for_answer(places, seconds=900)
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 POLL_SECONDS = 1.0
-# What SageMaker writes about a container that refused: `Received client error (400) from primary with message "..."`.
+# SageMaker's text for an error of the container: `Received client error (400) from primary with message "..."`.
 OF_THE_CONTAINER = re.compile(r'Received \w+ error \((\d+)\) from .{0,100}? with message "(.*)"', re.DOTALL)
 
 
 class NoAnswerYet(InvocationFailed):
-    """Neither of the two objects was there in time; the request may still be answered."""
+    """Neither of the two objects appeared in time. The request may still be answered."""
 
     def __init__(self, places: Mapping[str, str], seconds: float) -> None:
         unsaid = "" if places["failure"] else " The endpoint has no S3FailurePath, so a failure would leave no object."
@@ -34,9 +34,9 @@ class NoAnswerYet(InvocationFailed):
 def put_request(
     location: str, body: Mapping[str, Any], *, s3: S3Client | None = None, region: str | None = None
 ) -> None:
-    """Puts a request's body where `EndpointClient.invoke_async` is to find it.
+    """Writes a request's body to S3, for `EndpointClient.invoke_async`.
 
-    :raises ValueError: location is no s3://bucket/key.
+    :raises ValueError: the location is not s3://bucket/key.
     """
     bucket, key = _bucket_and_key(location)
     text = json.dumps(body, ensure_ascii=False).encode()
@@ -51,14 +51,14 @@ def wait_for_answer(
     region: str | None = None,
     poll: float = POLL_SECONDS,
 ) -> dict[str, Any] | str:
-    """Waits until one of the two objects is there.
+    """Waits until one of the two objects exists, and returns the reply.
 
     :param places: what `EndpointClient.invoke_async` returned: `output` and `failure`.
-    :param s3: a boto3 client to use; by default one of its own. It needs `s3:GetObject` on both and `s3:ListBucket`:
-        without the latter S3 answers 403 for an object that is not there yet.
-    :return: the reply; the text of it where it is no JSON object, or was streamed.
-    :raises InvocationFailed: the container refused or failed, or the request expired in the queue.
-    :raises NoAnswerYet: after so many seconds.
+    :param s3: the boto3 client to use. The default is a new one. It needs `s3:GetObject` on both and `s3:ListBucket`:
+        without the latter, S3 replies 403 for an object that does not exist yet.
+    :return: the reply, or its text if it is not a JSON object or was streamed.
+    :raises InvocationFailed: the container replied with an error, or the request expired in the queue.
+    :raises NoAnswerYet: no object appeared within `seconds`.
     """
     client = s3 or _s3(region)
     until = time.monotonic() + seconds
@@ -87,7 +87,7 @@ def _read(client: S3Client, location: str) -> bytes | None:
 
 
 def _answer(body: bytes) -> dict[str, Any] | str:
-    """A reply that was asked for as a stream lies there as its events."""
+    """Returns the reply. The object of a streamed reply has its events."""
     text = body.decode(errors="replace")
     if text.startswith("data:"):
         found = [json.loads(data) for data in events([body]) if data != END]

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def neff_tier(cache: NeffCache | None, lifecycle: Lifecycle) -> Iterator[None]:
+def shared_neff_cache(cache: NeffCache | None, lifecycle: Lifecycle) -> Iterator[None]:
     """Compile within it. A cache that cannot be restored or saved costs time, but never ends a start.
 
     :param cache: None if there is none: the owner has configured another cache, or the line has none.

@@ -12,8 +12,8 @@ PRESENT = ("already exist", "cannot create already existing", "already being use
 MISSING_CODES = ("ResourceNotFound", "ResourceNotFoundException", "ObjectNotFoundException", "NoSuchEntity")
 
 
-def found(call: Callable[..., Members], **members: Any) -> Members | None:
-    """Returns the reply, or None if the resource does not exist."""
+def unless_missing(call: Callable[..., Members], **members: Any) -> Members | None:
+    """Calls describe or delete. Returns the reply, or None if the resource does not exist."""
     from botocore.exceptions import ClientError
 
     try:
@@ -32,17 +32,6 @@ def create(call: Callable[..., Any], members: Members) -> None:
         call(**members)
     except ClientError as error:
         if not any(words in _message(error) for words in PRESENT):
-            raise
-
-
-def delete(call: Callable[..., Any], **members: Any) -> None:
-    """Deletes a resource. If it does not exist, nothing happens."""
-    from botocore.exceptions import ClientError
-
-    try:
-        call(**members)
-    except ClientError as error:
-        if not is_missing(error):
             raise
 
 

@@ -1,12 +1,13 @@
-"""A small load on an endpoint through boto3: how long until the first token, and how many tokens a second.
+"""Measures a small load on an endpoint through boto3: time to first token and tokens per second.
 
-For orders of magnitude from where the caller is; `benchmarks/` compares engines side by side.
+It gives orders of magnitude, as seen by the caller. `benchmarks/` compares engines side by side.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from model_packaging.client import EndpointClient, InvocationFailed, text_of
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """One request. Times in seconds; `first` is None where nothing came. `tokens` as the endpoint counts them."""
+    """One request. Times are in seconds. `first` is None if no text was received. The endpoint counts the tokens."""
 
     first: float | None
     total: float
@@ -31,11 +32,11 @@ def measure(
     body: Mapping[str, Any],
     requests: int,
     concurrency: int,
-    done: Callable[[int, int], None] = lambda done, total: None,
+    done: Callable[[int, int], None],
 ) -> tuple[list[LoadSample], float]:
-    """Sends `requests`, of which `concurrency` are under way at any time; samples and the seconds of it all.
+    """Sends `requests` requests, `concurrency` at a time. Returns the samples and the total time in seconds.
 
-    Each prompt begins with a number of its own, so that no prefix cache answers.
+    Each prompt begins with a different number, so that no prefix cache is used.
     """
     samples: list[LoadSample] = []
     lock = threading.Lock()
@@ -47,38 +48,25 @@ def measure(
             samples.append(sample)
             done(len(samples), requests)
 
-    pool = ThreadPoolExecutor(concurrency, thread_name_prefix="load")
-    try:
+    with ThreadPoolExecutor(concurrency, thread_name_prefix="load") as pool:
         list(pool.map(one, range(requests)))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     return samples, time.monotonic() - began
 
 
 def summary(samples: Sequence[LoadSample], seconds: float) -> dict[str, Json]:
-    """Percentiles of the requests that were answered; times in seconds."""
-    good = [sample for sample in samples if not sample.error and sample.first is not None]
-    firsts = sorted(sample.first for sample in good if sample.first is not None)
-    between = sorted(
-        (sample.total - sample.first) / (sample.tokens - 1)
-        for sample in good
-        if sample.tokens > 1 and sample.first is not None
-    )
-    errors: dict[str, Json] = {}
-    for sample in samples:
-        if sample.error:
-            before = errors.get(sample.error, 0)
-            errors[sample.error] = (before if isinstance(before, int) else 0) + 1
+    """Returns rates, and percentiles of the successful requests. Times are in seconds."""
+    good = [(sample, sample.first) for sample in samples if not sample.error and sample.first is not None]
+    between = [(sample.total - first) / (sample.tokens - 1) for sample, first in good if sample.tokens > 1]
     return {
         "requests": len(samples),
         "failed": len(samples) - len(good),
-        "errors": errors,
+        "errors": {**Counter(sample.error for sample in samples if sample.error)},
         "seconds": round(seconds, 3),
         "requests_per_second": round(len(good) / seconds, 3) if seconds else None,
-        "tokens_per_second": round(sum(sample.tokens for sample in good) / seconds, 2) if seconds else None,
-        "time_to_first_token": _percentiles(firsts),
+        "tokens_per_second": round(sum(sample.tokens for sample, _ in good) / seconds, 2) if seconds else None,
+        "time_to_first_token": _percentiles([first for _, first in good]),
         "time_between_tokens": _percentiles(between),
-        "time_in_all": _percentiles(sorted(sample.total for sample in good)),
+        "time_in_all": _percentiles([sample.total for sample, _ in good]),
     }
 
 
@@ -103,7 +91,8 @@ def _numbered(body: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {**body, "messages": [{**first, "content": f"[{number}] {first['content']}"}, *rest]}
 
 
-def _percentiles(ordered: Sequence[float]) -> dict[str, Json] | None:
-    if not ordered:
+def _percentiles(values: Sequence[float]) -> dict[str, Json] | None:
+    if not values:
         return None
+    ordered = sorted(values)
     return {f"p{q}": round(ordered[min(len(ordered) - 1, len(ordered) * q // 100)], 4) for q in (50, 90, 99)}

@@ -1,0 +1,62 @@
+"""Wraps `AsyncLLM.generate` and `encode` for vLLM's serving classes: counts tokens, and fixes beam search.
+
+The classes call both in the task of the request, or in tasks that it creates, which inherit its context. So a context
+variable tells to which request the tokens belong, for any route and any number of sequences. Tested on 0.16.0.
+
+vLLM's beam search fails if it gets more log probabilities per step than it requested. Seen on 0.16.0 and 0.32.0. It
+requests one token with the `2 * n` likeliest, and finds a beam by its position in the list of all of them
+(entrypoints/openai/engine/serving.py, beam_search; later entrypoints/generate/beam_search). If the sampled token is not
+among the likeliest, which happens with a temperature or with equally likely tokens, the list has one entry more. Beams
+are then mixed up, and in the end an IndexError is raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncGenerator, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from vllm.outputs import RequestOutput
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from handler.engine.generation.token_counts import TokenCounts
+
+# The counts of the request that the running task answers, and whether it is a beam search.
+COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
+SEARCHING: ContextVar[bool] = ContextVar("searching", default=False)
+Generate = Callable[..., AsyncGenerator[Any, None]]
+
+
+def wrap(llm: AsyncLLM) -> None:
+    """Wraps `llm.generate` and `llm.encode`. Call once for an engine."""
+    llm.generate = _wrapped(llm.generate)
+    llm.encode = _wrapped(llm.encode)
+
+
+def _wrapped(generate: Generate) -> Generate:
+    @functools.wraps(generate)
+    async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        tokens, searching, first = COUNTED.get(), SEARCHING.get(), True
+        # vLLM frees the slots when its generator is closed, so it is closed together with this one.
+        async with contextlib.aclosing(generate(*arguments, **named)) as outputs:
+            async for output in outputs:
+                if tokens is not None:
+                    tokens.prompt += len(output.prompt_token_ids or ()) if first else 0
+                    first = False
+                    if isinstance(output, RequestOutput):
+                        # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
+                        tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
+                if searching:
+                    _limit_logprobs(output, arguments[1].logprobs)
+                yield output
+
+    return wrapped
+
+
+def _limit_logprobs(output: RequestOutput, most: int) -> None:
+    for completion in output.outputs:
+        for likeliest in completion.logprobs or ():
+            if len(likeliest) > most:
+                del likeliest[next(iter(likeliest))]  # the sampled token is first

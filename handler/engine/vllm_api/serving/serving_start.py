@@ -1,0 +1,108 @@
+"""Makes vLLM's OpenAI serving classes over an engine, with the configured parsers. Tested on 0.16.0."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from argparse import Namespace
+from types import SimpleNamespace
+from typing import Any, Final
+
+from vllm.entrypoints.openai.api_server import init_app_state
+from vllm.entrypoints.openai.cli_args import FrontendArgs
+from vllm.entrypoints.openai.responses import serving as responses_serving
+from vllm.reasoning import ReasoningParserManager
+from vllm.tasks import POOLING_TASKS
+from vllm.tokenizers import TokenizerLike
+from vllm.tokenizers.mistral import MistralTokenizer
+from vllm.tool_parsers import ToolParserManager
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from handler.engine.api_routes import Traits
+from handler.engine.frontend_args import FrontendSettings
+from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
+from handler.engine.vllm_api.serving.serving_classes import Serving
+from handler.errors import SettingError
+
+# No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
+NO_DOMAIN: Final = "none.invalid"
+
+
+async def start(
+    llm: AsyncLLM, arguments: Any, front_end: FrontendSettings, max_output_tokens: int | None = None
+) -> Serving:
+    """Creates vLLM's serving objects.
+
+    :param arguments: the engine arguments that `engine_arguments.engine_args` made.
+    :param max_output_tokens: the output tokens of a request that gives no number. None: as many as the context has
+        room for.
+    """
+    serving_log.shorten_errors()
+    generate_wrapper.wrap(llm)
+    responses_serving.ResponsesResponse = response_events.NamedResponse
+    if not llm.model_config.allowed_media_domains:
+        llm.model_config.allowed_media_domains = [NO_DOMAIN]
+    tasks = await llm.get_supported_tasks()
+    options = Namespace()
+    for settings in (FrontendArgs(), front_end):  # ours replace vLLM's defaults
+        for option in dataclasses.fields(settings):
+            setattr(options, option.name, getattr(settings, option.name))
+    options.model = arguments.model
+    options.served_model_name = arguments.served_model_name
+    options.enable_log_requests = arguments.enable_log_requests
+    options.disable_log_stats = arguments.disable_log_stats
+    options.structured_outputs_config = llm.vllm_config.structured_outputs_config
+    options.log_error_stack = False
+    state = SimpleNamespace()
+    await init_app_state(llm, state, options, tasks)
+    if llm.tokenizer is not None and hasattr(llm.renderer, "get_async_tokenizer"):  # 0.24 does not have it
+        # vLLM encodes prompts in a thread, and its parsers encode on the loop. With the same tokenizer, one changes
+        # its truncation while the other works, and a valid request fails with "Already borrowed".
+        encoder = llm.renderer.get_async_tokenizer()
+        encoder.tokenizer = copy.deepcopy(encoder.tokenizer)
+    if max_output_tokens is not None:
+        _cap(state, max_output_tokens)
+    return Serving(llm, state, _traits(llm, options, tasks))
+
+
+def _cap(state: SimpleNamespace, tokens: int) -> None:
+    """Limits the default number of output tokens. vLLM uses the least of it, the request's number and the context."""
+    for name in ("openai_serving_chat", "openai_serving_completion", "openai_serving_responses"):
+        serving = getattr(state, name, None)
+        if serving is not None:
+            own = serving.default_sampling_params
+            serving.default_sampling_params = {**own, "max_tokens": min(tokens, own.get("max_tokens", tokens))}
+
+
+def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits:
+    tokenizer: TokenizerLike | None = llm.tokenizer
+    return Traits(
+        pooling="generate" not in tasks and any(task in POOLING_TASKS for task in tasks),
+        multimodal=bool(llm.model_config.is_multimodal_model),
+        priorities=llm.vllm_config.scheduler_config.policy == "priority",
+        plain_chat=not (
+            options.structured_outputs_config.reasoning_parser
+            or llm.model_config.hf_config.model_type == "gpt_oss"
+            or isinstance(tokenizer, MistralTokenizer)
+        ),
+        plain_usage=not options.enable_prompt_tokens_details,
+    )
+
+
+def check_parsers(arguments: Any, front_end: FrontendSettings) -> None:
+    """Loads the configured parser plugins, and checks that the configured parsers exist. Call before the engine starts.
+
+    :raises SettingError: a parser does not exist. The error lists those that do.
+    """
+    if front_end.tool_parser_plugin:
+        ToolParserManager.import_tool_parser(front_end.tool_parser_plugin)
+    if arguments.reasoning_parser_plugin:
+        ReasoningParserManager.import_reasoning_parser(arguments.reasoning_parser_plugin)
+    configured = {
+        "tool_call_parser": (front_end.tool_call_parser, ToolParserManager),
+        "reasoning_parser": (arguments.reasoning_parser, ReasoningParserManager),
+    }
+    for name, (parser, manager) in configured.items():
+        if parser and parser not in manager.list_registered():
+            known = ", ".join(sorted(manager.list_registered()))
+            raise SettingError(f"ENDPOINT_{name.upper()}", f"there is no '{parser[:80]}'", f"Use one of {known}.")

@@ -1,0 +1,114 @@
+"""Each plan for the native plugin starts by the plugin's rules, or `check` rejects the settings and names one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_run import run_engine
+from neuron_stand_in.native.configuration import NativeConfiguration
+from neuron_stand_in.native.native_rules import Refusal, refusal
+from neuron_stand_in.native.read_keys import ignored
+from typed_settings import MODELS, single_settings, typed_settings
+
+from handler.config.loading.config_loader import load
+from handler.errors import SettingError
+from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.current_machine import this_machine
+from handler.neuron.hardware.installed_packages import installed_versions
+from handler.neuron.planning.planner import make_plan
+
+COUNT, SEED = 300, 22
+TYPED = [*typed_settings(COUNT, SEED), *single_settings()]
+RECIPES = Path(__file__).parents[2] / "recipes"
+NATIVE_RECIPES = [path for path in sorted(RECIPES.glob("*.yaml")) if "\nline: native" in path.read_text()]
+PUBLISHED: dict[str, dict[str, Any]] = json.loads((RECIPES.parent / "tests/recipes/published_models.json").read_text())
+
+
+def checked(environment: dict[str, str], model: dict[str, Any]) -> tuple[EnginePlan | None, list[str]]:
+    """The plan and the settings that are rejected, as `neuron-endpoint check` and `serve` have them."""
+    try:
+        config = load(environment)
+    except SettingError as error:
+        return None, [error.setting]
+    facts = facts_from(model, config.model, True, None, 16_000_000_000)
+    outcome = make_plan(config, facts, this_machine(config))
+    return outcome.plan, [finding.setting for finding in outcome.errors]
+
+
+def refused(plan: EnginePlan, model: dict[str, Any]) -> Refusal | None:
+    return refusal(NativeConfiguration.of_arguments(plan.engine_args, model, plan.env))
+
+
+@pytest.mark.parametrize("number", range(len(TYPED)))
+def test_settings_start_or_are_rejected_by_name(number: int) -> None:
+    name, environment = TYPED[number]
+    plan, rejected = checked(environment, MODELS[name])
+    if plan is None:
+        assert rejected
+        assert all(rejected)
+        return
+    assert refused(plan, MODELS[name]) is None, environment
+    additional = plan.engine_args["additional_config"]
+    assert isinstance(additional, dict)
+    assert list(ignored(additional)) == []
+    section = additional["neuron_config"]
+    assert isinstance(section, dict)
+    assert "on_device_sampling_config" in section
+    for said in ("enable_prefix_caching", "async_scheduling", "max_num_batched_tokens"):
+        assert plan.engine_args[said] is not None
+
+
+def test_many_of_them_start_and_many_are_rejected() -> None:
+    plans = [checked(environment, MODELS[name])[0] for name, environment in TYPED]
+    started = sum(plan is not None for plan in plans)
+    assert len(TYPED) / 5 < started < len(TYPED) * 4 / 5
+
+
+@pytest.mark.parametrize("path", NATIVE_RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_starts(path: Path) -> None:
+    model = PUBLISHED[load({"ENDPOINT_CONFIG": str(path)}).model]["config"]
+    plan, rejected = checked({"ENDPOINT_CONFIG": str(path)}, model)
+    assert (rejected, plan is None) == ([], False)
+    assert plan is not None
+    assert refused(plan, model) is None
+
+
+@pytest.mark.parametrize("line", ["native-0.24", "native-0.29"])
+@pytest.mark.parametrize("name", ["llama", "short", "shortest", "qwen3", "gpt-oss"])
+def test_a_model_starts_without_settings(name: str, line: str) -> None:
+    plan, rejected = checked({"ENDPOINT_LINE": line, "ENDPOINT_INSTANCE": "ml.trn2.48xlarge"}, MODELS[name])
+    assert rejected == []
+    assert plan is not None
+    assert refused(plan, MODELS[name]) is None
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(900)
+def test_vllms_own_parser_takes_the_plans(site: Path, tmp_path: Path) -> None:
+    """vLLM 0.24 parses each plan that `check` lets through, and the stand-in's rules pass what it builds."""
+    version = installed_versions()["vllm"]
+    if not version.startswith("0.24."):
+        pytest.skip(f"the native plugin's vLLM is 0.24, and {version} is installed (make test VLLM=0.24.0)")
+    jobs, names = [], []
+    for name, environment in TYPED:
+        plan, _ = checked(environment, MODELS[name])
+        if (
+            plan is None
+            or plan.env.keys() & {"VLLM_ALLOW_LONG_MAX_MODEL_LEN"}
+            or "speculative_config" in plan.engine_args
+        ):
+            continue  # a variable of one plan is of the whole process, and no draft model is on this machine
+        directory = tmp_path / name
+        if not directory.is_dir():
+            directory.mkdir()
+            (directory / "config.json").write_text(json.dumps(MODELS[name]))
+        jobs.append({**plan.engine_args, "model": str(directory), "skip_tokenizer_init": True})
+        names.append(environment)
+    answer = run_engine(site, tmp_path / "run", {"NEURON_STAND_IN": "native"}, within=800, configure=jobs).answer
+    failed = [(names[number], one) for number, one in enumerate(answer["configured"]) if "error" in one]
+    assert failed == []
+    assert len(answer["configured"]) > COUNT / 8

@@ -1,0 +1,202 @@
+"""What does not start, or ends the engine later: each rule with the place, and the kind of error it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from neuron_stand_in.native.configuration import NativeConfiguration
+from neuron_stand_in.native.prefill_buckets import compiled_buckets
+
+DEGREES = ("ep_degree", "attention_dp_size", "embedding_dp_size", "lm_head_dp_size", "mlp_dp_size")
+MODELS = (
+    "LlamaForCausalLM",
+    "GptOssForCausalLM",
+    "Eagle3LlamaForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3VLForConditionalGeneration",
+)
+QUANTIZATIONS = ("neuron_quant", "compressed-tensors", "modelopt")
+
+
+class Place(StrEnum):
+    """Where a rule refuses, in the order of a start. REQUEST: the first request that it concerns ends the engine."""
+
+    PARSER = "parser"
+    PLATFORM = "platform"
+    RUNNER = "runner"
+    SCHEDULER = "scheduler"
+    WORKER = "worker"
+    REQUEST = "request"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    rule: str
+    place: Place
+    error: type[Exception]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `broken` returns a text where a configuration breaks it, or True."""
+
+    name: str
+    place: Place
+    error: type[Exception]
+    broken: Callable[[NativeConfiguration], str | bool]
+
+
+def _argument(name: str, allowed: tuple[Any, ...]) -> Callable[[NativeConfiguration], bool]:
+    return lambda asked: asked.args.get(name, allowed[0]) not in allowed
+
+
+def _buckets(asked: NativeConfiguration) -> str | bool:
+    try:
+        compiled_buckets(asked)
+    except ValueError as error:
+        return str(error)
+    return False
+
+
+def _scheduled(asked: NativeConfiguration) -> bool:
+    """The scheduler reads max_num_batched_tokens and not the segment."""
+    segments = asked.neuron.get("kv_segment_size_buckets")
+    return bool(segments) and min(asked.max_num_batched_tokens, asked.max_model_len) > segments[0]
+
+
+def _component_parallel(asked: NativeConfiguration) -> bool:
+    if not any(asked.neuron.get(name, 1) > 1 for name in DEGREES[1:]):
+        return False
+    consumer = asked.transfer.get("kv_role") in ("kv_consumer", "kv_both")
+    return not consumer or asked.args.get("data_parallel_size", 1) < 2
+
+
+def _context_parallel(asked: NativeConfiguration) -> bool:
+    degree, ranks = asked.args.get("decode_context_parallel_size", 1), asked.tensor_parallel_size
+    if degree <= 1:
+        return False
+    heads = asked.model.get("num_attention_heads", 1)
+    kv_heads = asked.model.get("num_key_value_heads", heads)
+    connector = asked.transfer.get("kv_connector", "NeuronNixlConnector")
+    fits = ranks >= degree * kv_heads and ranks % degree == 0 and (heads // kv_heads) % degree == 0
+    beside = str(asked.args.get("kv_cache_dtype", "auto")).startswith("fp8") or "speculative_config" in asked.args
+    return not fits or beside or connector != "NeuronNixlConnector"
+
+
+def _weights_compressed(asked: NativeConfiguration) -> bool:
+    own = asked.model.get("quantization_config") or {}
+    groups = own.get("config_groups") or {}
+    weights = any(group.get("weights") for group in groups.values())
+    return own.get("quant_method") == "compressed-tensors" and weights and asked.neuron.get("quantization") != "mxfp8"
+
+
+def _quantized_otherwise(asked: NativeConfiguration) -> bool:
+    own: Mapping[str, Any] = asked.model.get("quantization_config") or {}
+    return bool(own) and own.get("quant_method") not in QUANTIZATIONS
+
+
+def _no_experts(asked: NativeConfiguration) -> bool:
+    named = any(asked.model.get(name) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
+    return bool(asked.args.get("enable_expert_parallel")) and not named
+
+
+def _too_long(asked: NativeConfiguration) -> bool:
+    limit = asked.model.get("max_position_embeddings") or asked.max_model_len
+    allowed = asked.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1"
+    return asked.max_model_len > limit and not allowed and not asked.model.get("rope_scaling")
+
+
+P, V, R = Place, ValueError, RuntimeError
+RULES: tuple[Rule, ...] = (
+    # vLLM 0.24's own parser and `create_engine_config`.
+    Rule("tokens-and-sequences", P.PARSER, V, lambda asked: asked.max_num_batched_tokens < asked.max_num_seqs),
+    Rule(
+        "tokens-without-chunks",
+        P.PARSER,
+        V,
+        lambda asked: asked.max_num_batched_tokens < asked.max_model_len and not asked.chunked_prefill,
+    ),
+    Rule(
+        "heads", P.PARSER, V, lambda asked: asked.model.get("num_attention_heads", 0) % asked.tensor_parallel_size != 0
+    ),
+    Rule("length-of-model", P.PARSER, V, _too_long),
+    Rule("quantization-method", P.PARSER, V, _quantized_otherwise),
+    Rule("experts", P.PARSER, V, _no_experts),
+    Rule("sleep-mode", P.PARSER, V, _argument("enable_sleep_mode", (False,))),
+    # The platform.
+    Rule(
+        "v2-runner",
+        P.PLATFORM,
+        V,
+        lambda asked: asked.environment.get("VLLM_USE_V2_MODEL_RUNNER", "").lower() in ("1", "true", "yes", "on"),
+    ),
+    Rule(
+        "structured-outputs-kind",
+        P.PLATFORM,
+        V,
+        lambda asked: not isinstance(asked.neuron.get("enable_structured_outputs", False), bool),
+    ),
+    Rule("component-parallelism", P.PLATFORM, V, _component_parallel),
+    Rule("decode-context-parallelism", P.PLATFORM, V, _context_parallel),
+    Rule("compressed-weights", P.PLATFORM, V, _weights_compressed),
+    Rule("pipeline-parallelism", P.PLATFORM, V, lambda asked: asked.args.get("pipeline_parallel_size", 1) > 1),
+    Rule("lora", P.PLATFORM, V, _argument("enable_lora", (False,))),
+    Rule("kv-offload", P.PLATFORM, V, lambda asked: bool(asked.args.get("kv_offloading_size"))),
+    # The worker, which makes the runner.
+    Rule("visible-cores", P.WORKER, R, lambda asked: "NEURON_RT_VISIBLE_CORES" in asked.environment),
+    Rule("eager", P.WORKER, AssertionError, _argument("enforce_eager", (False,))),
+    Rule(
+        "expert-parallelism",
+        P.WORKER,
+        V,
+        lambda asked: asked.neuron.get("ep_degree", 1) > 1 and not asked.args.get("enable_expert_parallel"),
+    ),
+    Rule("model", P.WORKER, V, lambda asked: not set(asked.model.get("architectures") or MODELS) & set(MODELS)),
+    Rule(
+        "mxfp4",
+        P.WORKER,
+        V,
+        lambda asked: (
+            asked.neuron.get("quantization") == "mxfp4"
+            and (asked.target != "trn3" or asked.model.get("model_type") != "gpt_oss")
+        ),
+    ),
+    Rule("degrees", P.RUNNER, V, lambda asked: any(asked.neuron.get(name, 1) < 1 for name in DEGREES)),
+    Rule("buckets", P.RUNNER, V, _buckets),
+    Rule("async-on-cpu", P.RUNNER, R, lambda asked: asked.async_scheduling and not asked.on_device),
+    Rule(
+        "speculation",
+        P.RUNNER,
+        V,
+        lambda asked: (asked.args.get("speculative_config") or {}).get("method", "eagle3") != "eagle3",
+    ),
+    Rule("policy", P.SCHEDULER, V, _argument("scheduling_policy", ("fcfs",))),
+    Rule("scheduled-tokens", P.SCHEDULER, R, _scheduled),
+    Rule(
+        "structured-async",
+        P.REQUEST,
+        AssertionError,
+        lambda asked: asked.async_scheduling and asked.neuron.get("enable_structured_outputs") is True,
+    ),
+)
+
+
+def refusal(asked: NativeConfiguration, *places: Place) -> Refusal | None:
+    """The first rule that is broken, of the places given or of all."""
+    for rule in RULES:
+        if not places or rule.place in places:
+            broken = rule.broken(asked)
+            if broken:
+                return Refusal(rule.name, rule.place, rule.error, broken if isinstance(broken, str) else rule.name)
+    return None
+
+
+def enforce(asked: NativeConfiguration, *places: Place) -> None:
+    """:raises Exception: of the rule's kind, where a rule is broken."""
+    found = refusal(asked, *places)
+    if found is not None:
+        raise found.error(f"native stand-in, {found.place}: {found.text}")
