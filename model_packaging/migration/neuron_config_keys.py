@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
-from handler.config.neuron_keys import field_of_key
+from handler.config.neuron_keys import field_of_key, nxd_key
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.neuron_config.native_keys import NATIVE_KEYS, NATIVE_SAMPLING_KEYS
@@ -71,10 +71,9 @@ class NeuronConfigKeys:
             "quantization_dtype": value,
             "enable_eagle_speculation": "eagle" if value is True else None,
         }
-        nxd = fields()[field].metadata.nxd
         if key in derived:
             meant = derived[key]
-        elif nxd is not None and nxd.name == key:
+        elif fields()[field].metadata.nxd is not None and nxd_key(field) == key:
             meant = tuple(value) if isinstance(value, list) else value
         else:
             return False
