@@ -34,7 +34,7 @@ from handler.startup.artifact_backends import ArtifactBackend, artifact_backend
 from handler.startup.progress_display import shown
 from handler.startup.serving_state import ServingState
 from handler.startup.shared_neff_cache import shared_neff_cache
-from handler.startup.start_errors import StartEngine, diagnosed_start, explained_start_failure
+from handler.startup.start_diagnosis import StartEngine, diagnosed_start, explained_start_failure
 
 logger = logging.getLogger(__name__)
 # Seconds between two polls while another instance compiles, and the least number of polls within a lease.

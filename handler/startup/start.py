@@ -35,7 +35,7 @@ from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.progress_display import of_bytes, shown
 from handler.startup.scratch_artifacts import compiles_in_scratch, with_scratch_artifacts
 from handler.startup.serving_state import ServingState
-from handler.startup.start_errors import explained_start_failure
+from handler.startup.start_diagnosis import explained_start_failure
 from handler.startup.start_steps import StartSteps, Step
 
 logger = logging.getLogger(__name__)

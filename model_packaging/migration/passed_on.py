@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from handler.config.engine_arguments import known
+from handler.config.vllm_argument_table import known
 from handler.json_value import Json
 from handler.neuron.checks.native_start import NEW, OLD, REJECTED, RENAMED
 from handler.neuron.lines.native.native_lines import VISION_SECTION, VISION_SECTIONS

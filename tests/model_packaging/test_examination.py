@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import sample_model
 from handler.config.dialects import lmi
 from handler.config.dialects import neuron_variables as neuron
-from handler.config.engine_arguments import known
 from handler.config.fields import fields
 from handler.config.finding import Severity
+from handler.config.vllm_argument_table import known
 from model_packaging.examination_report import examine
 
 MODEL = str(sample_model.path())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from handler.config.engine_arguments import TABLES, known, server_arguments, versions
 from handler.config.problems import BadValue
+from handler.config.vllm_argument_table import TABLES, known, server_arguments, versions
 from model_packaging.vllm_arguments import from_source, text
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from functools import lru_cache
 from handler.config.assignment import Assignment, assign, converted
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects.near_miss import unknown
-from handler.config.engine_arguments import known, server_arguments
 from handler.config.fields import fields
 from handler.config.problems import BadValue
 from handler.config.values import parse_json, shown, to_bool, to_mapping
+from handler.config.vllm_argument_table import known, server_arguments
 from handler.errors import SettingError
 from handler.json_value import Json
 

@@ -11,8 +11,8 @@ from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import hub, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
-from handler.config.engine_arguments import server_arguments
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
+from handler.config.vllm_argument_table import server_arguments
 
 HEAD = """# Configuration
 

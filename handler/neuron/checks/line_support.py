@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from handler.config.engine_arguments import known, versions
 from handler.config.finding import Finding
 from handler.config.values import shown
+from handler.config.vllm_argument_table import known, versions
 from handler.neuron.checks.check_context import CheckContext, error
 from handler.neuron.lines.feature import Feature, requested_features
 from handler.neuron.lines.line import ConfigKeys

@@ -87,9 +87,9 @@ def cores(context: CheckContext) -> Iterator[Finding]:
     if context.instance is not None:
         lnc = _lnc(context)
         count = _cores(context.instance, lnc)
-        if count is not None and context.nxd and degree <= count:
-            yield from _world(context, count)
-        nodes = context.draft.number("nnodes") or 1
+        nodes = context.draft.number("nnodes") or context.config.nodes or 1
+        if count is not None and context.nxd and degree <= count * nodes:
+            yield from _world(context, count * nodes)
         if count is not None and degree > count * nodes:
             why = f"{context.instance.name} has {count} logical cores, not {degree}, so the compile would fail"
             yield error("too-many-cores", setting, why, f"Lower it to {count} or less, or use a larger instance.")

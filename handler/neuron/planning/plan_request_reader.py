@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from handler.config.dialects.vllm_names import HYPHENATED, NEURON_CONFIGS, SPECULATIVE
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.engine_arguments import known
 from handler.config.fields import fields
 from handler.config.finding import Finding, Severity
+from handler.config.vllm_argument_table import known
 from handler.json_value import Json
 from handler.neuron.neuron_config.keys import KEYS
 from handler.neuron.plan_request import PlanRequest, conflict

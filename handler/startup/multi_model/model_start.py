@@ -24,7 +24,7 @@ from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
 from handler.startup.multi_model import model_errors
 from handler.startup.multi_model.memory_budget import MemoryNeed, need_of
-from handler.startup.start_errors import diagnosed_start
+from handler.startup.start_diagnosis import diagnosed_start
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 # Settings that apply only to the model of the start, with their neutral values.

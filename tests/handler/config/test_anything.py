@@ -14,10 +14,10 @@ from handler.config.config_rows import rows, to_document
 from handler.config.dialects import hub, lmi
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.engine_arguments import known
 from handler.config.fields import fields
 from handler.config.loading.config_loader import load
 from handler.config.problems import SettingErrors
+from handler.config.vllm_argument_table import known
 
 NAMES = st.sampled_from(
     [

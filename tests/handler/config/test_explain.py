@@ -16,9 +16,9 @@ from handler.config.config_rows import rows, to_document
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.engine_arguments import known
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.problems import mask
+from handler.config.vllm_argument_table import known
 from handler.json_value import Json
 
 TOKEN = "hf_AbCdEfGh1234"

@@ -10,8 +10,8 @@ from neuron_plans import found, outcome
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.engine_arguments import versions
 from handler.config.finding import Severity
+from handler.config.vllm_argument_table import versions
 from handler.neuron.hardware import installed_packages as installed_module
 from handler.neuron.lines.line_registry import NAMES
 from handler.neuron.planning.examination import examine_config

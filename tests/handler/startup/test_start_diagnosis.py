@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from handler.errors import SettingError, StartFailed
-from handler.startup.start_errors import explained_start_failure
+from handler.startup.start_diagnosis import explained_start_failure
 
 SILENT = "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
 
