@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -46,13 +47,9 @@ class DownloadPool:
         :raises RestoreTimedOut: the deadline passed first.
         :raises ArtifactError, OSError: the first error of any worker.
         """
-
-        def take() -> FilePart | None:
-            with self._lock:
-                return next(parts, None)
-
+        left = deque(parts)
         threads = [
-            threading.Thread(target=self._run, args=(worker, take, resume), name="restore", daemon=True)
+            threading.Thread(target=self._run, args=(worker, left, resume), name="restore", daemon=True)
             for worker in self.workers
         ]
         for thread in threads:
@@ -70,9 +67,9 @@ class DownloadPool:
             raise self._failure
         progress(self._progress(total, rate))
 
-    def _run(self, worker: DownloadWorker, take: Callable[[], FilePart | None], resume: bool) -> None:
+    def _run(self, worker: DownloadWorker, parts: deque[FilePart], resume: bool) -> None:
         try:
-            worker.work(take, resume=resume)
+            worker.work(parts, resume=resume)
         except BaseException as error:
             with self._lock:
                 self._failure = self._failure or error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -71,15 +71,20 @@ class DownloadWorker:
         self.done = self.fetched = self.kept = self.retries = 0
         self.moved: float | None = None
 
-    def work(self, take: Callable[[], FilePart | None], *, resume: bool) -> None:
+    def work(self, parts: deque[FilePart], *, resume: bool) -> None:
         """Downloads parts until there are none left, or `stop` is set.
 
+        :param parts: shared with the other workers.
         :param resume: keep parts that an earlier restore wrote correctly.
         :raises ArtifactError: a part cannot be downloaded, or had a wrong digest twice.
         :raises OSError: a part cannot be written.
         """
         try:
-            while not self._stop.is_set() and (part := take()) is not None:
+            while not self._stop.is_set():
+                try:
+                    part = parts.popleft()
+                except IndexError:
+                    return
                 if resume and self._is_there(part):
                     self.kept += part.length
                     self.done += part.length

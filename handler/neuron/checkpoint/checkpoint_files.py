@@ -30,8 +30,8 @@ class CheckpointFiles(Protocol):
     def read(self, name: str) -> bytes | None:
         """The content of a small file; None if it does not exist."""
 
-    def read_range(self, name: str, begin: int, end: int) -> bytes:
-        """Bytes [begin, end) of a file; fewer if the file ends before."""
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        """A range of a file; fewer bytes if the file ends before."""
 
     def weights(self) -> list[str]:
         """The names of the safetensors files at the top level."""
@@ -53,12 +53,12 @@ class LocalFiles:
         except OSError as error:
             raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Check its permissions.") from None
 
-    def read_range(self, name: str, begin: int, end: int) -> bytes:
+    def read_range(self, name: str, start: int, length: int) -> bytes:
         path = self.directory / name
         try:
             with path.open("rb") as file:
-                file.seek(begin)
-                return file.read(end - begin)
+                file.seek(start)
+                return file.read(length)
         except OSError as error:
             raise SettingError(SETTING, f"{path} cannot be read ({error.strerror})", "Check its permissions.") from None
 
@@ -77,8 +77,8 @@ class S3Files:
     def read(self, name: str) -> bytes | None:
         return self._get(name, None)
 
-    def read_range(self, name: str, begin: int, end: int) -> bytes:
-        return self._get(name, f"bytes={begin}-{end - 1}") or b""
+    def read_range(self, name: str, start: int, length: int) -> bytes:
+        return self._get(name, f"bytes={start}-{start + length - 1}") or b""
 
     def weights(self) -> list[str]:
         from botocore.exceptions import BotoCoreError, ClientError

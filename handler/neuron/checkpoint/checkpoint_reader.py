@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,7 @@ def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str,
 
 def _header(files: CheckpointFiles, name: str) -> dict[str, Tensor]:
     try:
-        return read_header(lambda start, length: files.read_range(name, start, start + length))
+        return read_header(partial(files.read_range, name))
     except BrokenFile as error:
         fix = "Upload the file again; it may be cut off."
         raise SettingError(f"{files.where}/{name}", f"is not a safetensors file: it {error}", fix) from None
