@@ -16,9 +16,9 @@ from benchmarks.lib.block import run_block
 from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, EngineShape, free_port
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.request_mix import RequestMix
-from benchmarks.serving.step import FILE, EngineStep
+from benchmarks.serving.step_times import FILE, EngineStep
 
-SHAPE = EngineShape(worker="benchmarks.serving.step_worker.StepWorker")
+SHAPE = EngineShape(worker="benchmarks.serving.step_timing_worker.StepWorker")
 WARM = (RequestMix(concurrency=64, requests=256, temperature=1.0), RequestMix(concurrency=64, requests=256))
 MS = 1e6
 

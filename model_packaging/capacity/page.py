@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 
 from model_packaging.capacity.fleet_size import Demand, Fleet, fleet_for
-from model_packaging.capacity.load_limits import strains
+from model_packaging.capacity.limit_usage import strains
 from model_packaging.capacity.measured import S3_READS, SERVERS, MeasuredServer
 from model_packaging.console.output import size_text
 

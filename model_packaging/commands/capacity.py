@@ -41,7 +41,7 @@ def command(
     The rates of `--like` are those of docs/scale.md. No Neuron hardware was measured for them: give your own rates.
     """
     from model_packaging.capacity.fleet_size import Demand, fleet_for
-    from model_packaging.capacity.load_limits import CapacityQuotas, strains
+    from model_packaging.capacity.limit_usage import CapacityQuotas, strains
     from model_packaging.capacity.measured import SERVERS
     from model_packaging.capacity.page import number
 

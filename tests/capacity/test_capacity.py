@@ -18,7 +18,7 @@ import sample_model
 from handler.errors import SettingError
 from model_packaging.capacity import measured, page
 from model_packaging.capacity.fleet_size import Demand, fleet_for
-from model_packaging.capacity.load_limits import CapacityQuotas, strains
+from model_packaging.capacity.limit_usage import CapacityQuotas, strains
 from model_packaging.capacity.measured import LLAMA_70B, LOOKS, POLL, S3_READS, SAMPLE, MeasuredServer
 from model_packaging.cli import main
 from tests.simulation.fleet import Scenario, simulate

@@ -1,7 +1,7 @@
 """vLLM's CPU worker with a record of each engine step: it shows what the time between two tokens consists of.
 
-`--worker-cls benchmarks.serving.step_worker.StepWorker` on either side (`python -m benchmarks steps`). The steps are
-written when the engine has no requests, so never between two steps of a request. For vLLM 0.16.
+`--worker-cls benchmarks.serving.step_timing_worker.StepWorker` on either side (`python -m benchmarks steps`). The steps
+are written when the engine has no requests, so never between two steps of a request. For vLLM 0.16.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.worker.cpu_worker import CPUWorker
 
-from benchmarks.serving.step import FILE, EngineStep
+from benchmarks.serving.step_times import FILE, EngineStep
 
 
 class StepWorker(CPUWorker):  # type: ignore[misc]  # vLLM is untyped

@@ -1,6 +1,6 @@
 """Writes the table of what NxD Inference, NxD and the plugin raise because of a configuration, beside our rule for it.
 
-    python -m model_packaging.nxdi_raises neuronx-distributed-inference neuronx-distributed vllm-neuron
+    python -m model_packaging.nxdi_error_table neuronx-distributed-inference neuronx-distributed vllm-neuron
 
 The arguments are checkouts (docs/on-neuron.md). Their code is read, not run. The table has places and names, and no
 code: `docs/nxdi-raises.md`. A row keeps its rule if a new release has the same place, whatever its line, and a row that

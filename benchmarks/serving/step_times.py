@@ -1,4 +1,4 @@
-"""One step of the engine. `step_worker.py` writes it as a line, and `steps.py` reads it."""
+"""One step of the engine. `step_timing_worker.py` writes it as a line, and `steps.py` reads it."""
 
 from __future__ import annotations
 
