@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from container.fast_path.reply_head import ReplyHeads
 from container.server.connection_channel import ConnectionChannel
-from container.server.file_descriptors import FIXES, ShortageLog, lowest_reserved
+from container.server.descriptor_shortage import FIXES, ShortageLog, lowest_reserved
 from container.server.ping_state import PingState
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from container.fast_path.request_handler import FastPathContext
 from container.recovery.request_channel import HandedRequest
 from container.requests import request_body
 from container.requests.unparsed_requests import MissingHost, closing_reply, error_reply
-from container.server.file_descriptors import FIXES, Acceptable, AcceptPause, reserve_is_reached
+from container.server.descriptor_shortage import FIXES, Acceptable, AcceptPause, reserve_is_reached
 from container.server.held_requests import HeldRequests
 from container.service import Service
 from handler.engine.event_loop import LoopThread

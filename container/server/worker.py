@@ -16,8 +16,8 @@ from container.connection.lingering_close import LingeringClose
 from container.routes.ping import ping_reply
 from container.server import malloc
 from container.server.connection_worker import ConnectionWorker
+from container.server.descriptor_shortage import AcceptPause
 from container.server.engine_watchdog import watch_engine
-from container.server.file_descriptors import AcceptPause
 from container.server.held_requests import HeldRequests
 from container.telemetry.neuron_monitor import start_monitor
 from handler.errors import Draining

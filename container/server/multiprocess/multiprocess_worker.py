@@ -13,7 +13,7 @@ from gunicorn import util
 
 from container.process_group.peers import Peers
 from container.process_group.process_context import ProcessContext
-from container.server.file_descriptors import Acceptable
+from container.server.descriptor_shortage import Acceptable
 from container.server.multiprocess.follower import follow, join
 from container.server.multiprocess.leader import accepts, lead
 from container.server.multiprocess.leader_proxy import HEADER
