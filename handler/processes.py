@@ -1,7 +1,8 @@
-"""Which processes are alive."""
+"""Processes of this machine: which are alive, and a port for a new one."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 
@@ -13,3 +14,9 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
+def free_port() -> int:
+    """Returns a TCP port of loopback that nobody uses at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -94,11 +93,6 @@ KINDS: dict[str, Callable[[str, int, Path, Path, EngineShape], Contestant]] = {
     "container": container,
     "vllm": vllm_serve,
 }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _script(name: str) -> Path:

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.lib.contestant import free_port
 from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.probe import connects
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.restore.restore_contestant import ContestantFailed, RestoreRun, commands, run
 from benchmarks.restore.restore_data import write_entry
+from handler.processes import free_port
 
 RIVALS = ("s5cmd", "boto3", "boto3_8", "cp")
 MEMORY_MB = 400.0

@@ -20,13 +20,14 @@ from psutil import Process
 
 from benchmarks.lib import process_usage as processes
 from benchmarks.lib.block import run_block
-from benchmarks.lib.contestant import SAMPLE_MODEL, STUB, container, free_port
+from benchmarks.lib.contestant import SAMPLE_MODEL, STUB, container
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.cpu_share import GROUPS, can_hold, held
 from benchmarks.lib.measurements import Comparison, compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import RequestMix
 from container.server import acceptor_process
+from handler.processes import free_port
 
 SETTING = "SAGEMAKER_MODEL_SERVER_WORKERS"
 ALL = 256

@@ -16,7 +16,8 @@ from statistics import quantiles
 
 import click
 
-from benchmarks.lib.contestant import SAMPLE_MODEL, container, free_port
+from benchmarks.lib.contestant import SAMPLE_MODEL, container
+from handler.processes import free_port
 
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 INTERVAL_S = 0.01

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 from benchmarks.lib.block import Block, run_block
 from benchmarks.lib.comparison import Started
-from benchmarks.lib.contestant import KINDS, REAL, Contestant, EngineShape, free_port
+from benchmarks.lib.contestant import KINDS, REAL, Contestant, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import Api, RequestMix
+from handler.processes import free_port
 
 T = TypeVar("T")
 

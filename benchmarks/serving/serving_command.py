@@ -13,7 +13,7 @@ from typing import cast
 import click
 
 from benchmarks.lib.comparison import comparisons
-from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB, free_port
+from benchmarks.lib.contestant import ENVIRONMENT, KINDS, SAMPLE_MODEL, STUB
 from benchmarks.lib.contestant_server import ServerFailed
 from benchmarks.lib.cpu_share import can_hold
 from benchmarks.lib.measurements import Comparison
@@ -35,6 +35,7 @@ from benchmarks.serving.serving import (
 )
 from benchmarks.serving.start_times import SetupFailed, measure_setup
 from handler.neuron.hardware.installed_packages import installed_versions
+from handler.processes import free_port
 
 QUICK_LIMIT_S = 200.0
 FULL_LIMIT_S = 2 * 3600.0

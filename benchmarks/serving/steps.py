@@ -13,10 +13,11 @@ from pathlib import Path
 import click
 
 from benchmarks.lib.block import run_block
-from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, EngineShape, free_port
+from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer
 from benchmarks.lib.request_mix import RequestMix
 from benchmarks.serving.step_times import FILE, EngineStep
+from handler.processes import free_port
 
 SHAPE = EngineShape(worker="benchmarks.serving.step_timing_worker.StepWorker")
 WARM = (RequestMix(concurrency=64, requests=256, temperature=1.0), RequestMix(concurrency=64, requests=256))

@@ -14,11 +14,12 @@ import click
 import msgspec
 import psutil
 
-from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape, free_port
+from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
 from benchmarks.soak.soak_requests import OPENAI, OURS
 from benchmarks.soak.soak_state import Held, StateWatch
+from handler.processes import free_port
 
 SLOTS = 16
 PARTS = 10

@@ -17,7 +17,7 @@ from handler.neuron.engine_plan import EnginePlan
 
 POLL = 0.05
 # What a front end's /ping answers, by the state of the leader.
-TROUBLES = {
+LEADER_PROBLEMS = {
     Leader.FAILED: (500, "failed", "the engine's owner failed"),
     Leader.GONE: (500, "failed", "the engine's owner has ended"),
     Leader.DRAINING: (503, "draining", ""),
@@ -50,14 +50,14 @@ class Peers:
         self.shared_state.set_unfinished(self.context.slot, own)
         return self.shared_state.unfinished()
 
-    def trouble(self) -> tuple[int, str, str] | None:
+    def leader_problem(self) -> tuple[int, str, str] | None:
         """Status, state and reason for /ping; None if the leader is healthy."""
         if self.leads:
             return None
-        found = TROUBLES.get(self.shared_state.leader)
+        found = LEADER_PROBLEMS.get(self.shared_state.leader)
         if found is not None:
             return found[0], found[1], self.shared_state.reason or found[2]
-        return (500, "hardware", self.shared_state.reason) if self.shared_state.trouble else None
+        return (500, "hardware", self.shared_state.reason) if self.shared_state.hardware_failed else None
 
     def planned(self, plan: EnginePlan, model: Model) -> None:
         """Publishes the engine's plan before the engine starts, so that the front ends can import vLLM meanwhile."""

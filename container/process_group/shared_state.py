@@ -61,14 +61,14 @@ class SharedState:
 
     :param slots: number of slots, the leader's included.
     :ivar max_in_flight: the limit of requests in flight, over all processes.
-    :ivar trouble: the hardware has failed; `reason` describes the failure.
+    :ivar hardware_failed: the hardware has failed; `reason` describes the failure.
     :ivar adapters: counts the changes to the list of adapters.
     :ivar full: a front end was started when no slot was left.
     """
 
     leader = SharedNumber(0, Leader)
     max_in_flight = SharedNumber(1, int)
-    trouble = SharedNumber(2, bool)
+    hardware_failed = SharedNumber(2, bool)
     adapters = SharedNumber(3, int)
     full = SharedNumber(4, bool)
     # The number of the cells above, then the indexes of the cells of each slot.

@@ -23,7 +23,7 @@ NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
 def page_state(service: Service) -> dict[str, object]:
     """The reply of GET /page/state. Times are in seconds, `kv_use` is from 0 to 1. None: there is no value yet."""
     status, engine = service.lifecycle.status, service.engine
-    problem = engine.trouble() if engine is not None and status.state is ServingStatus.READY else None
+    problem = engine.problem() if engine is not None and status.state is ServingStatus.READY else None
     state = status.state.value if problem is None else "stalled"
     seen = vllm_metrics(
         vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.context)

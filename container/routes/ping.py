@@ -36,12 +36,12 @@ def ping_reply(service: Service) -> tuple[int, bytes]:
     code, state, reason = STATUS[status.state], status.state.value, status.reason
     engine = service.engine
     if status.state is ServingStatus.READY and engine is not None:
-        problem = engine.trouble()
+        problem = engine.problem()
         if problem is not None:
             code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {problem}"
-        elif service.peers is not None and (peer_status := service.peers.trouble()) is not None:
+        elif service.peers is not None and (peer_status := service.peers.leader_problem()) is not None:
             code, state, reason = peer_status
-        elif service.monitor is not None and (device_problem := service.monitor.trouble()) is not None:
+        elif service.monitor is not None and (device_problem := service.monitor.problem()) is not None:
             code, state, reason = 500, "hardware", device_problem
     if code == 200:
         return 200, b""

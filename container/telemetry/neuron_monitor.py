@@ -77,7 +77,7 @@ class NeuronMonitor:
         report, arrival = self._latest or (None, 0.0)
         return report if time.monotonic() - arrival < MAX_AGE else None
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Why the devices are not healthy; None while they are, or while there is no report."""
         return self.health.failure()
 
@@ -126,7 +126,7 @@ class NeuronMonitor:
         before = self.health.failure()
         self.health.add(report)
         self._latest = report, time.monotonic()
-        trouble = self.health.failure()
-        if trouble and not before:
-            logger.error("%s: /ping answers 500 from now on, so that the instance is replaced", trouble)
+        problem = self.health.failure()
+        if problem and not before:
+            logger.error("%s: /ping answers 500 from now on, so that the instance is replaced", problem)
         return 1

@@ -1,16 +1,14 @@
-"""The result of a translator: one value for one field, and its source. What all translators are made of."""
+"""The result of a translator: one value for one field. What all translators are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 from handler.config.fields import fields
 from handler.config.problems import BadValue
-from handler.config.value_source import Origin, ValueSource
 from handler.config.values import to_bool
-from handler.errors import SettingError
 from handler.json_value import Json
 
 Given = TypeVar("Given")
@@ -40,31 +38,8 @@ class Assignment:
         return f"{self.field}.{self.key}" if self.key else self.field
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedAssignment:
-    """An assignment together with its source."""
-
-    assignment: Assignment
-    source: ValueSource
-
-
 # Translates one setting, given its name and its text.
 Translator = Callable[[str, str], list[Assignment]]
-
-
-def sourced(
-    settings: Mapping[str, Given], translate: Callable[[str, Given], list[Assignment]], origin: Origin, where: str = ""
-) -> Iterator[SourcedAssignment | SettingError]:
-    """Yields the assignments of every setting, or its error, in the order of the settings.
-
-    :param where: the document's path or URI, for sources and messages.
-    """
-    for name, value in settings.items():
-        try:
-            for found in translate(name, value):
-                yield SourcedAssignment(found, ValueSource(origin, f"{name}.{found.via}" if found.via else name, where))
-        except SettingError as error:
-            yield SettingError(f"{error.setting} in {where}", error.problem, error.fix) if where else error
 
 
 def converted(convert: Callable[[Given], Converted], value: Given, setting: str) -> Converted:

@@ -47,7 +47,6 @@ class NoEngine(ClientError):
     """The endpoint runs custom code without an engine."""
 
     status = 404
-    kind = "not_found_error"
     code = "no_engine"
 
     def __init__(self) -> None:

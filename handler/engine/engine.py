@@ -180,7 +180,7 @@ class Engine:
         """How many requests hold a slot or wait for one."""
         return self._api.unfinished(self._llm)
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         """Why the engine is unhealthy: it has died, or it makes no progress. None if it is healthy."""
         if self._api.is_dead(self._llm):
             return "its process ended"

@@ -26,7 +26,6 @@ class SessionNotFound(ClientError):
     """The session never existed, was closed, has expired, or belonged to a process that has ended."""
 
     status = 404
-    kind = "not_found_error"
     code = "session_not_found"
 
     def __init__(self, why: str) -> None:
@@ -37,7 +36,6 @@ class TooManySessions(ClientError):
     """The limit of open sessions is reached."""
 
     status = 429
-    kind = "rate_limit_error"
     code = "too_many_sessions"
 
     def __init__(self, limit: int, retry_after: int) -> None:

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from typing import Any
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.errors import EndpointError, SettingError
+from handler.processes import free_port
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
 
@@ -65,7 +65,7 @@ def compile_here(
     command = command or _serve()
     before = _entries(store)
     began = time.monotonic()
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="neuron-endpoint-") as scratch:
         variables = {
             "ENDPOINT_ARTIFACT_STORE": store,
@@ -154,13 +154,6 @@ def _ping(port: int) -> tuple[int, dict[str, Any]]:
         return 0, {}
     finally:
         connection.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _serve() -> tuple[str, ...]:

@@ -37,12 +37,12 @@ def installed() -> str | None:
 class Browser:
     """One page in one browser.
 
-    :ivar trouble: what the page's console and the browser have complained about, failed requests aside.
+    :ivar complaints: what the page's console and the browser have complained about, failed requests aside.
     :ivar requested: the addresses that the page asked for.
     """
 
     def __init__(self, program: str, directory: Path) -> None:
-        self.trouble: list[str] = []
+        self.complaints: list[str] = []
         self.requested: list[str] = []
         self._numbers = itertools.count(1)
         profile = directory / "profile"
@@ -78,11 +78,11 @@ class Browser:
         given = message.get("params", {})
         match message.get("method"):
             case "Runtime.exceptionThrown":
-                self.trouble.append(str(given["exceptionDetails"]))
+                self.complaints.append(str(given["exceptionDetails"]))
             case "Log.entryAdded" if given["entry"]["source"] != "network":
-                self.trouble.append(given["entry"]["text"])
+                self.complaints.append(given["entry"]["text"])
             case "Runtime.consoleAPICalled" if given["type"] in {"warning", "error"}:
-                self.trouble.append(str(given["args"]))
+                self.complaints.append(str(given["args"]))
             case "Network.requestWillBeSent":
                 self.requested.append(given["request"]["url"])
 

@@ -133,7 +133,7 @@ class ScriptedEngine:
     def unfinished(self) -> int:
         return len(self._running)
 
-    def trouble(self) -> str | None:
+    def problem(self) -> str | None:
         if self.is_dead:
             return "its process ended"
         return f"it has made no progress for {self.silent:.0f} s" if self.silent else None

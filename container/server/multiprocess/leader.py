@@ -31,9 +31,9 @@ def lead(service: Service, peers: Peers, changed: Callable[[], None]) -> None:
         if state is ServingStatus.FAILED:
             shared_state.reason = service.lifecycle.status.reason
         elif service.monitor is not None:
-            trouble = service.monitor.trouble()
-            shared_state.reason = trouble or ""
-            shared_state.trouble = trouble is not None
+            problem = service.monitor.problem()
+            shared_state.reason = problem or ""
+            shared_state.hardware_failed = problem is not None
         shared_state.leader = STATES.get(state, shared_state.leader)
         for slot in shared_state.members(Member.GONE):
             release(service, peers, slot)

@@ -41,7 +41,7 @@ class RestoreContents:
         :raises InvalidManifest: a file does not have a digest for each of its parts.
         """
         files = tuple(file for manifest in manifests for file in manifest.files)
-        confined_all(file.path for file in files)
+        confined_all([file.path for file in files])
         for file in files:
             expected = -(-file.size // PART_SIZE)
             if file.size < 0 or len(file.parts) != (expected if expected > 1 else 0):

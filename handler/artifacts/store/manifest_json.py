@@ -113,7 +113,7 @@ def _manifest(body: bytes, where: str) -> Manifest:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidManifest(where, str(error)[:300]) from None
     try:
-        confined_all(file.path for file in document.files)
+        confined_all([file.path for file in document.files])
     except UnsafePath as error:
         raise InvalidManifest(where, error.message.rstrip(".")) from error
     return Manifest(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from handler.config.assignment import SourcedAssignment, assign
+from handler.config.assignment import assign
 from handler.config.fields import fields
 from handler.config.neuron_keys import saved_keys
+from handler.config.sourced_assignment import SourcedAssignment
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.json_value import Json

@@ -8,37 +8,25 @@ line and the instance decide what no source sets. Two different values from equa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from handler.config import front_end_rules as front_ends
-from handler.config.assignment import Assignment, SourcedAssignment, assign, converted, sourced
 from handler.config.dialects import endpoint_variables as ours
-from handler.config.dialects import hub, lmi, optimum, sagemaker
-from handler.config.dialects import neuron_variables as neuron
+from handler.config.dialects import sagemaker
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.merge import Merged, merge
 from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
+from handler.config.loading.variable_translation import translate_model, translate_variable
 from handler.config.problems import SettingErrors, masked
+from handler.config.sourced_assignment import SourcedAssignment, sourced
 from handler.config.value_source import Origin, ValueSource
-from handler.config.values import clean
 from handler.errors import SettingError
 
-
-class Dialect(Protocol):
-    """A module of `handler.config.dialects` that translates variables."""
-
-    def reads(self, name: str) -> bool: ...
-
-    def translate(self, name: str, value: str) -> list[Assignment]: ...
-
-
-DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
 BASE = "/opt/ml"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
-
 
 # Checks of several settings together.
 COMBINED_CHECKS = (isolation.problems, front_ends.problems)
@@ -68,9 +56,9 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
                 errors.append(one)
 
     if model is not None:
-        take(sourced({"MODEL": model}, _model, Origin.ARGUMENT))
+        take(sourced({"MODEL": model}, translate_model, Origin.ARGUMENT))
     variables = {name: environ[name] for name in sorted(environ) if name != ours.CONFIG}
-    take(sourced(variables, _translated, Origin.ENVIRONMENT))
+    take(sourced(variables, translate_variable, Origin.ENVIRONMENT))
     take(of_named_document(document, fetch))
     base = environ.get(sagemaker.BASE, "").strip() or BASE
     take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
@@ -85,23 +73,6 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if conflicts:
         raise SettingErrors(conflicts)
     return config
-
-
-def _model(name: str, value: str) -> list[Assignment]:
-    return [assign("model", converted(clean, value, name), name)]
-
-
-def _translated(name: str, value: str) -> list[Assignment]:
-    """An empty value counts as not set: deployment templates leave variables empty."""
-    for dialect in DIALECTS:
-        if dialect.reads(name):
-            if not value.strip() and dialect is not optimum:
-                return []
-            return dialect.translate(name, converted(clean, value, name))
-    hub.reject_misspelling(name)
-    if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
-        neuron.reject_misspelling(name)
-    return []
 
 
 def _named(assignments: Iterable[SourcedAssignment], field: str) -> str | None:

@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from handler.config.assignment import SourcedAssignment
 from handler.config.fields import fields
 from handler.config.neuron_keys import competing_keys
 from handler.config.problems import MASK
+from handler.config.sourced_assignment import SourcedAssignment
 from handler.config.value_source import Overridden, ValueSource
 from handler.errors import SettingError
 

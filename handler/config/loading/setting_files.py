@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from handler.config.assignment import Assignment, SourcedAssignment, sourced
+from handler.config.assignment import Assignment
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import lmi
 from handler.config.dialects import vllm_names as engine
@@ -19,6 +19,7 @@ from handler.config.loading import document_text as document
 from handler.config.loading import java_properties
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.problems import BadValue
+from handler.config.sourced_assignment import SourcedAssignment, sourced
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.json_value import Json

@@ -18,7 +18,6 @@ class AdapterNotFound(ClientError):
     """No adapter with this name is loaded."""
 
     status = 404
-    kind = "not_found_error"
     code = "adapter_not_found"
 
     def __init__(self, name: str) -> None:

@@ -18,7 +18,6 @@ class ModelNotLoaded(ClientError):
     """No model with this name is loaded."""
 
     status = 404
-    kind = "not_found_error"
     code = "model_not_loaded"
 
     def __init__(self, name: str) -> None:
@@ -29,7 +28,6 @@ class ModelUnnamed(ClientError):
     """The endpoint was started without a model, and the request names none."""
 
     status = 404
-    kind = "not_found_error"
     code = "model_unnamed"
 
     def __init__(self) -> None:
@@ -95,7 +93,6 @@ class ModelUnloaded(ServerError):
     """The model was unloaded, and this request did not finish in the time that running requests get."""
 
     status = 503
-    kind = "service_unavailable_error"
     code = "model_unloaded"
 
     def __init__(self, name: str, seconds: float) -> None:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from handler.processes import free_port
 from local_sagemaker.gateway.gateway_settings import ContainerAddress
-from local_sagemaker.hosting.instances.container_processes import free_port, run_quietly, signal_group, started_at
+from local_sagemaker.hosting.instances.container_processes import run_quietly, signal_group, started_at
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 from local_sagemaker.hosting.instances.runner import Runner
 

@@ -33,14 +33,14 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def page(server: Server, browser: Browser) -> Iterator[Browser]:
     """The page, opened anew; at the end nothing may have been complained about or asked of anyone else."""
-    browser.trouble.clear()
+    browser.complaints.clear()
     browser.requested.clear()
     url = f"http://127.0.0.1:{server.port}/"
     browser.open(url)
     eventually(lambda: browser.text("#queue-now").startswith("0 of"))
     yield browser
     eventually(lambda: server.seen()["in_flight"] == 0)
-    assert browser.trouble == []
+    assert browser.complaints == []
     assert all(asked.startswith((url, "data:")) for asked in browser.requested), browser.requested
 
 

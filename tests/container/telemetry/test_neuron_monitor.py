@@ -124,7 +124,7 @@ def test_the_pause_grows_while_it_fails_and_a_stop_interrupts_it(tmp_path: Path)
     monitor.start()
     until(lambda: monitor.starts == 3)  # after pauses of 0.1 and 0.2 s
     assert monitor.latest() is None
-    assert monitor.trouble() is None
+    assert monitor.problem() is None
     monitor.stop()  # returns: the next pause is interrupted
 
 

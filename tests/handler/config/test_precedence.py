@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from reading import one_refusal, read, refused
 
-from handler.config.assignment import Assignment, SourcedAssignment
+from handler.config.assignment import Assignment
 from handler.config.loading.config_loader import load
 from handler.config.loading.merge import merge
+from handler.config.sourced_assignment import SourcedAssignment
 from handler.config.value_source import Origin, Overridden, ValueSource
 
 MODEL = "/models/m"

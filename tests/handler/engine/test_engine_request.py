@@ -204,11 +204,11 @@ def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench
 
 
 def test_a_dead_engine_ends_every_request(bench: Bench) -> None:
-    assert bench.engine.trouble() is None
+    assert bench.engine.problem() is None
     request = bench.begun()
     bench.vllm.dead = True
     assert bench.engine.dead()
-    assert bench.engine.trouble() == "its process ended"
+    assert bench.engine.problem() == "its process ended"
     bench.engine.fail_requests(EngineFailed("its process ended"))
     assert bench.sink.ended.wait(WITHIN)
     (heard,) = bench.sink.heard

@@ -1,0 +1,39 @@
+"""One variable of the environment in, assignments out: finds the dialect that the variable belongs to."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from handler.config.assignment import Assignment, assign, converted
+from handler.config.dialects import endpoint_variables as ours
+from handler.config.dialects import hub, lmi, optimum, sagemaker
+from handler.config.dialects import neuron_variables as neuron
+from handler.config.values import clean
+
+
+class Dialect(Protocol):
+    """A module of `handler.config.dialects` that translates variables."""
+
+    def reads(self, name: str) -> bool: ...
+
+    def translate(self, name: str, value: str) -> list[Assignment]: ...
+
+
+DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
+
+
+def translate_model(name: str, value: str) -> list[Assignment]:
+    return [assign("model", converted(clean, value, name), name)]
+
+
+def translate_variable(name: str, value: str) -> list[Assignment]:
+    """An empty value counts as not set: deployment templates leave variables empty."""
+    for dialect in DIALECTS:
+        if dialect.reads(name):
+            if not value.strip() and dialect is not optimum:
+                return []
+            return dialect.translate(name, converted(clean, value, name))
+    hub.reject_misspelling(name)
+    if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
+        neuron.reject_misspelling(name)
+    return []
