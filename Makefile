@@ -68,7 +68,7 @@ help:
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
-	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts in virtual time"
+	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
 
 # What `make serve` needs.
 $(READY): pyproject.toml $(ENGINE) $(LOCK)
@@ -182,7 +182,7 @@ bench-restore: $(DEV)
 	@$(BIN)/python -m benchmarks restore
 
 bench-fleet: $(DEV)
-	@$(BIN)/python -m tests.simulation
+	@$(BIN)/python -m tests.simulation $(if $(FLEETS),--schedules $(FLEETS))
 
 # Writes the installed versions to the lock file. It omits this project and the packages that torch pins itself (CUDA
 # packages differ by build).

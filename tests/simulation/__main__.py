@@ -56,7 +56,8 @@ def _run_many(seeds: range, processes: int, *, stop: bool) -> bool:
         if found and stop:
             break
     seconds = time.monotonic() - began
-    click.echo(f"{done:,} schedules from seed {seeds[0]} in {seconds:.0f} s ({done / seconds * 60:,.0f} a minute); {wrong} violations")
+    rate = f"{done / seconds * 60:,.0f} a minute"
+    click.echo(f"{done:,} schedules from seed {seeds[0]} in {seconds:.0f} s ({rate}); {wrong} violations")
     return bool(wrong)
 
 

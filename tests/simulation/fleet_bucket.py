@@ -83,9 +83,7 @@ class BucketOf:
     :param latency: mean seconds of a request, there and back.
     """
 
-    def __init__(
-        self, bucket: Bucket, machine: Machine, fate: Fate, faults: Faults, latency: float = 0.03
-    ) -> None:
+    def __init__(self, bucket: Bucket, machine: Machine, fate: Fate, faults: Faults, latency: float = 0.03) -> None:
         self._bucket, self._machine, self._fate = bucket, machine, fate
         self._latency, self._faults = latency, faults
 

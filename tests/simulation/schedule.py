@@ -108,7 +108,7 @@ class Schedule:
             outages=tuple(_outage(random, clear) for _ in range(random.choice((0, 0, 1, 2)))),
             poisons=tuple((at, random.choice(list(Poison))) for at in times(1)),
             updates=tuple((at, random.random() < 0.5) for at in times(1)) if random.random() < 0.4 else (),
-            visits=tuple((at, random.random() < 0.2) for at in times(2)),
+            visits=tuple((at, random.random() < 0.4) for at in times(6)),
         )
 
 
@@ -131,4 +131,6 @@ def _outage(random: Random, clear: float) -> Outage:
     began = random.uniform(0, clear)
     rate = random.choice((0.05, 0.3, 1.0))
     faults = random.sample([fault for fault in Fault if fault is not Fault.NONE], random.choice((1, 2, 6)))
-    return Outage(began, min(clear - TIMEOUT, began + random.expovariate(1 / 90)), {fault: rate / len(faults) for fault in faults})
+    return Outage(
+        began, min(clear - TIMEOUT, began + random.expovariate(1 / 90)), {fault: rate / len(faults) for fault in faults}
+    )

@@ -9,6 +9,9 @@ from tests.simulation.fleet_bucket import Fault
 from tests.simulation.fleet_time import Machine
 from tests.simulation.schedule import Blow, Schedule, Stroke
 
+# Faults that only one kind of request has. These requests are rare, so they have it more often.
+FACTORS = {(Fault.TORN, "upload"): 5.0, (Fault.DAMAGED, "read"): 5.0}
+
 
 @dataclass(slots=True)
 class ScheduledFaults:
@@ -22,6 +25,7 @@ class ScheduledFaults:
             if outage.began <= now < outage.ended:
                 luck = machine.random.random()
                 for fault, rate in outage.rates.items():
+                    rate *= FACTORS.get((fault, verb), fault not in (Fault.TORN, Fault.DAMAGED))
                     if luck < rate:
                         return fault
                     luck -= rate
@@ -42,9 +46,7 @@ class ScheduledFate:
     left: dict[tuple[int, bool], Stroke] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.left = {
-            (stroke.step, stroke.after): stroke for stroke in self.schedule.strokes if stroke.step is not None
-        }
+        self.left = {(stroke.step, stroke.after): stroke for stroke in self.schedule.strokes if stroke.step is not None}
 
     def before(self, machine: Machine, step: str) -> None:
         self.steps += 1

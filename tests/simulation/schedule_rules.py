@@ -103,7 +103,8 @@ class Rules:
             seconds = SECONDS if one.cause in CRASHES and everywhere else SHORT
             if (everywhere or one.host == host) and now - one.at < seconds + SKEW:
                 return
-        raise Violation(f"{host} is refused {key[:4]} for no failure that counts: {recent[-3:]}")
+        seen = [f"{one.cause.name} on {one.host} at {one.at:.0f}" for one in recent]
+        raise Violation(f"{host} is refused {key[:4]} for no failure that counts: {seen}")
 
     def tried_again(self, host: str, key: str, began: float) -> None:
         """A start ended because its compile crashed or was killed: it has to have tried twice."""

@@ -13,8 +13,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.simulation.schedule import Schedule
-from tests.simulation.schedule_run import Run
 from tests.simulation.schedule_rules import Violation
+from tests.simulation.schedule_run import Run
 
 # Schedules that a process runs before it reports.
 BATCH = 50
@@ -39,7 +39,9 @@ def broken(seed: int, trace: list[str] | None = None) -> Broken | None:
     return None
 
 
-def run_all(seeds: Iterable[int], processes: int = 1, seconds: float = float("inf")) -> Iterator[tuple[int, list[Broken]]]:
+def run_all(
+    seeds: Iterable[int], processes: int = 1, seconds: float = float("inf")
+) -> Iterator[tuple[int, list[Broken]]]:
     """Yields how many schedules were run and what was wrong, batch by batch. Begins none after `seconds`."""
     until = time.monotonic() + seconds
     left = iter(seeds)
@@ -54,7 +56,7 @@ def run_all(seeds: Iterable[int], processes: int = 1, seconds: float = float("in
         running = [pool.submit(_batch, batch) for _, batch in zip(range(2 * processes), batches, strict=False)]
         while running:
             yield running.pop(0).result()
-            if time.monotonic() < until and (batch := next(batches, None)):
+            if time.monotonic() < until and (batch := next(batches, [])):
                 running.append(pool.submit(_batch, batch))
 
 

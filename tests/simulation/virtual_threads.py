@@ -114,10 +114,10 @@ class _Threading:
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
 
-    def Event(self) -> VirtualEvent:  # noqa: N802
+    def Event(self) -> VirtualEvent:
         return VirtualEvent(self._time)
 
-    def Thread(self, *, target: Callable[..., None], args: Sequence[Any], **_: object) -> VirtualThread:  # noqa: N802
+    def Thread(self, *, target: Callable[..., None], args: Sequence[Any], **_: object) -> VirtualThread:
         return VirtualThread(self._time, target, args)
 
 

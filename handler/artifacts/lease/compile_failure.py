@@ -24,7 +24,8 @@ EXHAUSTED = re.compile(
 )
 # The compiler crashed: status 70, or a signal as `subprocess` or a shell (128 and more) reports it.
 CRASHED = re.compile(
-    r"\b(?:status|code)[ =:]*(?:70|137|139|134|143|-(?:6|9|11|15))\b|died with <Signals\.|Segmentation fault|core dumped"
+    r"\b(?:status|code)[ =:]*(?:70|13[479]|143|-(?:6|9|11|15))\b|died with <Signals\."
+    r"|Segmentation fault|core dumped"
 )
 REJECTED = re.compile(r"\bNCC_E\w+")
 CRASH_SIGNALS = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
