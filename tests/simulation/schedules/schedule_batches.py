@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.simulation.schedule import Schedule
-from tests.simulation.schedule_rules import Violation
-from tests.simulation.schedule_run import Run
+from tests.simulation.schedules.schedule import Schedule
+from tests.simulation.schedules.schedule_rules import Violation
+from tests.simulation.schedules.schedule_run import Run
 
 # Schedules that a process runs before it reports.
 BATCH = 50
