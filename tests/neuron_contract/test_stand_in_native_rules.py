@@ -81,6 +81,14 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("sleep-mode", args(enable_sleep_mode=True)),
     ("experts", args(enable_expert_parallel=True)),
     ("kv-offload", args(kv_offloading_size=4.0)),
+    ("cpu-compile-target", {"environment": {"VLLM_NEURON_CPU_COMPILE": "1"}}),
+    (
+        "cpu-compile-speculation",
+        {
+            "environment": {"VLLM_NEURON_CPU_COMPILE": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2"},
+            **args(speculative_config={"method": "eagle3"}),
+        },
+    ),
     ("pipeline-parallelism", args(pipeline_parallel_size=2)),
     ("tokens-and-sequences", {"max_num_seqs": 4096}),
     ("tokens-without-chunks", {"chunked_prefill": False}),

@@ -69,6 +69,12 @@ class NativeRunner(DeviceRunner):
         config = drawing(self.asked.neuron.get("on_device_sampling_config") or {})
         self.sampler = DeviceSampler(config) if self.asked.async_scheduling else NativeDeviceSampler(config)
 
+    def check_step(self, scheduler_output: Any) -> None:
+        assert self.asked is not None
+        if self.asked.cpu_compile:
+            raise RuntimeError("native stand-in: VLLM_NEURON_CPU_COMPILE compiles graphs and runs none")
+        super().check_step(scheduler_output)
+
     def sample_tokens(self, grammar_output: Any) -> Any:
         assert self.asked is not None
         assert grammar_output is None or not self.asked.async_scheduling, "a grammar with asynchronous scheduling"
