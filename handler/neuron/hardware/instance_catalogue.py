@@ -88,7 +88,7 @@ def logical_cores(instance: InstanceType, lnc: int | None = None) -> int:
 
 
 def core_memory(instance: InstanceType, lnc: int | None = None) -> int:
-    """The device memory of one logical core, in bytes. In GiB: 16 on Inf2 and Trn1; at LNC 2, 24 on Trn2, 36 on Trn3."""
+    """The device memory of one logical core, in bytes. In GiB: 16 on Inf2 and Trn1, 24 on Trn2, 36 on Trn3 (LNC 2)."""
     return instance.hbm_gib * GIB // logical_cores(instance, lnc)
 
 
