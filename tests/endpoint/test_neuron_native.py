@@ -60,6 +60,7 @@ def test_a_compile_without_devices_serves_an_instance_with_them(fleet: Fleet) ->
     own = {"ENDPOINT_LINE": "native-0.29", "SM_VLLM_ADDITIONAL_CONFIG": BUCKETS % "[1, 4]"}
     # On a busy machine the CPU takes long for its first grammar.
     own |= {"ENDPOINT_STRUCTURED_OUTPUTS": "true", "ENDPOINT_LOGPROBS": "true", "ENDPOINT_STALL": "300"}
+    own["ENDPOINT_DEADLINE"] = "300"
     compiling = fleet.serve("same", "from-cpu", **CPU, **own)
     compiling.wait_port()
     compiling.until(lambda: compiling.stage() == "compiled", 300)
