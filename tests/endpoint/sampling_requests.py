@@ -7,12 +7,12 @@ from typing import Any
 from neuron_fleet import ANSWER, QUESTION
 from serve_process import ServeProcess
 
-PLAIN: dict[str, Any] = {"prompt": [300, 17, 900, 41, 5], "temperature": 0, "max_tokens": 12, "ignore_eos": True}
+PLAIN: dict[str, Any] = {"prompt": [300, 17, 900, 41, 5], "temperature": 0, "max_tokens": 24, "ignore_eos": True}
 # So hot that two replies differ, unless a parameter narrows the choice to the likeliest token.
-HOT = {**PLAIN, "temperature": 5.0}
+HOT = {**PLAIN, "temperature": 2.0}
 NARROWING: dict[str, dict[str, Any]] = {"top_k": {"top_k": 1}, "top_p": {"top_p": 1e-6}, "min_p": {"min_p": 1.0}}
 CHANGING: dict[str, dict[str, Any]] = {
-    "temperature": {"temperature": 5.0},
+    "temperature": {"temperature": 2.0},
     "repetition_penalty": {"repetition_penalty": 0.01},
     "presence_penalty": {"presence_penalty": -2.0},
     "frequency_penalty": {"frequency_penalty": -2.0},
