@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,7 @@ def test_a_miss_fails_where_forbidden_and_compiles_where_not(site: Path, model: 
     missed = run_engine(site, tmp_path / "missed", forbid, engine=engine)
     assert "VLLM_NEURON_DISABLE_WARMUP_COMPILE" in missed.answer["message"]
 
-    trace = tmp_path / "trace"
-    traced = {**cache, "STAND_IN_TRACE": str(trace)}
-    compiled = run_engine(site, tmp_path / "compiled", traced, engine=engine, batches=[[PROMPT], [PENALIZED]])
-    steps = [json.loads(line)["tokens"] for line in trace.read_text().splitlines()]
-    assert steps[0] == {"prefill": [5, 128]}  # padded to the smallest bucket
-    assert {"decode": [1, 1]} in steps
+    compiled = run_engine(site, tmp_path / "compiled", cache, engine=engine, batches=[[PROMPT], [PENALIZED]])
     assert len(list((tmp_path / "vllm/neuron/compile_cache").glob("*/.compilation_complete"))) == 3
     assert compiled.answer["values"]["block_size"] == 128  # its own affair
     assert compiled.request(0)["ids"] == compiled.request(1)["ids"]  # sampled on the device by default
