@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
+from math import inf
 from typing import Final
 
 import msgspec
@@ -43,17 +44,16 @@ class RequestLengths:
     :ivar contexts: decode steps by the tokens of context of their sequence, the new one included.
     :ivar running: seconds by the number of requests that ran at once; empty if the log has no times.
     :ivar ignored: lines without lengths.
+    :ivar too_long: requests above the limits, which the endpoint does not serve. They are not counted elsewhere.
     """
 
     requests: int = 0
     output_tokens: int = 0
     ignored: int = 0
+    too_long: int = 0
     prompts: Counter[int] = field(default_factory=Counter)
     contexts: dict[int, int] = field(default_factory=dict)
     running: dict[int, float] = field(default_factory=dict)
-
-    def longest(self) -> int:
-        return max(chain(self.prompts, self.contexts), default=0)
 
     def prompt_percentile(self, share: float) -> int:
         """The length that this share of the prompts does not exceed."""
@@ -64,10 +64,13 @@ class RequestLengths:
         return int(_percentile(self.running, share))
 
 
-def read_lengths(lines: Iterable[str | bytes], name: str) -> RequestLengths:
+def read_lengths(
+    lines: Iterable[str | bytes], name: str, longest_prompt: float = inf, longest: float = inf
+) -> RequestLengths:
     """Reads a log. The memory that it needs grows with the longest request, and by 16 bytes a request with times.
 
     :param name: the log's name, for errors.
+    :param longest_prompt, longest: the plan's limits: tokens of a prompt, and of a prompt with its output.
     :raises SettingError: it has no request with lengths.
     """
     found = RequestLengths()
@@ -78,6 +81,9 @@ def read_lengths(lines: Iterable[str | bytes], name: str) -> RequestLengths:
         prompt, output = line.prompt_tokens, line.output_tokens
         if not prompt or prompt < 0 or output is None or output < 0:
             found.ignored += 1
+            continue
+        if prompt > longest_prompt or prompt + output > longest:
+            found.too_long += 1
             continue
         found.requests += 1
         found.output_tokens += output
@@ -91,7 +97,8 @@ def read_lengths(lines: Iterable[str | bytes], name: str) -> RequestLengths:
             starts.append(end - line.seconds)
     if not found.requests:
         fix = f"Give JSON lines or CSV with {PROMPT[0]} and {OUTPUT[0]}: the log of ENDPOINT_LOG_REQUESTS has them."
-        raise SettingError("LOG", f"{name} has no request with both lengths", fix)
+        why = f"{name} has no request with both lengths" + (" that the plan serves" if found.too_long else "")
+        raise SettingError("LOG", why, fix)
     found.contexts = _filled(changes)
     found.running = _running(starts, ends)
     return found

@@ -6,7 +6,7 @@ for each sequence. The first output token comes from the prefill, each further o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
@@ -16,9 +16,9 @@ PREFILL, DECODE = "prefill", "decode"
 
 @dataclass(frozen=True, slots=True)
 class PaddedTokens:
-    """The tokens of one phase in one bucket.
+    """The tokens of one phase, in one bucket or in all.
 
-    :param asked: tokens of the prompt, or tokens of context over all decode steps.
+    :param asked: tokens of prompts, or tokens of context over all decode steps.
     :param computed: the same after padding.
     """
 
@@ -26,6 +26,10 @@ class PaddedTokens:
     bucket: int
     asked: int
     computed: int
+
+    @property
+    def padding(self) -> int:
+        return self.computed - self.asked
 
 
 def padded_tokens(buckets: CompiledBuckets, prompt: int, output: int) -> Iterator[PaddedTokens]:
@@ -43,3 +47,27 @@ def padded_tokens(buckets: CompiledBuckets, prompt: int, output: int) -> Iterato
         if steps > 0:
             yield PaddedTokens(DECODE, bucket, (first + until) * steps // 2, steps * bucket)
             first = until + 1
+
+
+def padded_in_all(
+    buckets: CompiledBuckets, prompts: Mapping[int, int], contexts: Mapping[int, int]
+) -> tuple[PaddedTokens, PaddedTokens]:
+    """The tokens of many requests: prefill, then decode.
+
+    :param prompts: requests by the tokens of their prompts.
+    :param contexts: decode steps by the tokens of context.
+    """
+    return (
+        PaddedTokens(
+            PREFILL,
+            0,
+            sum(length * count for length, count in prompts.items()),
+            sum(buckets.prefill_tokens(length) * count for length, count in prompts.items()),
+        ),
+        PaddedTokens(
+            DECODE,
+            0,
+            sum(length * count for length, count in contexts.items()),
+            sum(buckets.decode_tokens(length) * count for length, count in contexts.items()),
+        ),
+    )
