@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Final
 
+from handler.errors import SettingError
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.lines.native.native_prefill import SEGMENT_SIZES
 from handler.neuron.neuron_config.native_keys import DECODE_STEP
@@ -31,12 +32,14 @@ def choose_buckets(
     :param flash: prefill buckets above 256 must be multiples of 256.
     :param graphs: the most graphs to compile.
     :param segment_seconds: seconds of a prefill step by its tokens. None: a step costs its tokens.
+    :raises SettingError: `graphs` is too few.
     """
     needed = partial(_needed, now.exclusive)
     prompts, contexts = needed(lengths.prompts, now.prefill[-1]), needed(lengths.contexts, now.decode[-1])
     # In milliseconds. A batch is never larger than the largest one.
     running = _needed(False, {one: round(1000 * value) for one, value in lengths.running.items()}, now.batches[-1])
-    short = partial(_prefill_size, SHORT_STEP if now.exclusive else DECODE_STEP, FLASH_STEP if flash else 0)
+    step = SHORT_STEP if now.exclusive else DECODE_STEP
+    short = partial(_prefill_size, step, FLASH_STEP if flash else 0)
     segment = (_segment(now, lengths, segment_seconds),) if now.segmented else ()
 
     @lru_cache(maxsize=None)
@@ -45,11 +48,11 @@ def choose_buckets(
 
     @lru_cache(maxsize=None)
     def decode(count: int) -> tuple[int, ...]:
-        return best_buckets(contexts, count, now.decode[-1], partial(_multiple, DECODE_STEP if not now.exclusive else SHORT_STEP))
+        return best_buckets(contexts, count, now.decode[-1], partial(_multiple, step))
 
     @lru_cache(maxsize=None)
     def batches(count: int) -> tuple[int, ...]:
-        return best_buckets(running, count, now.batches[-1]) if running and count > 1 else now.batches[-count:]
+        return best_buckets(running, count, now.batches[-1]) if running else now.batches
 
     def made(prefills: int, decodes: int, sizes: int) -> CompiledBuckets:
         return CompiledBuckets(prefill(prefills), decode(decodes), batches(sizes), now.segmented, now.exclusive)
@@ -64,9 +67,12 @@ def choose_buckets(
 
     splits = [
         made(1 if segment else graphs - decodes * sizes, decodes, sizes)
-        for sizes in range(1, len(now.batches) + 1)
+        for sizes in range(1 if running else len(now.batches), len(now.batches) + 1)
         for decodes in range(1, (graphs - 1) // sizes + 1)
     ]
+    if not splits:
+        fewest = 1 + (1 if running else len(now.batches))
+        raise SettingError("--graphs", f"{graphs} graphs are too few for this plan", f"Give {fewest} or more.")
     return min(splits, key=excess)
 
 

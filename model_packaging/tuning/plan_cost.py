@@ -37,11 +37,6 @@ class PlanCost:
     compile_seconds: float | None
     memory: MemoryEstimate | None
 
-    @property
-    def padding(self) -> int:
-        """Tokens computed beyond those asked, of both phases."""
-        return self.prefill.padding + self.decode.padding
-
     def document(self) -> dict[str, Json]:
         phases: dict[str, Json] = {
             one.phase: {"asked": one.asked, "computed": one.computed, "padding": one.padding}

@@ -42,16 +42,17 @@ class Tuning:
     proposed: PlanCost
     changed: Mapping[str, tuple[Json, Json]]
 
-    def saved(self) -> float:
-        """The share of today's padding that the proposal does not compute."""
-        return 1 - self.proposed.padding / self.today.padding if self.today.padding else 0.0
+    def saved(self) -> dict[str, float]:
+        """For each phase, the share of today's padding that the proposal does not compute."""
+        pairs = ((self.today.prefill, self.proposed.prefill), (self.today.decode, self.proposed.decode))
+        return {now.phase: 1 - then.padding / now.padding if now.padding else 0.0 for now, then in pairs}
 
     def document(self) -> dict[str, Json]:
         return {
             "changed": {name: {"today": old, "proposed": new} for name, (old, new) in self.changed.items()},
             "today": self.today.document(),
             "proposed": self.proposed.document(),
-            "padding_saved": round(self.saved(), 4),
+            "padding_saved": {phase: round(share, 4) for phase, share in self.saved().items()},
         }
 
 

@@ -1,1 +1,1 @@
-"""The commands that size an endpoint: capacity, tune."""
+"""The commands that size an endpoint: capacity, predict, tune."""

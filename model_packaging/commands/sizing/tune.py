@@ -48,8 +48,9 @@ def command(
 ) -> None:
     """Chooses buckets, batches, sequences and segments for the lengths of a request log.
 
-    LOG is this container's log, JSON lines or CSV with prompt_tokens and output_tokens; - is standard input. Prints what
-    today's plan and the proposed one compute, and the document to deploy. MODEL is a directory, s3://bucket/prefix or a
+    LOG is this container's log, JSON lines or CSV with prompt_tokens and output_tokens; - is standard input; trace:chat,
+    trace:code and trace:summarization are like published traces. Prints what today's plan and the proposed one compute,
+    and the document to deploy. MODEL is a directory, s3://bucket/prefix or a
     hub id; default: the settings' own. The padding of the buckets is exact for requests that run one at a time.
     """
     from handler.config.loading.config_loader import load
@@ -82,10 +83,13 @@ def command(
 def _lengths(log: str, buckets: CompiledBuckets) -> RequestLengths:
     from handler.errors import SettingError
     from model_packaging.tuning.length_log import read_lengths
+    from model_packaging.tuning.published_traces import PREFIX, trace_lines
 
     limits = buckets.decode[-1] if buckets.segmented else buckets.prefill[-1], buckets.decode[-1]
     if log == "-":
         return read_lengths(sys.stdin.buffer, "standard input", *limits)
+    if log.startswith(PREFIX):
+        return read_lengths(trace_lines(log.removeprefix(PREFIX)), log, *limits)
     try:
         with Path(log).open("rb") as lines:
             return read_lengths(lines, log, *limits)
@@ -111,7 +115,7 @@ def _print(tuning: Tuning, lengths: RequestLengths, output: str | None, as_json:
         f"{lengths.requests:,} requests on {tuning.proposed.plan.line}. {lengths.too_long:,} were too long for it, and "
         f"{lengths.ignored:,} lines had no lengths.",
         plain_table(("", "today", "proposed"), rows),
-        f"{tuning.saved():.0%} of the padding is saved." if tuning.changed else "Today's settings are the best.",
+        "Padding saved: " + ", ".join(f"{share:.0%} in {phase}" for phase, share in tuning.saved().items()) + ".",
     )
     if tuning.changed:
         changes = [(name, json_text(old), json_text(new)) for name, (old, new) in tuning.changed.items()]
