@@ -59,7 +59,12 @@ class InstanceOption:
 
     def document(self) -> dict[str, Json]:
         found = self.prediction.document() if self.prediction else {"instance": self.instance.name}
-        return {**found, "instances": self.instances or None, "cost_per_hour": self.cost_hour, "why_not": self.why or None}
+        return {
+            **found,
+            "instances": self.instances or None,
+            "cost_per_hour": self.cost_hour,
+            "why_not": self.why or None,
+        }
 
 
 def instance_options(config: EndpointConfig, facts: ModelFacts, demand: ServiceDemand) -> list[InstanceOption]:
@@ -73,9 +78,7 @@ def instance_options(config: EndpointConfig, facts: ModelFacts, demand: ServiceD
     return sorted(options, key=order)
 
 
-def _option(
-    config: EndpointConfig, facts: ModelFacts, instance: InstanceType, demand: ServiceDemand
-) -> InstanceOption:
+def _option(config: EndpointConfig, facts: ModelFacts, instance: InstanceType, demand: ServiceDemand) -> InstanceOption:
     refusal, found = "", []
     for degree in degrees(instance):
         for batch in BATCHES:

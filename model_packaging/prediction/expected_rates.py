@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from handler.neuron.hardware.chip_rates import CHIPS, PRICES
+from handler.neuron.hardware.chip_rates import PRICES
 from handler.neuron.planning.examination import Examination
 from model_packaging.prediction.generation import GenerationLoad
 from model_packaging.prediction.plan_prediction import PlanPrediction, plan_prediction
@@ -17,20 +17,16 @@ OUTPUT: Final = 256
 def expected(found: Examination) -> list[PlanPrediction]:
     """Predictions for one sequence and for max_num_seqs; empty if the model or the instance is not known."""
     plan, config, facts, instance = found.plan, found.config, found.facts, found.instance
-    if plan is None or config is None or facts is None or instance is None or instance.platform not in CHIPS:
+    if plan is None or config is None or facts is None or instance is None:
         return []
     length, sequences = plan.engine_args.get("max_model_len"), plan.engine_args.get("max_num_seqs")
-    known = facts.layers and facts.hidden_size and facts.heads and facts.kv_heads
-    if not isinstance(length, int) or not isinstance(sequences, int) or length < 4 or not known:
+    if not isinstance(length, int) or not isinstance(sequences, int) or length < 4:
         return []
     prompt, output = min(PROMPT, length * 3 // 4), min(OUTPUT, length // 4)
     price = PRICES.get(instance.name)
-    return [
-        plan_prediction(
-            config, plan, facts, instance, GenerationLoad(batch=batch, prompt=prompt, output=output), price
-        )
-        for batch in dict.fromkeys((1, sequences))
-    ]
+    loads = [GenerationLoad(batch=batch, prompt=prompt, output=output) for batch in dict.fromkeys((1, sequences))]
+    made = [plan_prediction(config, plan, facts, instance, load, price) for load in loads]
+    return [one for one in made if one is not None]
 
 
 def prediction_line(one: PlanPrediction) -> str:

@@ -23,7 +23,10 @@ def comparison_tables() -> dict[str, str]:
         "judged": _runs(judged),
         "fitted": _runs([figure for figure in figures if not figure.judged]),
         "not-compared": "".join(
-            ["| figure | why |\n|---|---|\n", *(f"| {one['source']} | {one['why']} |\n" for one in published()["not_compared"])]
+            [
+                "| figure | why |\n|---|---|\n",
+                *(f"| {one['source']} | {one['why']} |\n" for one in published()["not_compared"]),
+            ]
         ),
     }
 
@@ -53,7 +56,9 @@ def _summary(judged: Sequence[ComparedFigure]) -> str:
 
 
 def _rows(figures: Sequence[ComparedFigure]) -> str:
-    head = "| model | instance, degree | batch | input, output | figure | published | predicted | error |\n" + "|---" * 8
+    head = (
+        "| model | instance, degree | batch | input, output | figure | published | predicted | error |\n" + "|---" * 8
+    )
     rows = [
         f"| {one.run['model']} | {one.run['instance']}, {one.run['degree']} | {one.run['batch']} "
         f"| {one.run['input']}, {one.run['output']} | {one.metric} | {one.published:g} | {one.predicted:.4g} "

@@ -11,7 +11,7 @@ from handler.json_value import Json
 from handler.neuron.buckets.compiled_buckets import compiled_buckets
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.hardware.chip_rates import PRICES
+from handler.neuron.hardware.chip_rates import CHIPS, PRICES
 from handler.neuron.hardware.instance_catalogue import logical_cores
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.memory.memory_estimate import MemoryEstimate, estimate
@@ -19,7 +19,7 @@ from handler.neuron.memory.memory_shape import memory_shape
 from handler.neuron.planning.examination import CHOSEN
 from handler.neuron.planning.planner import make_plan
 from model_packaging.prediction.generation import GenerationLoad, GenerationRates, generation_rates, power_buckets
-from model_packaging.prediction.roofline import roofline
+from model_packaging.prediction.roofline import Roofline
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,27 @@ def predict(
     if outcome.plan is None:
         first = outcome.errors[0]
         raise SettingError(first.setting, first.why, first.fix)
-    return plan_prediction(config, outcome.plan, facts, instance, load, PRICES.get(instance.name) if price is None else price)
+    price = PRICES.get(instance.name) if price is None else price
+    found = plan_prediction(config, outcome.plan, facts, instance, load, price)
+    if found is None:
+        problem = f"{facts.where} has no shape of a transformer in its config.json"
+        raise SettingError("MODEL", problem, "Give the directory of a language model.")
+    return found
+
+
+def plan_roofline(
+    config: EndpointConfig, plan: EnginePlan, facts: ModelFacts, instance: InstanceType
+) -> Roofline | None:
+    """The roofline of a plan; None if the model's shape or the instance's rates are not known."""
+    known = facts.layers and facts.hidden_size and facts.heads and facts.kv_heads
+    if not known or instance.platform not in CHIPS:
+        return None
+    shape = memory_shape(_with_choices(config, plan), facts, instance)
+    cores = logical_cores(instance, shape.lnc)
+    if shape.degree > cores:
+        raise SettingError("tensor_parallel_size", f"{shape.degree} ranks, and {cores} cores", f"Use {cores} or fewer.")
+    width = 1.0 if shape.quantized else shape.width
+    return Roofline(facts, CHIPS[instance.platform], shape.degree, cores // instance.chips, width, shape.cache_width)
 
 
 def plan_prediction(
@@ -91,19 +111,21 @@ def plan_prediction(
     instance: InstanceType,
     load: GenerationLoad,
     price: float | None = None,
-) -> PlanPrediction:
-    """Predicts a plan as it is. A plan whose buckets are not known counts with powers of two.
+) -> PlanPrediction | None:
+    """Predicts a plan as it is; None if it has no roofline. A plan without lists of buckets counts with powers of two.
 
-    :raises SettingError: the model's shape is not known.
+    :raises SettingError: the plan has more ranks than the instance has cores.
     """
-    chosen: dict[str, Any] = {name: plan.engine_args[name] for name in CHOSEN if name in plan.engine_args}
-    config = replace(config, **chosen)
+    config = _with_choices(config, plan)
+    line = plan_roofline(config, plan, facts, instance)
+    if line is None:
+        return None
     shape = memory_shape(config, facts, instance)
-    cores = logical_cores(instance, shape.lnc)
-    if shape.degree > cores:
-        raise SettingError("tensor_parallel_size", f"{shape.degree} ranks, and {cores} cores", f"Use {cores} or fewer.")
-    width = 1.0 if shape.quantized else shape.width
-    line = roofline(facts, instance, shape.degree, cores, width, shape.cache_width)
     buckets = compiled_buckets(plan) or power_buckets(shape.length, shape.sequences)
     rates = generation_rates(line, buckets, load)
     return PlanPrediction(instance, shape.degree, load, rates, estimate(facts, config, instance), price)
+
+
+def _with_choices(config: EndpointConfig, plan: EnginePlan) -> EndpointConfig:
+    chosen: dict[str, Any] = {name: plan.engine_args[name] for name in CHOSEN if name in plan.engine_args}
+    return replace(config, **chosen)

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from handler.neuron.buckets.padding import DECODE, padded_tokens
 from handler.neuron.checkpoint.model_config import facts_from
+from handler.neuron.hardware.chip_rates import CHIPS
 from handler.neuron.hardware.instance_catalogue import find, logical_cores
 from model_packaging.prediction.generation import GenerationLoad, generation_rates, power_buckets
-from model_packaging.prediction.roofline import Roofline, roofline
+from model_packaging.prediction.roofline import Roofline
 
 FILE: Final = Path(__file__).with_name("published_figures.json")
 METRICS: Final = ("tpot_ms", "ttft_ms", "tokens_per_second")
@@ -72,7 +73,8 @@ def roofline_of(run: Mapping[str, Any], models: Mapping[str, Any]) -> Roofline:
     instance = find(run["instance"], hosting=False)
     width = 1.0 if run["weights"] == "int8" else 2.0
     facts = facts_from(models[run["model"]], run["model"], local=False)
-    return roofline(facts, instance, run["degree"], logical_cores(instance), width)
+    cores = logical_cores(instance) // instance.chips
+    return Roofline(facts, CHIPS[instance.platform], run["degree"], cores, width)
 
 
 def predicted(run: Mapping[str, Any], models: Mapping[str, Any]) -> dict[str, float]:

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.chip_rates import ChipRates, chip_rates
-from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.hardware.chip_rates import ChipRates
 from handler.neuron.memory.cache_lengths import cached_tokens
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads
 
@@ -100,17 +98,3 @@ class Roofline:
 
     def _compute(self) -> float:
         return self.rates.compute / self.cores * self.rates.compute_share
-
-
-def roofline(
-    facts: ModelFacts, instance: InstanceType, degree: int, cores: int, weight_width: float = 2.0, cache_width: float = 2.0
-) -> Roofline:
-    """The roofline of a model on an instance.
-
-    :param cores: the logical cores of the instance.
-    :raises SettingError: the model's shape is not known.
-    """
-    if not (facts.layers and facts.hidden_size and facts.heads and facts.kv_heads):
-        problem = f"{facts.where} has no shape of a transformer in its config.json"
-        raise SettingError("MODEL", problem, "Give the directory of a language model.")
-    return Roofline(facts, chip_rates(instance), degree, cores // instance.chips, weight_width, cache_width)

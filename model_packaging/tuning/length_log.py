@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
+from itertools import chain, pairwise
 from math import inf
 from typing import Final
 
@@ -153,7 +153,7 @@ def _filled(changes: Mapping[int, int]) -> dict[int, int]:
     """Steps by length, from the changes of their number."""
     steps: dict[int, int] = {}
     now, places = 0, sorted(changes)
-    for place, after in zip(places, places[1:], strict=False):
+    for place, after in pairwise(places):
         now += changes[place]
         if now:
             steps.update(dict.fromkeys(range(place, after), now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Final
 
 from handler.errors import SettingError
@@ -42,15 +42,15 @@ def choose_buckets(
     short = partial(_prefill_size, step, FLASH_STEP if flash else 0)
     segment = (_segment(now, lengths, segment_seconds),) if now.segmented else ()
 
-    @lru_cache(maxsize=None)
+    @cache
     def prefill(count: int) -> tuple[int, ...]:
         return segment or best_buckets(prompts, count, now.prefill[-1], short)
 
-    @lru_cache(maxsize=None)
+    @cache
     def decode(count: int) -> tuple[int, ...]:
         return best_buckets(contexts, count, now.decode[-1], partial(_multiple, step))
 
-    @lru_cache(maxsize=None)
+    @cache
     def batches(count: int) -> tuple[int, ...]:
         return best_buckets(running, count, now.batches[-1]) if running else now.batches
 

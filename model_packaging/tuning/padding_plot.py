@@ -23,9 +23,7 @@ def padding_plot(tuning: Tuning, lengths: RequestLengths) -> Figure:
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     pair = figure.subplots(1, 2)
     costs = {"today": tuning.today, "proposed": tuning.proposed}
-    for axes, phase, counts in zip(
-        pair, ("prefill", "decode"), (lengths.prompts, lengths.contexts), strict=True
-    ):
+    for axes, phase, counts in zip(pair, ("prefill", "decode"), (lengths.prompts, lengths.contexts), strict=True):
         if not counts:
             continue
         longest = max(counts)

@@ -23,9 +23,7 @@ FEWEST: Final = 1000
 SECONDS: Final = 10
 
 
-def watch_traffic(
-    url: str, proposed: PlanCost, poll: float, polls: int | None, say: Callable[[str], object]
-) -> bool:
+def watch_traffic(url: str, proposed: PlanCost, poll: float, polls: int | None, say: Callable[[str], object]) -> bool:
     """Compares the padding of each interval with the promised one.
 
     :param url: the container's address. /metrics is added if it is missing.

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from handler.config.config_rows import json_value
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.neuron_keys import native_key, nxd_key
+from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.hardware.chip_rates import REQUEST_SECONDS
 from handler.neuron.hardware.instance_catalogue import default_lnc
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.lines.native.native_lines import SEQUENCE_BUCKETS
 from handler.neuron.lines.native.native_prefill import SEGMENTS, TOKENS
 from handler.neuron.memory.memory_estimate import Verdict
+from model_packaging.prediction.generation import prefill_seconds
+from model_packaging.prediction.plan_prediction import plan_roofline
+from model_packaging.prediction.roofline import Roofline
 from model_packaging.tuning.length_log import RequestLengths
 from model_packaging.tuning.line_buckets import choose_buckets
 from model_packaging.tuning.plan_cost import PlanCost, plan_cost
@@ -28,6 +33,8 @@ KEYS: Final = (PREFILL, DECODE, native_key(PREFILL), native_key(DECODE), nxd_key
 TUNED: Final = (PREFILL, DECODE, "max_num_seqs", "neuron_config", "engine_args")
 # The share of the time in which no request waits for a slot.
 SERVED_SHARE: Final = 0.99
+# The share of the prompts that the limit of the first token is for.
+SLOWEST: Final = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +70,47 @@ def tune(
     lengths: RequestLengths,
     *,
     graphs: int | None = None,
-    segment_seconds: Callable[[int], float] | None = None,
+    ttft: float | None = None,
 ) -> Tuning:
     """Chooses sequences, buckets and the segment size. Everything else of the configuration stays.
 
-    :param graphs, segment_seconds: as in `choose_buckets`.
-    :raises SettingError: as in `plan_cost`, for the settings as they are.
+    :param graphs: as in `choose_buckets`.
+    :param ttft: the most seconds to the first token, as predicted, of a prompt that 99 % of the prompts do not exceed.
+    :raises SettingError: as in `plan_cost`, for the settings as they are; or a limit cannot be kept.
     """
     today = plan_cost(config, facts, instance, lengths)
+    line = plan_roofline(config, today.plan, facts, instance) if facts and instance else None
     sized = _with_sequences(config, facts, instance, lengths, today)
     now = today.buckets if sized is config else plan_cost(sized, facts, instance, lengths).buckets
     lnc = config.logical_nc_config or (default_lnc(instance) if instance else 1)
     flash = now.exclusive and lnc == 2
-    chosen = choose_buckets(now, lengths, flash=flash, graphs=graphs, segment_seconds=segment_seconds)
+    segment = (lambda size: line.prefill(size).total) if line else None
+    chosen = choose_buckets(now, lengths, flash=flash, graphs=graphs, segment_seconds=segment)
     tuned = _with_buckets(sized, chosen, bool(lengths.running))
     before, after = ({name: json_value(getattr(one, name)) for name in TUNED} for one in (config, tuned))
     changed = {name: (before[name], after[name]) for name in TUNED if before[name] != after[name]}
-    return Tuning(tuned, today, plan_cost(tuned, facts, instance, lengths), changed)
+    proposed = plan_cost(tuned, facts, instance, lengths)
+    _check_memory(proposed)
+    if ttft is not None:
+        _check_first_token(ttft, line, proposed, lengths.prompt_percentile(SLOWEST))
+    return Tuning(tuned, today, proposed, changed)
+
+
+def _check_memory(proposed: PlanCost) -> None:
+    memory = proposed.memory
+    if memory is not None and memory.verdict is Verdict.DOES_NOT_FIT:
+        need, has = memory.total / 2**30, memory.available / 2**30
+        why = f"the proposal needs {need:.1f} GiB of a core, which has {has:.1f}"
+        raise SettingError("--graphs", why, "Give fewer graphs, a larger instance, or a shorter max_model_len.")
+
+
+def _check_first_token(limit: float, line: Roofline | None, proposed: PlanCost, prompt: int) -> None:
+    if line is None:
+        raise SettingError("--ttft", "it needs the model's shape and the instance", "Give MODEL and --instance.")
+    seconds = REQUEST_SECONDS + prefill_seconds(line, proposed.buckets, prompt)
+    if seconds > limit:
+        why = f"a prompt of {prompt} tokens has its first token after {seconds:.3g} s, as predicted"
+        raise SettingError("--ttft", why, "Raise the limit or tensor_parallel_size, or take a faster instance.")
 
 
 def _with_sequences(

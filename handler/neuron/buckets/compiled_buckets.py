@@ -100,9 +100,7 @@ def powers(first: int, last: int) -> tuple[int, ...]:
     return (*sizes, last)
 
 
-def _native(
-    keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int
-) -> CompiledBuckets:
+def _native(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets:
     given = args.get(TOKENS)
     tokens = min(given, length) if isinstance(given, int) else length
     segments = numbers(keys.get(SEGMENTS)) or ([tokens] if tokens < length else [])
@@ -115,9 +113,7 @@ def _native(
     )
 
 
-def _nxdi(
-    keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int
-) -> CompiledBuckets | None:
+def _nxdi(keys: Mapping[str, Json], args: Mapping[str, Json], length: int, sequences: int) -> CompiledBuckets | None:
     if args.get("enable_prefix_caching") or args.get("enable_chunked_prefill") or "text_neuron_config" in keys:
         return None
     given = keys.get("max_context_length")
@@ -143,4 +139,3 @@ def _rounded_powers(last: int) -> list[int]:
 def _section(sections: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     found = sections.get(name)
     return found if isinstance(found, dict) else {}
-

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from handler.neuron.hardware.instance_type import InstanceType
-
 GIB: Final = 1024**3
 
 
@@ -83,8 +81,3 @@ PRICES: Final[Mapping[str, float]] = {
     "trn1.2xlarge": 0.512,
     "trn1.32xlarge": 8.197,
 }
-
-
-def chip_rates(instance: InstanceType) -> ChipRates:
-    """The rates of an instance's chips."""
-    return CHIPS[instance.platform]

@@ -28,7 +28,9 @@ NOTE = "Predicted from a roofline, not measured. How good it is: docs/prediction
 @click.option("--output-tokens", "output", default=256, show_default=True, help="Of an answer.")
 @click.option("--batch", "batches", default="1,8,32", show_default=True, help="Requests at a time, by commas.")
 @click.option("--tp", "degree", type=click.IntRange(min=1), help="The tensor-parallel degree; default: the plan's.")
-@click.option("--price", "prices", multiple=True, metavar="INSTANCE=PRICE", help="Of an hour, for example trn2.48xlarge=40.")
+@click.option(
+    "--price", "prices", multiple=True, metavar="INSTANCE=PRICE", help="Of an hour, for example trn2.48xlarge=40."
+)
 @click.option("--cheapest", is_flag=True, help="Compare all instances for --requests within --ttft and --tpot.")
 @click.option("--requests", type=float, help="A second, for --cheapest.")
 @click.option("--ttft", type=float, default=float("inf"), help="At most so many seconds to the first token.")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @settings_options
 @plan_options
 @click.option("--graphs", type=click.IntRange(min=2), help="Graphs to compile at most; default: as many as today.")
+@click.option("--ttft", type=float, help="At most so many seconds to the first token, as predicted.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Write the document to this file.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Plot it: .svg, .png or .pdf.")
 @click.option("--watch", metavar="URL", help="Watch the /metrics of an endpoint (http://host:8080) for other lengths.")
@@ -37,6 +38,7 @@ def command(
     line: str | None,
     instance: str | None,
     graphs: int | None,
+    ttft: float | None,
     output: str | None,
     plot: Path | None,
     watch: str | None,
@@ -67,7 +69,7 @@ def command(
     facts, machine = read_facts(config.model), this_machine(config)
     _, buckets = planned_buckets(config, facts, machine)
     lengths = _lengths(log, buckets)
-    tuning = tune(config, facts, machine, lengths, graphs=graphs)
+    tuning = tune(config, facts, machine, lengths, graphs=graphs, ttft=ttft)
     _print(tuning, lengths, output, as_json)
     if plot:
         from model_packaging.tuning.padding_plot import padding_plot

@@ -28,7 +28,9 @@ def document(*words: object) -> dict[str, Any]:
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Llama 3 8B: its config.json, and an index with the size of its weights."""
     directory = tmp_path_factory.mktemp("llama")
-    (directory / "config.json").write_text(json.dumps({**published()["models"]["Llama-3-8B"], "torch_dtype": "bfloat16"}))
+    (directory / "config.json").write_text(
+        json.dumps({**published()["models"]["Llama-3-8B"], "torch_dtype": "bfloat16"})
+    )
     index = {"metadata": {"total_size": 16_060_522_496}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
     return directory
@@ -71,7 +73,9 @@ def test_the_cheapest_comes_first_and_the_rest_says_why_not(llama: Path) -> None
 
 
 def test_a_model_that_is_too_large_says_so(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16"}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({**published()["models"]["Llama-3.1-405B"], "torch_dtype": "bfloat16"})
+    )
     result = run("predict", tmp_path, "--cheapest", "--requests", "1", "--json")
     why = {option["instance"]: option["why_not"] for option in json.loads(result.stdout)["options"]}
     assert why["trn2.48xlarge"] is None
@@ -94,9 +98,9 @@ def test_check_predicts_nothing_without_an_instance_or_a_shape(llama: Path, tmp_
 def test_capacity_takes_the_rates_of_a_model(llama: Path) -> None:
     words = ("--requests", "100", "--model", llama, "--instance", "ml.inf2.48xlarge", "--in-flight", "16")
     found = document("capacity", *words)
-    (rate,) = document(
-        "predict", llama, "--instance", "ml.inf2.48xlarge", "--batch", "16", "--output-tokens", "200"
-    )["predictions"]
+    (rate,) = document("predict", llama, "--instance", "ml.inf2.48xlarge", "--batch", "16", "--output-tokens", "200")[
+        "predictions"
+    ]
     assert found["source"] == "predicted, docs/predictions.md"
     assert found["instances"] == -(-100 * 200 // (rate["tokens_per_second"] * 0.7))
     assert run("capacity", "--requests", "1", "--model", llama).exit_code == 2

@@ -58,7 +58,9 @@ def test_requests_that_the_plan_does_not_serve_are_counted_apart() -> None:
     assert (found.requests, found.too_long) == (1, 2)
 
 
-@pytest.mark.parametrize("text", ["", "nothing\n", "a,b\n1,2\n", '{"prompt_tokens": 5}\n', "prompt_tokens,output_tokens\n"])
+@pytest.mark.parametrize(
+    "text", ["", "nothing\n", "a,b\n1,2\n", '{"prompt_tokens": 5}\n', "prompt_tokens,output_tokens\n"]
+)
 def test_a_log_without_lengths_is_an_error(text: str) -> None:
     with pytest.raises(SettingError, match="no request with both lengths"):
         read_lengths(text.splitlines(), "log")

@@ -114,6 +114,14 @@ def test_the_promise_counts_each_request(tmp_path: Path) -> None:
     assert computed_tokens({101: 3, 129: 1}, found["proposed"]["prefill_buckets"]) == 3 * 128 + 160
 
 
+def test_the_limit_of_the_first_token_is_kept_or_an_error(tmp_path: Path) -> None:
+    words = ("--line", "nxdi-0.16", "--instance", "ml.inf2.xlarge", "trace:code", sample_model.path())
+    assert run("--ttft", "10", *words).exit_code == 0
+    result = run("--ttft", "0.01", *words)
+    assert result.exit_code == 1
+    assert "has its first token after" in " ".join(result.stderr.split())
+
+
 def test_the_plot_and_the_tables(tmp_path: Path) -> None:
     plot, output = tmp_path / "plot.svg", tmp_path / "tuned.yaml"
     words = ("--line", "nxdi-0.16", "--instance", "ml.inf2.xlarge", "--plot", plot, "--output", output)
