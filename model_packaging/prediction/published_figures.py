@@ -1,4 +1,4 @@
-"""Compares predictions with the figures that AWS publishes. The file has each figure's source, and which were fitted."""
+"""Compares predictions with figures that AWS publishes. The file has each source, and which figures were fitted."""
 
 from __future__ import annotations
 

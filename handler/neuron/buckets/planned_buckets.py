@@ -1,4 +1,4 @@
-"""The buckets by which an endpoint counts padding. On the CPU: those of the Neuron line that it would be planned for."""
+"""The buckets by which an endpoint counts padding. On the CPU: those of the Neuron line that it is planned for."""
 
 from __future__ import annotations
 

@@ -50,10 +50,10 @@ def command(
 ) -> None:
     """Chooses buckets, batches, sequences and segments for the lengths of a request log.
 
-    LOG is this container's log, JSON lines or CSV with prompt_tokens and output_tokens; - is standard input; trace:chat,
-    trace:code and trace:summarization are like published traces. Prints what today's plan and the proposed one compute,
-    and the document to deploy. MODEL is a directory, s3://bucket/prefix or a
-    hub id; default: the settings' own. The padding of the buckets is exact for requests that run one at a time.
+    LOG is this container's log, JSON lines or CSV with prompt_tokens and output_tokens; - is standard input;
+    trace:chat, trace:code and trace:summarization are like published traces. Prints what today's plan and the proposed
+    one compute, and the document to deploy. MODEL is a directory, s3://bucket/prefix or a hub id; default: the
+    settings' own. The counts are exact for requests that run one at a time.
     """
     from handler.config.loading.config_loader import load
     from handler.neuron.checkpoint.checkpoint_reader import read_facts

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from handler.neuron.hardware import chip_rates
-from model_packaging.prediction import page
+from model_packaging.prediction import comparison_page as page
 from model_packaging.prediction.published_figures import METRICS, compared, median_error, predicted, published
 
 
 def test_the_page_has_what_is_computed() -> None:
     text = page.PREDICTIONS.read_text()
     assert set(re.findall(r"<!-- table (\S+) -->", text)) == set(page.comparison_tables())
-    assert page.completed(text) == text, "python -m model_packaging.prediction.page writes it anew"
+    assert page.completed(text) == text, "python -m model_packaging.prediction.comparison_page writes it anew"
 
 
 def test_judged_predictions_are_within_a_quarter_in_the_median() -> None:

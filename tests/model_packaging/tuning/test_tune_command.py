@@ -15,8 +15,8 @@ from model_packaging.cli import main
 from model_packaging.tuning.bucket_choice import computed_tokens
 from model_packaging.tuning.published_traces import published_traces
 
-BENCH_LOG = Path(__file__).with_name("bench_log.jsonl")
 NXDI = {"line": "nxdi-0.16", "instance": "ml.inf2.24xlarge", "tensor_parallel_size": 8}
+LENGTHS = {"prompt_tokens": 99, "output_tokens": 9}
 NATIVE = {"line": "native-0.29", "instance": "ml.trn2.48xlarge", "tensor_parallel_size": 8}
 
 
@@ -40,10 +40,9 @@ def saved(found: dict[str, Any], phase: str) -> float:
 
 
 @pytest.mark.parametrize("length", [4096, 8192])
-@pytest.mark.parametrize("name", [*published_traces(), "bench"])
+@pytest.mark.parametrize("name", published_traces())
 def test_a_third_of_the_padding_is_saved_with_as_many_buckets(tmp_path: Path, name: str, length: int) -> None:
-    log = BENCH_LOG if name == "bench" else f"trace:{name}"
-    found = tuned(tmp_path, log, {**NXDI, "max_model_len": length})
+    found = tuned(tmp_path, f"trace:{name}", {**NXDI, "max_model_len": length})
     for phase in ("prefill", "decode"):
         key = f"{phase}_buckets"
         assert len(found["proposed"][key]) <= len(found["today"][key])
@@ -87,8 +86,22 @@ def test_long_prompts_get_the_best_segment(tmp_path: Path) -> None:
 
 
 def test_sequences_and_batches_are_those_that_ran(tmp_path: Path) -> None:
-    found = tuned(tmp_path, BENCH_LOG, {**NATIVE, "max_model_len": 1024, "max_num_seqs": 64})
+    """Nine requests at a time, or three: a line every second, and each ran for nine seconds or three."""
+    log = tmp_path / "log.jsonl"
+    lines = [
+        {
+            "time": f"2026-11-23T0{hour}:{at // 60:02}:{at % 60:02}Z",
+            "prompt_tokens": 99,
+            "output_tokens": 9,
+            "seconds": ran,
+        }
+        for hour, ran in ((7, 9.0), (9, 3.0))
+        for at in range(3000)
+    ]
+    log.write_text("\n".join(map(json.dumps, lines)))
+    found = tuned(tmp_path, log, {**NATIVE, "max_model_len": 1024, "max_num_seqs": 64})
     most = found["proposed"]["batch_buckets"][-1]
+    assert (most, {3, 9} <= set(found["proposed"]["batch_buckets"])) == (9, True)
     assert found["changed"]["max_num_seqs"]["proposed"] == most
     assert found["changed"]["neuron_config"]["proposed"]["num_seqs_buckets"] == found["proposed"]["batch_buckets"]
     today, proposed = (found[one]["sequences_computed_for_each"] for one in ("today", "proposed"))

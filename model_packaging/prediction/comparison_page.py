@@ -1,4 +1,7 @@
-"""Writes the tables of docs/predictions.md: `python -m model_packaging.prediction.page`. A test compares them."""
+"""Writes the tables of docs/predictions.md. A test compares them.
+
+`python -m model_packaging.prediction.comparison_page`
+"""
 
 from __future__ import annotations
 
@@ -79,8 +82,9 @@ def _runs(figures: Sequence[ComparedFigure]) -> str:
         run = found[0].run
         cells = {one.metric: f"{one.published:g}, {one.predicted:.4g} ({one.error:+.0%})" for one in found}
         rows.append(
-            f"| {run['model']} | {run['software']} | {run['instance']}, {run['degree']} | {run['batch']} | {run['length']} "
-            f"| {run['input']}, {run['output']} | {' | '.join(cells.get(metric, '-') for metric in METRICS)} |\n"
+            f"| {run['model']} | {run['software']} | {run['instance']}, {run['degree']} | {run['batch']} "
+            f"| {run['length']} | {run['input']}, {run['output']} "
+            f"| {' | '.join(cells.get(metric, '-') for metric in METRICS)} |\n"
         )
     return head + "|---" * 9 + "|\n" + "".join(rows)
 
