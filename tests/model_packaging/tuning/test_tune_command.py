@@ -16,6 +16,8 @@ from model_packaging.tuning.bucket_choice import computed_tokens
 from model_packaging.tuning.published_traces import published_traces
 
 NXDI = {"line": "nxdi-0.16", "instance": "ml.inf2.24xlarge", "tensor_parallel_size": 8}
+# The log of this container under the requests of `benchmarks serving`: 1, 8 and 32 at a time, and 8 with long prompts.
+BENCH_LOG = Path(__file__).with_name("bench_log.jsonl")
 LENGTHS = {"prompt_tokens": 99, "output_tokens": 9}
 NATIVE = {"line": "native-0.29", "instance": "ml.trn2.48xlarge", "tensor_parallel_size": 8}
 
@@ -40,9 +42,10 @@ def saved(found: dict[str, Any], phase: str) -> float:
 
 
 @pytest.mark.parametrize("length", [4096, 8192])
-@pytest.mark.parametrize("name", published_traces())
+@pytest.mark.parametrize("name", [*published_traces(), "bench"])
 def test_a_third_of_the_padding_is_saved_with_as_many_buckets(tmp_path: Path, name: str, length: int) -> None:
-    found = tuned(tmp_path, f"trace:{name}", {**NXDI, "max_model_len": length})
+    log = BENCH_LOG if name == "bench" else f"trace:{name}"
+    found = tuned(tmp_path, log, {**NXDI, "max_model_len": length})
     for phase in ("prefill", "decode"):
         key = f"{phase}_buckets"
         assert len(found["proposed"][key]) <= len(found["today"][key])
