@@ -330,6 +330,15 @@ def test_tokens_and_back(endpoint: ServeProcess) -> None:
     assert endpoint.client.post("/detokenize", json={"tokens": reply["tokens"]}).json() == {"prompt": text}
 
 
+def test_a_long_conversation_has_the_same_prompt_on_every_way(endpoint: ServeProcess) -> None:
+    """Its chat template is rendered in a thread for vLLM's classes."""
+    body = {"messages": [{"role": "user", "content": f"{number}"} for number in range(60)], "max_tokens": 2}
+    post = endpoint.client.post
+    plain, full = (post("/v1/chat/completions", json={**body, **more}).json() for more in ({}, {"logprobs": True}))
+    assert plain["usage"]["prompt_tokens"] == full["usage"]["prompt_tokens"] > 120
+    assert post("/tokenize", json={"messages": body["messages"]}).json()["count"] == full["usage"]["prompt_tokens"]
+
+
 @pytest.mark.parametrize(("path", "body"), [("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [5]})])
 def test_what_has_one_reply_is_not_streamed(endpoint: ServeProcess, path: str, body: dict[str, Any]) -> None:
     reply = endpoint.client.post(path, json={**body, "stream": True})

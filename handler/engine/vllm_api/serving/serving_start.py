@@ -19,6 +19,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from handler.engine.api_routes import Traits
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
+from handler.engine.vllm_api.serving.message_rendering import render_in_threads
 from handler.engine.vllm_api.serving.serving_classes import Serving
 from handler.errors import SettingError
 
@@ -65,6 +66,9 @@ async def start(
         # its truncation while the other works, and a valid request fails with "Already borrowed".
         encoder = llm.renderer.get_async_tokenizer()
         encoder.tokenizer = copy.deepcopy(encoder.tokenizer)
+        # Other renderers tokenize as they render, or have a thread of their own.
+        if type(llm.renderer).__name__ == "HfRenderer" and not llm.model_config.is_multimodal_model:
+            render_in_threads(llm.renderer)
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
     return Serving(llm, state, _traits(llm, options, tasks))
