@@ -43,6 +43,7 @@ COMMANDS = {
     "delete": "Delete everything that deploy created, and nothing else.",
     "local": "SageMaker on this machine: up, down, status, chaos.",
     "bench": "Send a small load to an endpoint: time to the first token, tokens per second.",
+    "accuracy": "Compare an endpoint's greedy tokens with those of a reference run.",
     "capacity": "Compute instances, cost and the first limit of a load.",
     "store": "List, verify, pin and delete the entries of an artifact store.",
     "completion": "Print the shell code that completes this command.",
@@ -51,6 +52,7 @@ MODULES = {
     "inspect": ("model_packaging.commands.package", "inspect_command"),
     "verify": ("model_packaging.commands.package", "verify_command"),
     "local": ("local_sagemaker.cli", "local"),
+    "accuracy": ("model_packaging.accuracy.accuracy_command", "command"),
     "completion": (__name__, "completion"),
 }
 

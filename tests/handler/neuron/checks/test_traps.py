@@ -438,7 +438,6 @@ def test_a_finding_names_the_variable_that_the_user_set() -> None:
     assert "SM_VLLM_MAX_NUM_SEQS" in found(result, "conflicting-settings").why
 
 
-
 CONFLICT = ("conflicting-settings", "invalid-setting")  # the second is the loader's
 CONFLICTS: list[tuple[dict[str, Any], dict[str, Any], set[str]]] = [
     ({"max_num_seqs": 4}, {"batch_size": 8}, {"batch_size", "max_num_seqs"}),
