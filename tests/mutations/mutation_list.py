@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 GUIDES = "tests/guides/test_guide_facts.py"
 LOADING = "tests/handler/startup/test_external_artifacts_loading.py"
-PLANS = "tests/handler/neuron"
+PLANS = "tests/handler/neuron/lines"
 
 
 @dataclass(frozen=True, slots=True)
