@@ -66,7 +66,7 @@ help:
 	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
 	echo "make lint                                            run ruff, mypy and import-linter"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
-	echo "make docs                                            write docs/configuration.md from the code"
+	echo "make docs                                            write docs/configuration.md and docs/guides from the code and the facts"
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
@@ -171,9 +171,10 @@ plans: $(DEV)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.kubernetes.examples
 
-# Writes docs/configuration.md. A test compares it with the code.
+# Writes docs/configuration.md, docs/guides.md and docs/guides/. Tests compare them with the code and the facts.
 docs: $(DEV)
 	@$(BIN)/python -m handler.config.loading.settings_reference
+	$(BIN)/python -m tests.guides.guide_pages
 
 notebooks: $(DEV)
 	@$(BIN)/python -m notebooks

@@ -45,6 +45,7 @@ COMMANDS = {
     "bench": "Send a small load to an endpoint: time to the first token, tokens per second.",
     "predict": "Predict rates, latency and cost of a model on an instance, or find the cheapest.",
     "tune": "Choose buckets and batches for the lengths of a request log.",
+    "accuracy": "Compare an endpoint's greedy tokens with those of a reference run.",
     "capacity": "Compute instances, cost and the first limit of a load.",
     "store": "List, verify, pin and delete the entries of an artifact store.",
     "completion": "Print the shell code that completes this command.",
@@ -56,6 +57,7 @@ MODULES = {
     "predict": ("model_packaging.commands.sizing.predict", "command"),
     "tune": ("model_packaging.commands.sizing.tune", "command"),
     "local": ("local_sagemaker.cli", "local"),
+    "accuracy": ("model_packaging.accuracy.accuracy_command", "command"),
     "completion": (__name__, "completion"),
 }
 

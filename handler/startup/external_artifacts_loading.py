@@ -20,6 +20,7 @@ from handler.artifacts.restore.restore_target import require_scratch
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
+from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.startup.progress_display import of_bytes, shown
@@ -54,7 +55,10 @@ def with_external_artifacts(state: ServingState, plan: EnginePlan) -> EnginePlan
     _raise_errors(found.findings, setting)
     instance = this_machine(config)
     lnc = plan.env.get("NEURON_LOGICAL_NC_CONFIG") or (str(instance.lnc[0]) if instance else None)
-    _raise_errors(cross_check(found.config, plan, lnc=int(lnc) if lnc else None), setting)
+    facts = read_facts(config.model)
+    model_config = facts.config if facts else None
+    differences = cross_check(found.config, plan, lnc=int(lnc) if lnc else None, model_config=model_config)
+    _raise_errors(differences, setting)
     return replace(plan, env={**plan.env, "NEURON_COMPILED_ARTIFACTS": str(directory)})
 
 

@@ -47,6 +47,13 @@ def test_check_of_what_works(tmp_path: Path) -> None:
     assert (memory["instance"], memory["max_num_seqs"], memory["max_model_len"]) == ("trn1.32xlarge", 4, 512)
 
 
+def test_check_says_that_a_line_is_for_plans_only(tmp_path: Path) -> None:
+    settings = env_file(tmp_path, ENDPOINT_LINE="fork-0.9.1", ENDPOINT_INSTANCE="ml.trn1.32xlarge")
+    output = run("check", "--env-file", settings, MODEL).output
+    assert "this container does not start the line" in output
+    assert "Nothing here would keep it from starting" not in output
+
+
 def test_versions_lists_the_packages_and_the_line() -> None:
     document = json.loads(run("versions", "--json").stdout)
     assert document["packages"]["vllm"]
@@ -54,6 +61,18 @@ def test_versions_lists_the_packages_and_the_line() -> None:
     text = run("versions").output
     assert f"vllm {document['packages']['vllm']}" in text
     assert "the line cpu" in text
+
+
+def test_versions_lists_the_neuron_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = {"neuronx-cc": "2.21.1", "vllm-neuron": "0.5.0", "neuronx-distributed-inference": "0.7.1"}
+    for name, version in packages.items():
+        metadata = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    document = json.loads(run("versions", "--json").stdout)
+    assert packages.items() <= document["packages"].items()
+    assert document["line"] == "nxdi-0.16"
 
 
 def test_check_names_every_wrong_setting_and_exits_1(tmp_path: Path) -> None:

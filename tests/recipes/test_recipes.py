@@ -95,7 +95,9 @@ def test_405b_has_the_tutorials_lengths_and_kernels(variant: str) -> None:
     assert config.attn_kernel_enabled
     assert config.qkv_kernel_enabled
     assert config.mlp_kernel_enabled
-    assert config.on_device_sampling
+    greedy = {"dynamic": False, "do_sample": False, "top_k": 1}
+    assert config.neuron_config.get("on_device_sampling_config") == (greedy if variant == "-eagle" else None)
+    assert config.on_device_sampling is (None if variant == "-eagle" else True)
     assert config.num_speculative_tokens == (6 if variant else None)
     assert config.speculation == {"": None, "-fused-speculation": "draft_model", "-eagle": "eagle"}[variant]
 

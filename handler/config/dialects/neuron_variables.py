@@ -20,8 +20,9 @@ SINGLE = (
     "DISABLE_NEURON_CUSTOM_SCHEDULER",
     "MASTER_ADDR",
     "UNSAFE_FP8FNCAST",
-    # vLLM's own, which decide whether the native plugin starts.
+    # vLLM's own. Two decide whether the native plugin starts. The plugin for NxD Inference reads the third.
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
     "VLLM_USE_V2_MODEL_RUNNER",
 )
 FRAMEWORKS = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
@@ -67,6 +68,7 @@ PASSED_ON = (
     "NXD_CPU_MODE",
     "UNSAFE_FP8FNCAST",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
     "VLLM_NEURON_ASSERT_CACHE_HIT",
     "VLLM_NEURON_BACKEND",
     "VLLM_NEURON_BARRIER_TIMEOUT",

@@ -39,7 +39,7 @@ def unsupported(context: CheckContext) -> Iterator[Finding]:
     if transfers and not context.line.has(Feature.DISAGGREGATION):
         yield rejection(context, Feature.DISAGGREGATION, context.setting("kv_transfer_config"))
     if context.draft.raw and context.line.keys is ConfigKeys.NONE:
-        yield rejection(context, Feature.RAW, context.setting("neuron_config"))
+        yield rejection(context, Feature.RAW, context.key(next(iter(context.draft.raw))))
 
 
 def rejection(context: CheckContext, feature: Feature, setting: str) -> Finding:

@@ -11,6 +11,8 @@ from handler.neuron.checks.check_context import CheckContext, error, info, warni
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys
 
+RUNTIME_LORA: Final = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+
 
 def from_hub(where: str) -> bool:
     """Whether a location is a hub id: neither a directory nor S3."""
@@ -82,6 +84,13 @@ def adapters(context: CheckContext) -> Iterator[Finding]:
             yield error("lora-not-local", context.setting("lora_modules"), why, fix)
 
 
+def adapters_at_run_time(context: CheckContext) -> Iterator[Finding]:
+    """Guide "AWS Neuron", Known limitations: adapters are loaded at the start only."""
+    if context.line.platforms and context.draft.env.get(RUNTIME_LORA, "").strip().lower() in ("1", "true"):
+        why = "adapters are loaded at the start only on Neuron"
+        yield error("runtime-lora", RUNTIME_LORA, why, "Remove it, and name the adapters in lora_modules.")
+
+
 def tied_embeddings(context: CheckContext) -> Iterator[Finding]:
     """Sharding at load cannot copy a tied embedding out of the meta tensors of a hub model."""
     if (
@@ -134,6 +143,7 @@ MODELS: Final = (
     draft_model,
     speculation_with_lora,
     adapters,
+    adapters_at_run_time,
     tied_embeddings,
     hub_model,
     artifacts,

@@ -57,6 +57,7 @@ def _from_fields(draft: PlanDraft) -> dict[str, Json]:
             keys[key] = list(value) if isinstance(value, tuple) else value
     if config.quantization is not None:
         _quantization(draft, keys, config.quantization.lower())
+        _explain_quantization(draft)
     if keys.get("kv_cache_quant") and draft.line.startswith("nxdi"):
         keys["kv_quant_config"] = dict(KV_IN_FP8)
     if config.on_device_sampling is False:
@@ -78,6 +79,14 @@ def _quantization(draft: PlanDraft, keys: dict[str, Json], quantization: str) ->
         why = f"NxD Inference does not have vLLM's quantization '{quantization[:40]}'; it quantizes by NeuronConfig"
         fix = "Use int8 or fp8 with quantized_checkpoints_path, or remove it."
         draft.error("vllm-quantization", draft.request.setting("quantization"), why, fix)
+
+
+def _explain_quantization(draft: PlanDraft) -> None:
+    """Guide "vLLM User Guide for NxD Inference", Quantization: do not set vLLM's own setting to `neuron_quant`."""
+    setting = draft.request.setting("quantization")
+    if setting == "SM_VLLM_QUANTIZATION":
+        why = "vLLM's quantization stays unset, as NxD Inference wants it; the plan writes NeuronConfig's keys instead"
+        draft.inform("quantization-by-neuron-config", setting, why, "Nothing to do.")
 
 
 def _overlay(draft: PlanDraft, fields: dict[str, Json], raw: dict[str, Json]) -> dict[str, Json]:

@@ -22,13 +22,8 @@ GRAMMAR_BACKEND: Final = "xgrammar"
 COPIED: Final = ("dtype", "max_num_seqs", "max_model_len", "tensor_parallel_size")
 # Arguments that vLLM 0.7.2 and 0.9.1 have and 0.11 does not.
 LEGACY_ARGUMENTS: Final = ("device", "use_v2_block_manager", "speculative_max_model_len")
-# Variables that only the fork reads. Other lines would silently ignore them.
-FORK_VARIABLES: Final = (
-    "VLLM_NEURON_FRAMEWORK",
-    "NEURON_CONTEXT_LENGTH_BUCKETS",
-    "NEURON_TOKEN_GEN_BUCKETS",
-    "NEURON_QUANT_DTYPE",
-)
+# Only the fork reads it.
+FRAMEWORK_VARIABLE: Final = "VLLM_NEURON_FRAMEWORK"
 
 
 def spell_vllm(draft: PlanDraft) -> None:
@@ -89,14 +84,8 @@ def remove_legacy(draft: PlanDraft) -> None:
 def spell_environment(draft: PlanDraft, *, fork: bool = False) -> None:
     """Writes the variables that are passed on, and the artifacts' directory if it is on this machine."""
     for name, value in draft.request.env.items():
-        if name in FORK_VARIABLES and not fork:
-            if name != "VLLM_NEURON_FRAMEWORK":
-                why = f"only the legacy fork reads {name}; {draft.line} would ignore it"
-                draft.warn(
-                    "legacy-variable", name, why, "Use the field with the same meaning instead (docs/configuration.md)."
-                )
-            continue
-        draft.env[name] = value
+        if fork or name != FRAMEWORK_VARIABLE:
+            draft.env[name] = value
     artifacts = draft.config.compiled_artifacts
     if artifacts and not artifacts.startswith("s3://"):
         draft.env["NEURON_COMPILED_ARTIFACTS"] = artifacts

@@ -77,9 +77,9 @@ def _buckets(draft: PlanDraft) -> None:
 def _quantization(draft: PlanDraft) -> None:
     """Writes `NEURON_QUANT_DTYPE`, the type, and `quantization="neuron_quant"`, which makes vLLM read it."""
     quantization = draft.config.quantization
-    if quantization is None and "NEURON_QUANT_DTYPE" not in draft.env:
+    if quantization is None:
         return
-    if quantization is not None and quantization.lower() not in QUANTIZATION:
+    if quantization.lower() not in QUANTIZATION:
         why = f"transformers-neuronx quantizes to INT8 only, not to '{quantization[:40]}'"
         draft.error("unsupported-quantization", draft.request.setting("quantization"), why, "Use int8, or remove it.")
         return

@@ -14,6 +14,7 @@ from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.memory import overhead
 from handler.neuron.memory.memory_shape import MemoryShape, memory_shape
 from handler.neuron.memory.rank_tensors import cache_bytes, weight_bytes
+from handler.neuron.memory.rank_weights import stage_facts
 
 # Above this share of a core's memory, a small error of the estimate may make the model not fit.
 TIGHT = 0.85
@@ -129,6 +130,7 @@ def measure(
     """Estimates the memory of a shape: `estimate` with resolved settings. The draft is counted unquantized."""
     if not (facts.layers and facts.hidden_size) and not facts.weight_bytes:
         return None
+    facts = stage_facts(facts, shape.stages)
     all_notes = list(notes)
     if not (facts.layers and facts.hidden_size):
         all_notes.append(

@@ -30,6 +30,7 @@ class MemoryShape:
     :param cache_tokens: the tokens, of all sequences, that one rank's KV cache can hold.
     :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
+    :param stages: pipeline stages. Each holds its share of the layers.
     """
 
     degree: int
@@ -50,6 +51,7 @@ class MemoryShape:
     graphs: int
     mlp_kernel: bool = False
     blocks: bool = False
+    stages: int = 1
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
@@ -88,6 +90,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         graphs=_graphs(config, raw, context, length),
         mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
         blocks=_in_blocks(config),
+        stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
     )
 
 

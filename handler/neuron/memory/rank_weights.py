@@ -9,7 +9,7 @@ LM head are split and padded to the degree. Norms and routers are on every rank.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from handler.neuron.checkpoint.model_config import number, text_part
@@ -83,6 +83,19 @@ def stored_parameters(facts: ModelFacts) -> int:
     whole = rank_weights(facts, 1)
     tied = facts.vocab_size * facts.hidden_size if facts.tied_embeddings else 0
     return whole.attention + whole.mlp + whole.embeddings + whole.replicated - tied
+
+
+def stage_facts(facts: ModelFacts, stages: int) -> ModelFacts:
+    """The part of a model that one of several pipeline stages holds. Each is counted with embedding and LM head."""
+    if stages < 2:
+        return facts
+    part = replace(facts, layers=ceil(facts.layers / stages))
+    share = stored_parameters(part) / stored_parameters(facts) if facts.layers and facts.hidden_size else 1 / stages
+    return replace(
+        part,
+        parameters=facts.parameters and int(facts.parameters * share),
+        weight_bytes=facts.weight_bytes and int(facts.weight_bytes * share),
+    )
 
 
 def _attention(facts: ModelFacts, degree: int) -> int:

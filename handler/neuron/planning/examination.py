@@ -82,6 +82,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings
+    from handler.neuron.planning.missing_plugin import missing_plugin
     from handler.neuron.planning.planner import make_plan
     from handler.neuron.planning.support_end import support_end
 
@@ -97,7 +98,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
-    ending = support_end(config, outcome.plan, instance)
+    ending = (*support_end(config, outcome.plan, instance), *missing_plugin(config, outcome.plan, instance, installed))
     found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
     return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
 

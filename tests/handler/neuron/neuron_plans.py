@@ -1,14 +1,21 @@
-"""Helpers that make a plan and return its findings."""
+"""Helpers that make a plan and return its findings. Settings are typed as an environment has them, and are loaded."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from handler.config.endpoint_config import EndpointConfig
+from handler.config.config_findings import config_findings
 from handler.config.finding import Finding, Severity
+from handler.config.loading.config_loader import load
+from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.engine_plan import EnginePlan, PlanOutcome
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.planning.examination import rejected_settings
 from handler.neuron.planning.planner import make_plan
 
 TRN1 = InstanceType("trn1.32xlarge", "trn1", 16, 32, 128, 512, 512, (1,), True)
@@ -45,11 +52,44 @@ def llama(**changes: Any) -> ModelFacts:
     return ModelFacts(**{**shape, **changes})
 
 
+def typed(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Fields as variables. An engine argument is vLLM's variable, and a Neuron variable is itself."""
+    environ: dict[str, Any] = {}
+    for field, value in settings.items():
+        if field == "engine_args":
+            environ |= {f"SM_VLLM_{name.upper()}": given for name, given in value.items()}
+        else:
+            environ |= value if field == "neuron_env" else {f"ENDPOINT_{field.upper()}": value}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in environ.items()
+        if value is not None
+    }
+
+
+def untyped(setting: str) -> str:
+    """The field or the key that a finding names, without the prefix of the variable."""
+    head, dot, key = setting.partition(".")
+    head = re.sub("^(ENDPOINT|SM_VLLM)_(.*)", lambda found: found[2].lower(), head)
+    return key if head == "neuron_config" and key else head + dot + key
+
+
+def no_files(location: str) -> bytes | None:
+    return None
+
+
 def outcome(
     line: str, *, facts: ModelFacts | None = None, instance: InstanceType | None = None, **settings: Any
 ) -> PlanOutcome:
-    settings.setdefault("model", "/models/llama")
-    return make_plan(EndpointConfig(**settings), facts, instance, line=line)
+    """The outcome of settings that went through the loader. Findings name fields and keys."""
+    try:
+        config = load(typed({"model": "/models/llama", **settings}), fetch=no_files)
+    except SettingError as error:
+        found = PlanOutcome(None, rejected_settings(error).findings)
+    else:
+        made = make_plan(config, facts, instance, line=line)
+        found = replace(made, findings=(*config_findings(config), *made.findings))
+    return replace(found, findings=tuple(replace(one, setting=untyped(one.setting)) for one in found.findings))
 
 
 def planned(line: str, **settings: Any) -> EnginePlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +29,14 @@ def plan(**arguments: object) -> EnginePlan:
     return EnginePlan("nxdi-0.16", arguments)  # type: ignore[arg-type]
 
 
-def service(directory: Path, scratch: Path) -> Service:
+def service(directory: Path, scratch: Path, hidden_size: int = 64) -> Service:
     sources = {"compiled_artifacts": ValueSource(Origin.ENVIRONMENT, NAME)}
-    return Service.of(EndpointConfig(compiled_artifacts=str(directory), scratch=scratch, sources=sources))
+    model = scratch / "model"
+    model.mkdir(exist_ok=True)
+    (model / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": hidden_size}))
+    return Service.of(
+        EndpointConfig(model=str(model), compiled_artifacts=str(directory), scratch=scratch, sources=sources)
+    )
 
 
 def test_artifacts_that_fit_are_named_to_the_plugin(tmp_path: Path) -> None:
@@ -47,6 +53,15 @@ def test_a_difference_stops_the_start_with_both_values(tmp_path: Path) -> None:
     assert "2" in message
     assert "4" in message
     assert "8192" in message
+
+
+def test_another_lnc_and_another_model_stop_the_start(tmp_path: Path) -> None:
+    directory = write_artifacts(tmp_path / "compiled")
+    two = replace(plan(), env={"NEURON_LOGICAL_NC_CONFIG": "2"})
+    with pytest.raises(SettingErrors, match="logical_nc_config = 1, but 2"):
+        with_external_artifacts(service(directory, tmp_path), two)
+    with pytest.raises(SettingErrors, match="hidden_size = 64, but 128"):
+        with_external_artifacts(service(directory, tmp_path, hidden_size=128), plan())
 
 
 def test_a_truncated_graph_stops_the_start(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from neuron_plans import GRAMMARS, found, outcome, planned, warnings
 
 from handler.config.finding import Severity
-from handler.config.value_source import Origin, ValueSource
 
 NAME = "structured_outputs_config"
 PINNED = ("cpu", "nxdi-0.16", "nxdi-0.13", "native-0.24", "native-0.21")
@@ -38,10 +37,9 @@ def test_no_line_gets_an_argument_that_its_vllm_may_not_have(line: str) -> None:
 
 
 def test_auto_is_kept_and_warned_of() -> None:
-    sources = {f"engine_args.{NAME}": ValueSource(Origin.ENVIRONMENT, "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG")}
-    result = outcome("cpu", engine_args={NAME: {"backend": "auto"}}, sources=sources)
+    result = outcome("cpu", engine_args={NAME: {"backend": "auto"}})
     finding = found(result, "grammar-backend-auto")
     assert finding.severity is Severity.WARNING
-    assert finding.setting == "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG.backend"
+    assert finding.setting == f"{NAME}.backend"
     assert result.plan is not None
     assert result.plan.engine_args[NAME] == {"backend": "auto"}

@@ -472,7 +472,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("native-0.24", {"quantization": "int8"}, "quantization", "nxdi-0.16"),
     ("native-0.24", {"global_topk": 64}, "global_topk", "nxdi-0.16"),
     ("optimum", {"enable_prefix_caching": True}, "enable_prefix_caching", "nxdi-0.16"),
-    ("optimum", {"neuron_config": {"skip_warmup": True}}, "neuron_config", "nxdi-0.16"),
+    ("optimum", {"neuron_config": {"skip_warmup": True}}, "skip_warmup", "nxdi-0.16"),
     ("cpu", {"on_device_sampling": True}, "on_device_sampling", "nxdi-0.16"),
     ("cpu", {"enable_bucketing": True}, "enable_bucketing", "nxdi-0.16"),
 ]

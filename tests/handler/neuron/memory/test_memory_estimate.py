@@ -200,7 +200,12 @@ def test_context_parallel_attention_is_kept_twice() -> None:
 
 @pytest.mark.parametrize(
     ("instance", "length", "scores"),
-    [("inf2.8xlarge", 3840, True), ("inf2.8xlarge", 4096, False), ("trn2.48xlarge", 3840, False)],
+    [
+        ("inf2.8xlarge", 3840, True),
+        ("inf2.8xlarge", 4096, False),
+        ("trn2.48xlarge", 3840, False),
+        ("trn2.48xlarge", 3900, True),  # LNC 2: multiples of 256
+    ],
 )
 def test_scores_are_kept_where_flash_attention_does_not_start_by_itself(
     instance: str, length: int, scores: bool

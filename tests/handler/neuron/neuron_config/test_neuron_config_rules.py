@@ -14,7 +14,7 @@ BATCH: dict[str, Any] = {"max_num_seqs": 4}
 CHUNKED = {"chunked_prefill_config": {"max_num_seqs": 4}}
 # code: (settings, raw NeuronConfig, the setting named)
 BREAKS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "unknown-dtype": ({"dtype": "int4"}, {}, "dtype"),
+    "unknown-dtype": ({}, {"torch_dtype": "int4"}, "torch_dtype"),
     "unknown-cast-type": ({}, {"cast_type": "all"}, "cast_type"),
     "attention-dtype": ({"dtype": "bfloat16"}, {"attention_dtype": "float32"}, "attention_dtype"),
     "context-longer-than-length": ({"max_context_length": 4096, "max_model_len": 2048}, {}, "max_context_length"),

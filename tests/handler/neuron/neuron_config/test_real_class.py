@@ -33,6 +33,9 @@ def test_it_is_given_the_defaults_of_the_plugin_and_the_override() -> None:
     assert keys["seq_len"] == keys["max_context_length"] == 256
     assert keys["tp_degree"] == 8
     assert keys["is_continuous_batching"] is True
+    assert keys["ctx_batch_size"] == 1
+    assert keys["padding_side"] == "right"
+    assert keys["quantized"] is False
 
 
 def test_it_does_not_change_the_plan() -> None:

@@ -1,0 +1,1 @@
+"""Compares the greedy tokens of a deployed endpoint with those of a reference run."""

@@ -1,0 +1,30 @@
+"""The environment variables of a plan are set in this process, before anything reads them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from handler.config.loading.config_loader import load
+from handler.startup.checked_plan import checked_plan, use_environment
+
+
+def test_the_variables_of_the_plan_are_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {
+        "ENDPOINT_LINE": "fork-0.7.2",
+        "ENDPOINT_INSTANCE": "ml.trn1.32xlarge",
+        "VLLM_NEURON_FRAMEWORK": "transformers-neuronx",
+        "ENDPOINT_CONTEXT_ENCODING_BUCKETS": "128,512",
+        "SM_VLLM_MAX_MODEL_LEN": "512",
+        "ENDPOINT_ON_DEVICE_SAMPLING": "false",
+    }
+    written = {
+        "NEURON_CONTEXT_LENGTH_BUCKETS": "128,512",
+        "VLLM_NEURON_FRAMEWORK": "transformers-neuronx",
+        "NEURON_ON_DEVICE_SAMPLING_DISABLED": "1",
+    }
+    for name in written:
+        monkeypatch.setenv(name, "")  # restored after the test
+    use_environment(checked_plan(load(environ, fetch=lambda location: None, model="org/name")))
+    assert {name: os.environ[name] for name in written} == written
