@@ -7,7 +7,8 @@ ARG BASE_IMAGE=public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:0.16.0-neuro
 
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE} AS system
-USER root
+# hadolint ignore=DL3002
+USER 0
 # Python finds our directories after the base's own. vLLM, the plugin and torch belong to the base and do not change.
 RUN python -c "import sysconfig; open(sysconfig.get_path('purelib') + '/neuron-endpoint.pth', 'w').write('/opt/neuron-endpoint/code\n/opt/neuron-endpoint/packages\n')" \
     && useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin endpoint \
@@ -38,7 +39,7 @@ COPY handler handler
 COPY container container
 COPY model_packaging model_packaging
 RUN python -m pip --python /opt/tools/bin/python wheel --quiet --no-build-isolation --no-deps --no-cache-dir --wheel-dir dist . \
-    && python -m pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore --target /opt/neuron-endpoint/code dist/*.whl \
+    && python -m pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore --no-cache-dir --target /opt/neuron-endpoint/code dist/*.whl \
     && python -m compileall -q --invalidation-mode unchecked-hash /opt/neuron-endpoint/code
 
 FROM system

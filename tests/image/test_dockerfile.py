@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "Dockerfile"
 CPU = ROOT / "Dockerfile.cpu"
 both = pytest.mark.parametrize("file", [DOCKERFILE, CPU], ids=lambda file: file.name)
