@@ -41,7 +41,7 @@ def definition(name: str) -> str:
 
 
 def build(library: Path, names: set[str], version: str) -> None:
-    """Writes a library whose functions return the address of zeros. As a bool that is false, as a reference it is empty."""
+    """Writes a library whose functions return the address of zeros: false as a bool, empty as a reference."""
     with tempfile.TemporaryDirectory() as directory:
         source, script = Path(directory, "stub.s"), Path(directory, "versions")
         zeros = ".bss\n.balign 4096\nzeros: .zero 4096\n"

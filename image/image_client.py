@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 from image.pip_sources import volumes
 
 NAMES = ("docker", "podman", "buildah")
+MOST = 20_000  # Of processes and of file descriptors, where a limit must be named.
 SYS_RESOURCE = 24  # The number of CAP_SYS_RESOURCE: linux/capability.h.
-# The time of every file and of the image itself, so that two builds give one image: 1980-01-01, the first that zip knows.
+# The time of every file and of the image, so that two builds give one image: 1980-01-01, the first that zip knows.
 TIMESTAMP = 315532800
 
 
@@ -52,17 +54,32 @@ class ImageClient:
         :raises ImageError: the build failed.
         """
         given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-        command = [*self.command, "build", *self.build_options, *given, *options, "--file", str(file), "--tag", tag, "."]
+        command = [
+            *self.command,
+            "build",
+            *self.build_options,
+            *given,
+            *options,
+            "--file",
+            str(file),
+            "--tag",
+            tag,
+            ".",
+        ]
         if subprocess.run(command, check=False).returncode:
             raise ImageError(f"{self.name} could not build {tag} from {file}")
         return self.image_id(tag)
 
     def image_id(self, tag: str) -> str:
-        return self.output("inspect", "--type", "image", "--format", "{{.FromImageID}}" if self.name == "buildah" else "{{.Id}}", tag)
+        return self.output(
+            "inspect", "--type", "image", "--format", "{{.FromImageID}}" if self.name == "buildah" else "{{.Id}}", tag
+        )
 
 
 def find(environ: Mapping[str, str] = os.environ) -> ImageClient:
-    """Returns the first client that is installed. IMAGE_CLIENT names another one, IMAGE_STORAGE a directory for its images.
+    """Returns the first client that is installed.
+
+    IMAGE_CLIENT names another one, and IMAGE_STORAGE a directory for its images.
 
     :raises ImageError: none is installed.
     """
@@ -80,7 +97,7 @@ def find(environ: Mapping[str, str] = os.environ) -> ImageClient:
         return ImageClient(name, (name, *places), build, without_health_check(name))
     # Without the capability no program may raise a limit, as podman's default runtime does. No limit can be left out.
     kinds = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-    limits = {kind: resource.getrlimit(number)[1] for kind, number in kinds.items()}
+    limits = {kind: min(resource.getrlimit(number)[1] & sys.maxsize, MOST) for kind, number in kinds.items()}
     run = tuple(f"--ulimit={kind}={limit}:{limit}" for kind, limit in limits.items())
     if name == "podman":
         places = (*places, "--runtime=runc")

@@ -58,7 +58,9 @@ def unsatisfied(roots: list[Requirement], present: dict[str, Distribution]) -> I
 def main(lock: Path, target: Path, roots: Path | None = None) -> int:
     base = [path for path in sys.path if path and Path(path) != target]
     there = installed(*base)
-    missing = [text for requirement, text in entries(lock.read_text()) if canonicalize_name(requirement.name) not in there]
+    missing = [
+        text for requirement, text in entries(lock.read_text()) if canonicalize_name(requirement.name) not in there
+    ]
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(missing))
         file.flush()

@@ -10,7 +10,12 @@ from pathlib import Path
 def main(bill: Path) -> int:
     for component in sorted(json.loads(bill.read_text())["components"], key=lambda each: each["name"].lower()):
         stated = [each.get("expression") or licence(each["license"]) for each in component.get("licenses", ())]
-        print(component["name"], component.get("version", ""), " AND ".join(dict.fromkeys(stated)) or "not stated", sep="\t")
+        print(
+            component["name"],
+            component.get("version", ""),
+            " AND ".join(dict.fromkeys(stated)) or "not stated",
+            sep="\t",
+        )
     return 0
 
 

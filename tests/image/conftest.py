@@ -40,7 +40,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
         return Image(client, "neuron-endpoint:cpu", (), ENGINE)
     site = tmp_path_factory.mktemp("site")
     site.chmod(0o755)
-    code = f"from pathlib import Path; from neuron_stand_in.installation import installed; installed(Path({str(site)!r}))"
+    code = (
+        f"from pathlib import Path; from neuron_stand_in.installation import installed; installed(Path({str(site)!r}))"
+    )
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(STAND_IN)}, check=True)
     mounts = {sysconfig.get_path("purelib"): BASE_PACKAGES, str(site): "/opt/site", str(STAND_IN): "/opt/stand-in"}
     options = tuple(f"--volume={source}:{target}:ro" for source, target in mounts.items())

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from image.image_client import ImageClient
 from handler.processes import free_port
+from image.image_client import ImageClient
 
 SHELLS = ("/usr/bin/dash", "/usr/bin/bash")
 DESCRIPTORS = 4096

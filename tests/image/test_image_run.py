@@ -37,7 +37,10 @@ def test_it_runs_without_a_shell(served: SageMakerContainer) -> None:
 def test_it_runs_within_the_limits(served: SageMakerContainer) -> None:
     limits = served.execute("cat", "/proc/1/limits").stdout
     assert f"{DESCRIPTORS}" in next(line for line in limits.splitlines() if line.startswith("Max open files"))
-    memory = [served.execute("cat", f"/sys/fs/cgroup/{file}").stdout for file in ("memory.max", "memory/memory.limit_in_bytes")]
+    memory = [
+        served.execute("cat", f"/sys/fs/cgroup/{file}").stdout
+        for file in ("memory.max", "memory/memory.limit_in_bytes")
+    ]
     assert f"{MEMORY_GB << 30}" in "".join(memory).split()
 
 
@@ -50,7 +53,9 @@ def test_the_bill_of_materials_names_what_is_imported(served: SageMakerContainer
     bill = json.loads(served.execute("cat", "/opt/neuron-endpoint/sbom.cdx.json").stdout)
     assert bill["metadata"]["component"]["name"] == "neuron-endpoint"
     named = {each["name"].lower().replace("_", "-"): each["version"] for each in bill["components"]}
-    code = "from importlib.metadata import distributions as d; print(*[f'{x.name}=={x.version}' for x in d()], sep='\\n')"
+    code = (
+        "from importlib.metadata import distributions as d; print(*[f'{x.name}=={x.version}' for x in d()], sep='\\n')"
+    )
     there = served.execute("env", "-u", "PYTHONPATH", "python", "-c", code).stdout.split()
     versions = dict(line.lower().replace("_", "-").split("==") for line in there)
     assert named == {name: version for name, version in versions.items() if name != "neuron-endpoint"}
