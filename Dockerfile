@@ -35,6 +35,7 @@ RUN /opt/tools/bin/cyclonedx-py environment --output-reproducible --pyproject py
 
 FROM tools AS code
 COPY pyproject.toml README.md LICENSE ./
+COPY completion completion
 COPY handler handler
 COPY container container
 COPY model_packaging model_packaging

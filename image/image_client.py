@@ -24,6 +24,10 @@ class ImageError(Exception):
     """An image cannot be built or run here. The message says why."""
 
 
+class Unavailable(ImageError):
+    """This machine lacks what an image needs: a client, or the means to make a base."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageClient:
     """A client and its options on this machine.
@@ -81,12 +85,12 @@ def find(environ: Mapping[str, str] = os.environ) -> ImageClient:
 
     IMAGE_CLIENT names another one, and IMAGE_STORAGE a directory for its images.
 
-    :raises ImageError: none is installed.
+    :raises Unavailable: none is installed.
     """
     wanted = environ.get("IMAGE_CLIENT")
     name = next((each for each in NAMES if wanted in (None, "", each) and usable(each)), None)
     if name is None:
-        raise ImageError(f"{wanted or 'docker, podman or buildah'} is needed and not installed")
+        raise Unavailable(f"{wanted or 'docker, podman or buildah'} is needed and not installed")
     if name == "docker":
         return ImageClient(name, (name,), ("--build-arg", f"SOURCE_DATE_EPOCH={TIMESTAMP}"))
     storage = environ.get("IMAGE_STORAGE")

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from image.image_client import TIMESTAMP, ImageClient, ImageError
+from image.image_client import TIMESTAMP, ImageClient, ImageError, Unavailable
 
 # Debian's release with each Python. Python 3.12 is in none: it is copied from this machine.
 RELEASES = {"3.11": "bookworm", "3.13": "trixie"}
@@ -19,51 +19,51 @@ COPIED_RELEASE = "bookworm"
 SHARED_LIBRARIES = "libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,zlib1g,libreadline8,libncursesw6,libexpat1"
 
 
-def tag(python: str) -> str:
-    return f"localhost/neuron-endpoint-stand-in-base:python{python}"
+# What the CPU's Dockerfile installs itself, and vLLM's CPU build needs where it takes the place of Neuron's.
+ENGINE_LIBRARIES = {"cpu": "", "neuron": ",libgomp1,libnuma1"}
 
 
-def make(client: ImageClient, python: str) -> str:
-    """Makes the base unless it is there, and returns its tag.
+def make(client: ImageClient, engine: str, python: str) -> str:
+    """Makes the base of an engine's image unless it is there, and returns its tag.
 
-    :raises ImageError: mmdebstrap is missing or fails, or no such Python can be had.
+    :raises Unavailable: mmdebstrap is missing or fails, or no such Python can be had.
     """
-    name = tag(python)
+    name = f"localhost/neuron-endpoint-stand-in-base:{engine}-python{python}"
     try:
         client.image_id(name)
     except ImageError:
         if shutil.which("mmdebstrap") is None:
-            raise ImageError("mmdebstrap (a Debian package) is needed for a stand-in base") from None
+            raise Unavailable("mmdebstrap (a Debian package) is needed for a stand-in base") from None
         with tempfile.TemporaryDirectory() as directory:
             archive = Path(directory, "base.tar")
-            command = [*debian(python), str(archive)]
+            command = [*debian(python, ENGINE_LIBRARIES[engine]), str(archive)]
             environment = {"SOURCE_DATE_EPOCH": str(TIMESTAMP), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise ImageError(f"mmdebstrap failed: {done.stderr.strip()[-1000:]}") from None
+                raise Unavailable(f"mmdebstrap failed: {done.stderr.strip()[-1000:]}") from None
             (Path(directory) / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
             command = [*client.command, "build", *client.build_options, "--tag", name, directory]
             if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
-                raise ImageError(f"{client.name} could not import the stand-in base") from None
+                raise Unavailable(f"{client.name} could not import the stand-in base") from None
     return name
 
 
-def debian(python: str) -> list[str]:
+def debian(python: str, more: str) -> list[str]:
     """The command that makes a root file system, without its last argument, the archive."""
     quiet = ["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root"]
     if python in RELEASES:
         packages = "ca-certificates,passwd,python3,python3-pip,python3-venv,python-is-python3"
-        return [*quiet, f"--include={packages}", RELEASES[python]]
+        return [*quiet, f"--include={packages}{more}", RELEASES[python]]
     program = shutil.which(f"python{python}")
     if program is None:
-        raise ImageError(f"Debian has no Python {python}, and neither has this machine")
+        raise Unavailable(f"Debian has no Python {python}, and neither has this machine")
     asked = [program, "-c", "import sys; print(sys.base_prefix)"]
     prefix = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     if not prefix or prefix == "/usr":
-        raise ImageError(f"the Python {python} of this machine cannot be copied")
+        raise Unavailable(f"the Python {python} of this machine cannot be copied")
     return [
         *quiet,
-        f"--include=ca-certificates,passwd,{SHARED_LIBRARIES}",
+        f"--include=ca-certificates,passwd,{SHARED_LIBRARIES}{more}",
         f'--customize-hook=cp -a "{prefix}/." "$1/usr/local/"',
         f'--customize-hook=ln -sf python{python} "$1/usr/local/bin/python"',
         '--customize-hook=find "$1/usr/local" -name __pycache__ -prune -exec rm -r {} +',

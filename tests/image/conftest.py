@@ -28,16 +28,19 @@ NEURON = {"NEURON_STAND_IN": "1", "ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_INSTAN
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     name = os.environ.get("IMAGE_TEST")
-    if name is None:
+    if name not in ("cpu", "neuron"):
         pytest.skip("`make image-test` builds an image and runs this")
+    tag = f"neuron-endpoint:{name}"
     try:
         client = image_client.find()
+        if client.name == "buildah":
+            pytest.skip("buildah builds images, and runs none as SageMaker does")
+        client.image_id(tag)
+        client.output("run", "--rm", "--network=host", *client.run_options, tag, "python", "-V")
     except ImageError as error:
-        pytest.skip(f"{error}")
-    if client.name == "buildah":
-        pytest.skip("buildah builds images, and runs none as SageMaker does")
+        pytest.skip(f"no image can be run here: {error}")
     if name == "cpu":
-        return Image(client, "neuron-endpoint:cpu", (), ENGINE)
+        return Image(client, tag, (), ENGINE)
     site = tmp_path_factory.mktemp("site")
     site.chmod(0o755)
     code = (
@@ -48,7 +51,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     options = tuple(f"--volume={source}:{target}:ro" for source, target in mounts.items())
     path = ":".join((*IN_IMAGE, BASE_PACKAGES, "/opt/site", "/opt/stand-in"))
     small = {"PYTHONPATH": path, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    return Image(client, "neuron-endpoint:neuron", options, {**ENGINE, **NEURON, **small})
+    return Image(client, tag, options, {**ENGINE, **NEURON, **small})
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The wheel, built from the source distribution, in a virtual environment that has nothing else: no vLLM, no torch."""
+"""The wheel of a release's dry run in a virtual environment that has nothing else: no vLLM, no torch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def uv(*words: str | Path) -> None:
 
 def make(directory: Path) -> WheelVenv:
     """A user's `pip install 'neuron-endpoint[local]'`."""
-    uv("build", "--quiet", "--out-dir", directory / "dist", ROOT)
+    release = [sys.executable, "-m", "image.release", "--dry-run", "--out", directory / "dist"]
+    environment = {**os.environ, "UV_SYSTEM_CERTS": "true"}
+    subprocess.run(release, cwd=ROOT, env=environment, check=True)
     (wheel,) = (directory / "dist").glob("*.whl")
     uv("venv", "--quiet", "--python", sys.executable, directory / "venv")
     python = directory / "venv" / "bin" / "python"
