@@ -41,10 +41,21 @@ def make(client: ImageClient, engine: str, python: str) -> str:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise Unavailable(f"mmdebstrap failed: {done.stderr.strip()[-1000:]}") from None
-            (Path(directory) / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-            command = [*client.command, "build", *client.build_options, "--tag", name, directory]
-            if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
-                raise Unavailable(f"{client.name} could not import the stand-in base") from None
+            place = Path(directory)
+            (place / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
+            (place / "Trial").write_text(f"FROM {name}\nRUN python -V\n")
+            for file, more in (("Dockerfile", ("--tag", name)), ("Trial", ())):
+                command = [
+                    *client.command,
+                    "build",
+                    *client.build_options,
+                    "--file",
+                    str(place / file),
+                    *more,
+                    directory,
+                ]
+                if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+                    raise Unavailable(f"{client.name} can build no image here ({file} of the stand-in base)") from None
     return name
 
 
