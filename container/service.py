@@ -74,6 +74,7 @@ class Service(ServingState):
             observer=observer,
             bodies=BodyBudget.of(config),
         )
+        observer.buckets = service.buckets
         if config.enable_sessions:
             service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
         return service

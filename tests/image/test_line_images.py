@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("python", ["3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.12", "3.13", "3.14"])
 def test_it_is_built_and_judges_settings(python: str) -> None:
     if os.environ.get("IMAGE_TEST") != "lines":
         pytest.skip("`make image-test` runs this")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from tests.simulation.schedule import Schedule
-from tests.simulation.schedules import broken, run_all
+from tests.simulation.schedules.schedule import Schedule
+from tests.simulation.schedules.schedule_batches import broken, run_all
 from tests.simulation.start_plot import plotted_starts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -72,7 +72,7 @@ class Bucket:
     """
 
     objects: dict[str, tuple[bytes, ObjectInfo]] = field(default_factory=dict)
-    requests: dict[int, Counter[str]] = field(default_factory=dict)
+    requests: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     written: Counter[str] = field(default_factory=Counter)
     on_write: Callable[[Machine, str, bytes], None] = lambda machine, key, body: None
 
@@ -187,7 +187,7 @@ class BucketOf:
         machine, time = self._machine, self._machine.time
         machine.check()
         self._fate.before(machine, step)
-        self._bucket.requests.setdefault(int(time.now), Counter())[step] += 1
+        self._bucket.requests[int(time.now)][step] += 1
         if fault is Fault.LATE:
             late = time.now + TIMEOUT * machine.random.uniform(0, 3)
             time.spawn(Machine(time, "network", 0), lambda: _ignored(act), late)

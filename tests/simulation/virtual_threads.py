@@ -19,6 +19,8 @@ from handler.artifacts.restore import download_pool, download_worker, restore, r
 from handler.artifacts.store import artifact_store, gc_marks, publication
 from tests.simulation.fleet_time import EPOCH, VirtualTime, Waiter
 
+# Bytes of a download's buffer. The product's own are of no use to files of 100 bytes, and take time to allocate.
+BUFFER = 4096
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -166,7 +168,7 @@ def virtual_threads(time: VirtualTime) -> Iterator[None]:
         (restore, {"time": clock}),
         (restore_lock, {"time": clock}),
         (download_pool, {"threading": threads, "time": clock, "Random": random}),
-        (download_worker, {"time": clock}),
+        (download_worker, {"time": clock, "BUFFER": BUFFER}),
         (recovery, {"time": clock}),
     ]
     real = [(module, name, getattr(module, name)) for module, names in stand_ins for name in names]

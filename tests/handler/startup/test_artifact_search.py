@@ -228,7 +228,7 @@ def test_an_engine_that_is_warm_serves_although_nothing_can_be_kept(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("handler.startup.artifact_backends.shutil.copytree", full)
+    monkeypatch.setattr("handler.artifacts.compile_caches.native_cache.shutil.copytree", full)
     assert machine.start(machine.native) is ENGINE
     assert "No space left on device" in caplog.text
     assert not (tmp_path / "store" / "manifests").exists()

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 from vllm.entrypoints.openai.completion.protocol import CompletionRequest
-from vllm.entrypoints.openai.engine.protocol import ErrorResponse
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.entrypoints.pooling.embed.protocol import EmbeddingChatRequest, EmbeddingCompletionRequest
 from vllm.entrypoints.serve.tokenize.protocol import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
@@ -35,6 +34,11 @@ from handler.engine.vllm_api.serving import (
     serving_schemas,
 )
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
+
+try:
+    from vllm.entrypoints.openai.engine.protocol import ErrorResponse
+except ImportError:  # 0.29.0
+    from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
 ERROR_FRAME: Final = 'data: {"error"'
 # The request headers that vLLM gets: the trace context. Other headers would control vLLM (X-data-parallel-rank,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.fleet_bucket import Fault
 from tests.simulation.fleet_time import Machine
-from tests.simulation.schedule import Blow, Schedule, Stroke
+from tests.simulation.schedules.schedule import Blow, Schedule, Stroke
 
 # Faults that only one kind of request has. These requests are rare, so they have it more often.
 FACTORS = {(Fault.TORN, "upload"): 5.0, (Fault.DAMAGED, "read"): 5.0}

@@ -1,6 +1,6 @@
 """Bugs that are put into a copy of the product's code, one at a time. The simulation has to find each of them.
 
-`python -m tests.simulation.product_mutations` runs all of them.
+`python -m tests.simulation.schedules.product_mutations` runs all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # The packages that the simulation imports.
 PACKAGES = ("handler", "container")
 MOST_SCHEDULES = 3000

@@ -10,13 +10,13 @@ import os
 
 import pytest
 
-from tests.simulation.product_mutations import MUTATIONS, Mutation, simulated
-from tests.simulation.schedule import Blow, Cause, Poison, Schedule
-from tests.simulation.schedules import Broken, broken, run_all
+from tests.simulation.schedules.product_mutations import MUTATIONS, Mutation, simulated
+from tests.simulation.schedules.schedule import Blow, Cause, Poison, Schedule
+from tests.simulation.schedules.schedule_batches import Broken, broken, run_all
 
 FLEETS = int(os.environ.get("FLEETS", "10000"))
 SECONDS = 60.0
-# The other mutations take longer: `python -m tests.simulation.product_mutations` runs all.
+# The other mutations take longer: `python -m tests.simulation.schedules.product_mutations` runs all.
 QUICK = (
     "lease_is_taken_without_a_condition",
     "restore_ignores_digests",

@@ -7,37 +7,27 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.acquisition import Acquisition
-from handler.artifacts.lease.acquisition_options import AcquisitionOptions, Compilation
 from handler.artifacts.lease.compile_errors import CompileFailed, FailedBefore
-from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries, name_of
-from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.store import object_names
-from handler.artifacts.store.artifact_store import ArtifactStore
-from handler.artifacts.store.manifest import Manifest
-from handler.artifacts.store.manifest_signature import SecretSigner
+from handler.artifacts.lease.negative_entries import SECONDS, name_of
 from handler.errors import EndpointError
-from tests.simulation import schedule_compiler as compiler
-from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource
+from tests.simulation.fleet_bucket import Bucket, BucketOf
 from tests.simulation.fleet_time import EPOCH, Machine, VirtualTime
-from tests.simulation.schedule import Blow, Cause, Poison, Schedule, Stroke
-from tests.simulation.schedule_faults import ScheduledFate, ScheduledFaults
-from tests.simulation.schedule_requests import Container, ServingProcess, ended
-from tests.simulation.schedule_rules import SKEW, Rules, Violation
+from tests.simulation.schedules.host_start import DEADLINE, HostStart
+from tests.simulation.schedules.schedule import Blow, Poison, Schedule, Stroke
+from tests.simulation.schedules.schedule_faults import ScheduledFate, ScheduledFaults
+from tests.simulation.schedules.schedule_requests import Container, ServingProcess, ended
+from tests.simulation.schedules.schedule_rules import SKEW, Rules, Violation
 from tests.simulation.virtual_threads import virtual_threads
 
-SIGNER = SecretSigner(b"a secret of sixteen bytes")
-# Seconds: between two starts of a container that fails, until a start gives up, and until all have to serve once
-# nothing goes wrong any more: a record of a failed compile counts for SECONDS, and then somebody has to compile.
+# Seconds: between two starts of a container that fails, and until all have to serve once nothing goes wrong any
+# more: a record of a failed compile counts for SECONDS, and then somebody has to compile.
 BACKOFF = (10.0, 900.0)
-DEADLINE = 1800.0
 BOUND = SECONDS + SKEW + BACKOFF[1] + DEADLINE
 # Nothing takes so many events, unless it does not end.
 MOST_EVENTS = 100_000
@@ -140,74 +130,17 @@ class Run:
 
     def _start(self, host: Host, process: Machine) -> None:
         version, began = host.version, self.time.now
-        wanted_keys = self.versions[version]
-        objects = BucketOf(self.bucket, process, self.fate, ScheduledFaults(self.schedule))
-        source = BucketSource(objects, object_names.object_name)
-        own: list[tuple[Path, str]] = []
-        self._say(process, f"start of version {version}")
-
-        def bring(manifests: Sequence[Manifest], target: Path) -> None:
-            self.fate.step(process, "restore")
-            restore(manifests, source, target, options=RestoreOptions(threads=1 + self.schedule.seed % 2))
-            self.fate.step(process, "restored")
-
-        def compile(wanted: Compilation) -> None:
-            own[:] = []
-            name = f"{process.name}/{len(self.rules.finished) + len(self.rules.failures)}"
-            self.rules.compile_begins(process, wanted)
-            self._compile(process, wanted, wanted_keys, name)
-            own.append((wanted.directory, name))
-            self.fate.step(process, "compiled")
-
-        signer = SIGNER if self.schedule.signed else None
-        acquisition = Acquisition(
-            ArtifactStore(objects, signer),
-            wanted_keys,
-            host.directory / wanted_keys[0].digest[:8],
-            bring,
-            compile,
-            process.now() + DEADLINE,
-            options=AcquisitionOptions(
-                lease=self.schedule.lease, poll=self.schedule.poll, machine={"host": process.name}
-            ),
-            failures=NegativeEntries(objects, process, signer=signer),
-            listener=lambda event: self._say(process, json.dumps(event)) if self.trace is not None else None,
-            clock=process,
-            random=process.random,
-        )
+        start = HostStart(self.schedule, self.bucket, self.rules, self.fate, self.random, self.versions[version])
         try:
-            directory = acquisition.run().path
+            directory = start.run(process, host.directory)
         except EndpointError as error:
-            if not own:
-                self._failed(host, process, error, began)
-                return
-            directory = own[0][0]
-        self.rules.serves(process.name, wanted_keys, directory, own[0][1] if own else None)
+            self._failed(host, process, error, began)
+            return
+        self.rules.serves(process.name, self.versions[version], directory, start.compiler)
         self.fate.step(process, "serve")
         host.failures, host.version_served = 0, version
         host.container = host.container or Container()
         host.serving = ServingProcess(host.container, process, partial(self._engine_died, host))
-
-    def _compile(
-        self, process: Machine, wanted: Compilation, wanted_keys: tuple[ArtifactKey, ArtifactKey], name: str
-    ) -> None:
-        schedule, causes = self.schedule, self.schedule.causes
-        cause = Cause.DONE
-        if self.time.now < schedule.clear and any(causes.values()):
-            cause = self.random.choices(list(causes), list(causes.values()))[0]
-        files = compiler.artifacts(wanted_keys, name)
-        self.fate.step(process, f"compile {name}")
-        process.sleep(self.random.uniform(*schedule.compile) / 2)
-        compiler.write(wanted.directory, dict(list(files.items())[:1]))
-        self.fate.step(process, "half compiled")
-        process.sleep(self.random.uniform(*schedule.compile) / 2)
-        if self.time.now >= schedule.clear:
-            cause = Cause.DONE
-        self._say(process, f"compile: {cause.value}")
-        self.rules.compile_ends(process, wanted, cause, name)
-        if cause is not Cause.DONE:
-            compiler.fail(cause)
-        compiler.write(wanted.directory, files)
 
     def _failed(self, host: Host, process: Machine, error: EndpointError, began: float) -> None:
         self._say(process, f"{type(error).__name__}: {error.message}")

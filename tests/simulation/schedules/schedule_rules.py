@@ -16,8 +16,8 @@ from handler.artifacts.lease.negative_entries import CRASHES_COUNT, INSTANCES, S
 from handler.artifacts.store import object_names
 from tests.simulation.fleet_bucket import TIMEOUT, Bucket
 from tests.simulation.fleet_time import MOST_SKEW, Machine
-from tests.simulation.schedule import Cause
-from tests.simulation.schedule_compiler import artifacts
+from tests.simulation.schedules.schedule import Cause
+from tests.simulation.schedules.schedule_compiler import artifacts
 
 # An age is the difference of two machines' dates, and S3's time is the store's. Seconds.
 SKEW = 2 * MOST_SKEW + 3 * TIMEOUT

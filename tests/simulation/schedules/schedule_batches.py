@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.simulation.schedule import Schedule
-from tests.simulation.schedule_rules import Violation
-from tests.simulation.schedule_run import Run
+from tests.simulation.schedules.schedule import Schedule
+from tests.simulation.schedules.schedule_rules import Violation
+from tests.simulation.schedules.schedule_run import Run
 
 # Schedules that a process runs before it reports.
 BATCH = 50
@@ -62,9 +62,11 @@ def run_all(
 
 def _batch(seeds: list[int]) -> tuple[int, list[Broken]]:
     gc.disable()
+    gc.freeze()  # a collection then looks only at what the schedules have left
     try:
         found = [problem for seed in seeds if (problem := broken(seed)) is not None]
     finally:
-        gc.enable()
         gc.collect()
+        gc.unfreeze()
+        gc.enable()
     return len(seeds), found

@@ -14,7 +14,7 @@ from container.requests.http_limits import Deadline
 from container.requests.request_record import RequestRecord
 from handler.errors import BodyQuarantined, EngineFailed
 from tests.simulation.fleet_time import Machine
-from tests.simulation.schedule_rules import Violation
+from tests.simulation.schedules.schedule_rules import Violation
 
 ENVIRON = {"REQUEST_METHOD": "POST", "PATH_INFO": "/invocations", "CONTENT_TYPE": "application/json"}
 HONEST, HOSTILE = b'{"prompt": "honest"}', b'{"prompt": "hostile"}'

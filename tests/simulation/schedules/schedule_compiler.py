@@ -7,7 +7,7 @@ from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.compile_failure import compile_failure
-from tests.simulation.schedule import Cause
+from tests.simulation.schedules.schedule import Cause
 
 FAILED = "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
 # Of each cause: the exit status of the engine's core, and the end of its log.
