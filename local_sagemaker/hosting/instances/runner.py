@@ -63,7 +63,7 @@ class AsProcess(Runner):
 
 @dataclass(frozen=True, slots=True)
 class InDocker(Runner):
-    """Runs an image as a Docker container. Not tested with a real daemon: the tests replace the client.
+    """Runs an image as a Docker container. Tested with podman and with a stand-in, not with a Docker daemon.
 
     :ivar environment: the variables of SageMaker and of the model. The image has its own.
     """
