@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 
-SOURCES = os.environ.get("NXDI_SOURCES", "")
-CHECKOUTS = ("neuronx-distributed-inference/src", "neuronx-distributed/src", "vllm-neuron")
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1] / "recipes"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "model_packaging"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "handler" / "neuron"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "handler" / "neuron" / "neuron_config"))
+
+from sources import CHECKOUTS, use_sources
+
 HERE = Path(__file__).parent
+SOURCES = os.environ.get("NXDI_SOURCES", "")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("recipes", "model_packaging"))]
     if SOURCES:
-        from closed_packages import stand_in_for_closed_packages
-
-        sys.path[:0] = [str(Path(SOURCES, checkout)) for checkout in CHECKOUTS]
-        stand_in_for_closed_packages()
+        use_sources(SOURCES)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from golden_plans import PLANS, published_models
+from memory_case import MemoryCase, measured
+from memory_facts import directory_of, plan_of
 from random_settings import random_settings
-from recipe_files import MODELS
 from test_nxdi_refusals import EXPERTS, LLAMA, REFUSED, REFUSED_OF_EXPERTS, TAKEN, checked
 
 from handler.artifacts.restore.model_paths import ModelPaths
@@ -36,11 +37,6 @@ LATER = {
 def models() -> Iterator[None]:
     """The published configurations by their names, in the working directory."""
     with published_models():
-        for name, model in MODELS.items():
-            if name.startswith("s3:"):
-                place = Path(name.rpartition("/")[2])
-                place.mkdir()
-                (place / "config.json").write_text(json.dumps(model["config"]))
         yield
 
 
@@ -53,9 +49,6 @@ def build(plan: EnginePlan, model: Path) -> Any:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipes_plan_is_accepted(path: Path) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
-    draft = document["engine_args"].get("speculative_config", {})
-    if draft.get("model", "").startswith("s3:"):
-        draft["model"] = draft["model"].rpartition("/")[2]
     assert build(EnginePlan(**document), Path(document["engine_args"]["model"]))
 
 
@@ -125,3 +118,15 @@ def test_lora_is_accepted_and_can_be_restored(tmp_path: Path) -> None:
     again = type(application)(str(saved)).neuron_config
     assert list(again.lora_config.lora_ckpt_paths_cpu) == ["a", "b"]
     assert again.kv_quant_config.quant_dtype == application.neuron_config.kv_quant_config.quant_dtype
+
+
+MEASURED = measured()
+
+
+@pytest.mark.parametrize(("case", "sizes"), MEASURED, ids=[case.name for case, _ in MEASURED])
+def test_the_recorded_memory_is_that_of_the_modules(case: MemoryCase, sizes: dict[str, int]) -> None:
+    from rank_bytes import rank_bytes
+
+    plan = plan_of(case)
+    assert plan is not None
+    assert rank_bytes(plan, directory_of(plan)) == sizes

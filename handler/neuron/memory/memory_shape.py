@@ -30,6 +30,7 @@ class MemoryShape:
     :param cache_tokens: the tokens, of all sequences, that one rank's KV cache can hold.
     :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
+    :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
     """
 
     degree: int
@@ -50,6 +51,7 @@ class MemoryShape:
     graphs: int
     mlp_kernel: bool = False
     blocks: bool = False
+    flash_decoding: bool = False
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
@@ -81,14 +83,21 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
         width=width,
         cache_width=1.0 if _fp8_cache(config, raw) else width,
-        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True,
+        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True or _mlp_quantized(config, raw),
         unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
         sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
         graphs=_graphs(config, raw, context, length),
         mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
         blocks=_in_blocks(config),
+        flash_decoding=raw.get("flash_decoding_enabled") is True,
     )
+
+
+def _mlp_quantized(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """These two convert all linear layers, without `quantized` too (NxDI 0.10, models/model_wrapper.py:1477)."""
+    kernel = config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")
+    return bool(kernel or raw.get("activation_quantization_type"))
 
 
 def _fp8_cache(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
