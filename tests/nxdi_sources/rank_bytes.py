@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ def rank_bytes(plan: EnginePlan, model: Path) -> dict[str, int]:
 
     Each plan has a process of its own, because NxD keeps its process groups in global variables.
     """
+    importlib.import_module("vllm_neuron.worker.neuronx_distributed_model_loader")  # once, and not in each process
     with multiprocessing.get_context("fork").Pool(1) as pool:
         return pool.apply(_rank_bytes, (plan, model))
 

@@ -12,7 +12,7 @@ from golden_plans import PLANS, published_models
 from memory_case import MemoryCase, measured
 from memory_facts import directory_of, plan_of
 from random_settings import random_settings
-from test_nxdi_refusals import EXPERTS, LLAMA, REFUSED, REFUSED_OF_EXPERTS, TAKEN, checked
+from test_nxdi_refusals import LLAMA, TAKEN, checked
 
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.config.endpoint_config import EndpointConfig
@@ -24,13 +24,6 @@ from handler.neuron.planning import planner
 
 RECIPES = [path for path in sorted(PLANS.glob("*.json")) if json.loads(path.read_text())["line"] == "nxdi-0.16"]
 GOOD = 200
-# What is raised later than the application is built: by vLLM's parser, at the compile or on the device. Or never: the
-# setting has no effect.
-LATER = {
-    *("blocks-alone", "sequence-parallel-lengths", "qkv-kernel-weights", "attention-dp-heads"),
-    *("context-parallel-heads", "quantization-type", "fused-residual", "named-options", "value-of-another-version"),
-    *("kv-cache-dtype", "unknown-neuron-key", "too-many-cores", "too-few-loras", "an activation of the router"),
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,21 +43,6 @@ def build(plan: EnginePlan, model: Path) -> Any:
 def test_a_recipes_plan_is_accepted(path: Path) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
     assert build(EnginePlan(**document), Path(document["engine_args"]["model"]))
-
-
-@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_OF_EXPERTS])
-def test_what_we_refuse_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`check` without our own checks builds the real NeuronConfig, and the plugin's functions do the rest."""
-    environ, code, _ = {**REFUSED, **REFUSED_OF_EXPERTS}[name]
-    if code in LATER or name in LATER:
-        pytest.skip("it is raised later than the application is built, or has no effect")
-    monkeypatch.setattr(planner, "CHECKS", ())
-    found = checked(tmp_path / "model", environ, EXPERTS if name in REFUSED_OF_EXPERTS else LLAMA)
-    if found.plan is None:
-        assert "neuron-config-raises" in {one.code for one in found.findings}
-        return
-    with pytest.raises((ValueError, AssertionError, TypeError, KeyError)):
-        build(found.plan, tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", [name for name in TAKEN if "adapters" not in name])
