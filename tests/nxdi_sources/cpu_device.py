@@ -92,6 +92,8 @@ class CpuDevice:
             if wrong:
                 raise RuntimeError(f"weights that do not fit: {wrong[:5]}")
             module.register_forward_pre_hook(_choose_bucket)
+            if wrapper.config.neuron_config.lora_config is not None:
+                module.register_forward_hook(_keep_adapters)
             wrapper.model = module.eval()
             wrapper.model.nxd_model = SimpleNamespace(weights=weights, state=[{}])
 
@@ -99,3 +101,11 @@ class CpuDevice:
 def _choose_bucket(module: Any, given: tuple[Any, ...]) -> None:
     """A graph has the length of its bucket, which its attention mask has too (models/model_wrapper.py:1548)."""
     module.n_positions = given[1].shape[-1]
+
+
+def _keep_adapters(module: Any, given: tuple[Any, ...], outputs: Any) -> Any:
+    """A graph returns the weights of each sequence's adapter, which the device keeps (models/model_wrapper.py:1622)."""
+    first = 1 + module.neuron_config.output_logits + len(module.kv_mgr.past_key_values)
+    for kept, made in zip(module.lora_weight_manager.get_lora_tensors(), outputs[first:], strict=True):
+        kept.data.copy_(made)
+    return outputs[:first]
