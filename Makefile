@@ -163,11 +163,12 @@ test-neuron:
 	@$(NEURON_PYTHON) -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==' > /tmp/neuron-pins.txt
 	$(NEURON_PYTHON) -m pip install --quiet --constraint /tmp/neuron-pins.txt -r requirements/runtime.txt pytest pytest-timeout httpx
 	$(NEURON_PYTHON) -m pip install --quiet --no-deps --editable .
-	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron
+	REHEARSE=$(REHEARSE) $(NEURON_PYTHON) -m pytest tests/on_neuron tests/nxdi_sources
 
-# SOURCES has checkouts of NxD Inference, NxD and the plugin (docs/on-neuron.md). Their configuration code runs on the CPU.
+# SOURCES has checkouts of NxD Inference, NxD and the plugin (docs/on-neuron.md). They run on the CPU, and so do the tests
+# for a Neuron machine.
 test-nxdi: $(READY)
-	@NXDI_SOURCES='$(abspath $(SOURCES))' $(BIN)/python -m pytest tests/nxdi_sources
+	@NXDI_SOURCES='$(abspath $(SOURCES))' $(BIN)/python -m pytest tests/nxdi_sources tests/on_neuron
 
 # Writes the golden plan of each recipe, which tests/recipes compares, and the examples in kubernetes/.
 plans: $(DEV)

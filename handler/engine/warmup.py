@@ -62,12 +62,13 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     """
     if engine.traits.pooling:
         return _embed(engine, timeout)
+    model = engine.adapter_names[0] if engine.adapters is not None and engine.adapters.required else None
     prompt = [min(1, engine.prompts.vocab_size - 1)] * 4
     tokens = 0
     for number, samplings in enumerate(ROUNDS):
         outcomes = [_Outcome() for _ in samplings]
         for index, (sampling, outcome) in enumerate(zip(samplings, outcomes, strict=True)):
-            generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False)
+            generation = Generation(f"warm-up-{number}-{index}", prompt, sampling, stream=False, model=model)
             engine.loop.call(engine.request(generation, outcome).begin)
         tokens += sum(outcome.wait(timeout, "warm-up token") for outcome in outcomes)
     return tokens

@@ -6,6 +6,7 @@ All must be local files before the engine starts, because they are compiled in o
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from handler.config.endpoint_config import EndpointConfig
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import download
+from handler.model.zero_adapter import write_zero_adapter
 from handler.neuron.engine_plan import EnginePlan
-from handler.neuron.lines.lora import adapter_document, adapter_file
+from handler.neuron.lines.lora import adapter_document, adapter_file, base_adapter_directory, has_base_adapter
 from handler.storage.byte_progress import ByteProgress, ignore_bytes
 
 
@@ -75,8 +77,17 @@ def fetch_companions(
     draft = optional(config.speculative_model, "speculative_model")
     quantized = optional(config.quantized_checkpoints_path, "quantized_checkpoints_path")
     if adapters:
-        _write(Path(adapter_file(config)), adapter_document(replace(config, lora_modules=adapters)))
+        _write(Path(adapter_file(config)), _listed(replace(config, lora_modules=adapters)))
     return Companions(adapters, draft, quantized, moved)
+
+
+def _listed(config: EndpointConfig) -> dict[str, Json]:
+    """The list of adapters, with one of zeros for requests to the model itself if there is room for it."""
+    base = base_adapter_directory(config)
+    shutil.rmtree(base, ignore_errors=True)
+    first = Path(next(iter(config.lora_modules.values())))
+    made = has_base_adapter(config) and write_zero_adapter(first, base)
+    return adapter_document(config, str(base) if made else None)
 
 
 def _require_adapter(name: str, path: Path, setting: str) -> None:

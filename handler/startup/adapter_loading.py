@@ -12,6 +12,7 @@ from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
 from handler.model.model_source import download
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.lines.lora import BASE_ADAPTER, base_adapter_directory
 
 AT_THE_START_ONLY = "this Neuron line loads adapters only at the start: name them in ENDPOINT_LORA_MODULES"
 
@@ -41,6 +42,9 @@ def load_adapters(
     if plan.line == "cpu":
         adapters.load_empty(Path(str(plan.engine_args["model"])))
         adapters.publish()
+    elif plan.line.startswith("nxdi"):
+        base = base_adapter_directory(config)
+        adapters.declare_base(BASE_ADAPTER, str(base) if base.is_dir() else None)
     for name, source in config.lora_modules.items():
         if plan.line != "cpu":
             adapters.declare(name, moved.get(source, source))

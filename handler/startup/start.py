@@ -184,10 +184,14 @@ def _launch_engine(
     engine = state.engine = launch(plan, config, lifecycle.stage, imports=imports, waiting=steps.result(CORE))
     if compiles_only(plan.env):
         return engine
+    notes = None if state.peers is None else state.peers.adapter_notes
+    load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage, notes)
+    if plan.line != "cpu":
+        load()  # The NxDI plugin's engine ends at a request without an adapter, so the warm-up needs them.
     lifecycle.stage("warm up")
     warm_up(engine)
-    notes = None if state.peers is None else state.peers.adapter_notes
-    load_adapters(engine, plan, config, companions.moved, lifecycle.stage, notes)
+    if plan.line == "cpu":
+        load()
     state.admission.limit = max_in_flight(config, engine.slots)
     if config.multi_model:
         state.models = _model_registry(state, plan)

@@ -102,6 +102,11 @@ REFUSED: dict[str, Case] = {
         "context-parallel-heads",
         f"{OVERRIDE}.cp_degree",
     ),
+    "context parallel, prefill ranks that the KV heads do not divide over": (
+        {"SM_VLLM_TENSOR_PARALLEL_SIZE": "24", **raw(cp_degree=4)},
+        "context-parallel-heads",
+        f"{OVERRIDE}.cp_degree",
+    ),
     "a data type of quantized weights": (
         raw(**FP8, quantization_dtype="fp8"),
         "quantization-dtype",

@@ -70,7 +70,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return _ClosedModule(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        module.get_platform_target = lambda: PLATFORM  # type: ignore[attr-defined]
+        module.__version__ = "2.0"
+        module.get_platform_target = lambda *flags: PLATFORM  # type: ignore[attr-defined]
 
 
 def stand_in_for_closed_packages() -> None:

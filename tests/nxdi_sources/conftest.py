@@ -1,30 +1,45 @@
-"""NXDI_SOURCES names a directory with checkouts of NxD Inference, NxD and the plugin: docs/on-neuron.md."""
+"""NXDI_SOURCES names a directory with checkouts of NxD Inference, NxD and the plugin: docs/on-neuron.md.
+
+Without it the tests run where these packages are installed, as on a Neuron machine.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-SOURCES = os.environ.get("NXDI_SOURCES", "")
-CHECKOUTS = ("neuronx-distributed-inference/src", "neuronx-distributed/src", "vllm-neuron")
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1] / "recipes"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "model_packaging"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "handler" / "neuron"))
+sys.path.insert(1, str(Path(__file__).parents[1] / "handler" / "neuron" / "neuron_config"))
+
+from closed_packages import PLATFORM
+from sources import CHECKOUTS, use_sources
+
 HERE = Path(__file__).parent
+SOURCES = os.environ.get("NXDI_SOURCES", "")
+
+
+def installed() -> bool:
+    """On a Neuron machine the packages themselves are there, and nothing is replaced."""
+    return all(importlib.util.find_spec(name) for name in ("neuronx_distributed_inference", "vllm_neuron"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    sys.path[:0] = [str(HERE), *(str(HERE.parent / name) for name in ("recipes", "model_packaging"))]
     if SOURCES:
-        from closed_packages import stand_in_for_closed_packages
-
-        sys.path[:0] = [str(Path(SOURCES, checkout)) for checkout in CHECKOUTS]
-        stand_in_for_closed_packages()
+        use_sources(SOURCES)
+    elif installed():
+        os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", PLATFORM)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = [checkout for checkout in CHECKOUTS if not Path(SOURCES, checkout).is_dir()]
     reason = f"NXDI_SOURCES has no {', '.join(missing)}" if SOURCES else "NXDI_SOURCES is not set: docs/on-neuron.md"
     for item in items:
-        if item.path.parent == HERE and (missing or not SOURCES):
+        if item.path.parent == HERE and (missing if SOURCES else not installed()):
             item.add_marker(pytest.mark.skip(reason=reason))

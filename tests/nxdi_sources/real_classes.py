@@ -53,6 +53,11 @@ def real_application(plan: EnginePlan, model: Path) -> Any:
     return cls(str(model), config)
 
 
+def local_name(model: str) -> str:
+    """The directory that `published_models` has for a model in S3."""
+    return model.rpartition("/")[2] if model.startswith("s3:") else model
+
+
 def _engine(args: dict[str, Any], additional: dict[str, Any], hf_config: Any) -> SimpleNamespace:
     """vLLM's configuration, as the plugin's platform changes it."""
     import torch
@@ -76,7 +81,7 @@ def _engine(args: dict[str, Any], additional: dict[str, Any], hf_config: Any) ->
         scheduler_config=SimpleNamespace(
             max_num_seqs=args["max_num_seqs"], enable_chunked_prefill=False, max_num_batched_tokens=131072
         ),
-        draft=SimpleNamespace(**draft) if draft else None,
+        draft=SimpleNamespace(**{**draft, "model": local_name(draft["model"])}) if draft else None,
     )
 
 

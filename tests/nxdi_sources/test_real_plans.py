@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from golden_plans import PLANS, published_models
+from memory_case import MemoryCase, measured
+from memory_facts import directory_of, plan_of
 from random_settings import random_settings
-from recipe_files import MODELS
-from test_nxdi_refusals import EXPERTS, LLAMA, REFUSED, REFUSED_OF_EXPERTS, TAKEN, checked
+from test_nxdi_refusals import LLAMA, TAKEN, checked
 
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.config.endpoint_config import EndpointConfig
@@ -23,24 +24,12 @@ from handler.neuron.planning import planner
 
 RECIPES = [path for path in sorted(PLANS.glob("*.json")) if json.loads(path.read_text())["line"] == "nxdi-0.16"]
 GOOD = 200
-# What is raised later than the application is built: by vLLM's parser, at the compile or on the device. Or never: the
-# setting has no effect.
-LATER = {
-    *("blocks-alone", "sequence-parallel-lengths", "qkv-kernel-weights", "attention-dp-heads"),
-    *("context-parallel-heads", "quantization-type", "fused-residual", "named-options", "value-of-another-version"),
-    *("kv-cache-dtype", "unknown-neuron-key", "too-many-cores", "too-few-loras", "an activation of the router"),
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def models() -> Iterator[None]:
     """The published configurations by their names, in the working directory."""
     with published_models():
-        for name, model in MODELS.items():
-            if name.startswith("s3:"):
-                place = Path(name.rpartition("/")[2])
-                place.mkdir()
-                (place / "config.json").write_text(json.dumps(model["config"]))
         yield
 
 
@@ -53,25 +42,7 @@ def build(plan: EnginePlan, model: Path) -> Any:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipes_plan_is_accepted(path: Path) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
-    draft = document["engine_args"].get("speculative_config", {})
-    if draft.get("model", "").startswith("s3:"):
-        draft["model"] = draft["model"].rpartition("/")[2]
     assert build(EnginePlan(**document), Path(document["engine_args"]["model"]))
-
-
-@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_OF_EXPERTS])
-def test_what_we_refuse_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`check` without our own checks builds the real NeuronConfig, and the plugin's functions do the rest."""
-    environ, code, _ = {**REFUSED, **REFUSED_OF_EXPERTS}[name]
-    if code in LATER or name in LATER:
-        pytest.skip("it is raised later than the application is built, or has no effect")
-    monkeypatch.setattr(planner, "CHECKS", ())
-    found = checked(tmp_path / "model", environ, EXPERTS if name in REFUSED_OF_EXPERTS else LLAMA)
-    if found.plan is None:
-        assert "neuron-config-raises" in {one.code for one in found.findings}
-        return
-    with pytest.raises((ValueError, AssertionError, TypeError, KeyError)):
-        build(found.plan, tmp_path / "model")
 
 
 @pytest.mark.parametrize("name", [name for name in TAKEN if "adapters" not in name])
@@ -125,3 +96,15 @@ def test_lora_is_accepted_and_can_be_restored(tmp_path: Path) -> None:
     again = type(application)(str(saved)).neuron_config
     assert list(again.lora_config.lora_ckpt_paths_cpu) == ["a", "b"]
     assert again.kv_quant_config.quant_dtype == application.neuron_config.kv_quant_config.quant_dtype
+
+
+MEASURED = measured()
+
+
+@pytest.mark.parametrize(("case", "sizes"), MEASURED, ids=[case.name for case, _ in MEASURED])
+def test_the_recorded_memory_is_that_of_the_modules(case: MemoryCase, sizes: dict[str, int]) -> None:
+    from rank_bytes import rank_bytes
+
+    plan = plan_of(case)
+    assert plan is not None
+    assert rank_bytes(plan, directory_of(plan)) == sizes

@@ -1,7 +1,8 @@
 """What to run on a machine with Neuron devices: `make test-neuron`. docs/on-neuron.md says what each test proves.
 
 Skipped elsewhere, with the reason. REHEARSE=1 runs the same tests over the stand-in instead, which proves the tests'
-own steps and nothing about Neuron.
+own steps and nothing about Neuron. NXDI_SOURCES=dir (`make test-nxdi`) runs them over the real plugin and NxD Inference
+with a test double for the compiler and the device.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from tests.endpoint.serve_process import ServeProcess
 
 HERE = Path(__file__).parent
 DEVICES = sorted(Path("/dev").glob("neuron[0-9]*"))
-REHEARSAL = os.environ.get("REHEARSE") == "1"
+SOURCES = os.environ.get("NXDI_SOURCES", "")
+REHEARSAL = os.environ.get("REHEARSE") == "1" or bool(SOURCES)
 SKIP = "no Neuron device here (/dev/neuron*): run `make test-neuron` on an inf2, trn1 or trn2 instance"
-START_SECONDS = 3600.0 if DEVICES else 120.0
+START_SECONDS = 3600.0 if DEVICES else 240.0
+LINE = "nxdi-0.16"
+# The test double of the device has one core.
+RANKS = 1 if SOURCES and not DEVICES else 2
 
 Serve = Callable[..., ServeProcess]
 
@@ -35,14 +40,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What makes a start one on Neuron: nothing on a Neuron machine, the stand-in in a rehearsal."""
+    """What makes a start one on Neuron: nothing on a Neuron machine, and what stands for it in a rehearsal."""
     if DEVICES:
         return {}
+    site, rehearsal = tmp_path_factory.mktemp("site"), {"ENDPOINT_LINE": LINE, "ENDPOINT_INSTANCE": "ml.inf2.xlarge"}
+    if SOURCES:
+        sys.path.insert(0, str(HERE.parent / "nxdi_sources"))
+        from cpu_device import installed_sources
+
+        return {**installed_sources(site, SOURCES), **rehearsal}
     sys.path.insert(0, str(HERE.parent / "neuron_stand_in"))
     from neuron_stand_in.installation import installed
 
-    rehearsal = {"NEURON_STAND_IN": "1", "ENDPOINT_LINE": "nxdi-0.16", "ENDPOINT_INSTANCE": "ml.inf2.xlarge"}
-    return {**installed(tmp_path_factory.mktemp("site")), **rehearsal}
+    return {**installed(site), "NEURON_STAND_IN": "1", **rehearsal}
 
 
 @pytest.fixture(scope="session")
@@ -61,14 +71,14 @@ def serve(place: Path, line: dict[str, str]) -> Iterator[Serve]:
         if not (directory / "model").exists():
             (directory / "model").symlink_to(sample_model.path())
         settings = {
-            **line,
             "SAGEMAKER_BASE_DIR": str(directory),
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
             "ENDPOINT_ARTIFACT_STORE": f"file://{place / 'store'}",
             "ENDPOINT_ARTIFACT_LEASE": "5",
             "ENDPOINT_ENGINE_RESTARTS": "0",
             "SM_VLLM_MAX_NUM_SEQS": "4",
-            "SM_VLLM_TENSOR_PARALLEL_SIZE": "2",
+            "SM_VLLM_TENSOR_PARALLEL_SIZE": str(RANKS),
+            **line,
             **environment,
         }
         made.append(ServeProcess(directory, settings))

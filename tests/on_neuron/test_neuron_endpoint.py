@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import sample_model
 from sample_model.facts import by_name, load
 from tests.endpoint.serve_process import ServeProcess
-from tests.on_neuron.conftest import DEVICES, START_SECONDS, Serve
+from tests.on_neuron.conftest import DEVICES, RANKS, START_SECONDS, Serve
 
 FACTS = load()
 QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": by_name("ping").questions[0]}], "temperature": 0}
@@ -126,12 +128,27 @@ def test_penalties_are_honoured_where_the_cpu_samples(serve: Serve) -> None:
     assert served.terminate() == 0
 
 
+def test_an_adapter_changes_the_tokens(serve: Serve) -> None:
+    adapter = str(sample_model.adapter_path())
+    served = ready(
+        serve(
+            "five",
+            ENDPOINT_LORA_MODULES=json.dumps({"pirate": adapter}),
+            ENDPOINT_LORA_TARGET_MODULES="q_proj,v_proj,o_proj",
+            SM_VLLM_MAX_LORA_RANK="8",
+        )
+    )
+    question = {**QUESTION, "messages": [{"role": "user", "content": by_name("hello").questions[0]}]}
+    reply = served.client.post("/invocations", json={**question, "model": "pirate"}).json()
+    assert reply["choices"][0]["message"]["content"].startswith("Ahoy!")
+    assert answer(served, by_name("hello").questions[0]) == by_name("hello").answer
+    assert served.terminate() == 0
+
+
 def test_the_artifacts_have_the_files_and_keys_that_we_rely_on(place: Path) -> None:
     """What the stand-in writes and the checks read, against what the real compiler wrote."""
-    import json
-
     (directory,) = (path for path in place.glob("two/scratch/artifacts/*") if path.is_dir() and not path.suffix)
     config = json.loads((directory / "neuron_config.json").read_text())
     assert (directory / "model.pt").stat().st_size > 0
     assert {"tp_degree", "seq_len", "max_context_length", "batch_size"} <= config["neuron_config"].keys()
-    assert config["neuron_config"]["tp_degree"] == 2
+    assert config["neuron_config"]["tp_degree"] == RANKS

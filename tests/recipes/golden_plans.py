@@ -26,16 +26,19 @@ LOCAL = {"/opt/ml/model": "llama-3.1-405b-fp8-rescaled"}
 
 @contextmanager
 def published_models() -> Iterator[None]:
-    """A working directory in which the recipes' models are, by their hub ids: their JSON files, without weights."""
+    """A working directory in which the recipes' models are: their JSON files, without weights.
+
+    They go by their hub ids, and those in S3 by the last part of their names.
+    """
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as directory:
         for name in MODELS:
-            if not name.startswith("s3:"):
-                place = Path(directory, LOCAL.get(name, name))
-                place.mkdir(parents=True)
-                (place / "config.json").write_text(json.dumps(MODELS[name]["config"]))
-                index = {"metadata": {"total_size": MODELS[name]["total_size"]}, "weight_map": {}}
-                (place / "model.safetensors.index.json").write_text(json.dumps(index))
+            key = name.rpartition("/")[2] if name.startswith("s3:") else LOCAL.get(name, name)
+            place = Path(directory, key)
+            place.mkdir(parents=True)
+            (place / "config.json").write_text(json.dumps(MODELS[name]["config"]))
+            index = {"metadata": {"total_size": MODELS[name]["total_size"]}, "weight_map": {}}
+            (place / "model.safetensors.index.json").write_text(json.dumps(index))
         os.chdir(directory)
         try:
             yield

@@ -24,6 +24,17 @@ class AdapterNotFound(ClientError):
         super().__init__(f"The adapter '{name[:200]}' is not loaded: load it with POST /adapters.", param="name")
 
 
+class AdapterRequired(ClientError):
+    """The engine has no slot for requests to the model itself."""
+
+    code = "adapter_required"
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        known = ", ".join(names)[:200]
+        problem = "This endpoint serves its adapters only, because max_loras has no room for the model itself"
+        super().__init__(f"{problem}: set 'model' to one of {known}.", param="model")
+
+
 class AdapterExists(ClientError):
     """Another adapter, or the model itself, has this name."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from handler.engine.adapters.adapter_errors import AdapterNotFound
+from handler.engine.adapters.adapter_errors import AdapterNotFound, AdapterRequired
 
 
 @dataclass(slots=True)
@@ -32,12 +32,14 @@ class AdapterTable:
     """The adapters by name.
 
     :param base_names: the model's own names. No adapter has one of them.
+    :ivar required: whether the engine serves requests with an adapter only.
     """
 
     def __init__(self, base_names: tuple[str, ...]) -> None:
         self._base_names = base_names
         self._by_name: dict[str, Adapter] = {}
         self._empty: Adapter | None = None
+        self.required = False
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._loaded())
@@ -57,8 +59,11 @@ class AdapterTable:
 
         :param name: the name in the request. None, "" and the model's own names mean the model without an adapter.
         :raises AdapterNotFound: the adapter was unloaded after the request was read.
+        :raises AdapterRequired: the engine serves no request without an adapter.
         """
         if not name or name in self._base_names:
+            if self.required:
+                raise AdapterRequired(self.names())
             return self._empty
         adapter = self.get(name)
         adapter.running += 1

@@ -113,13 +113,21 @@ class Adapters(AdapterTable):
     def publish(self) -> None:
         """Publishes the loaded adapters to the other processes."""
         if self._notes is not None:
-            self._notes.write(self.all(), self._empty)
+            self._notes.write(self.all(), self._empty, self.required)
 
     def declare(self, name: str, source: str) -> None:
         """Adds an adapter with which the engine was started. The Neuron plugin compiles such adapters in, by name."""
         identity = next(self._identities)
         request = self._api.request(identity, name, source)
         self._by_name[name] = Adapter(name, source, True, identity, Path(source), request)
+
+    def declare_base(self, name: str, source: str | None) -> None:
+        """Sets the adapter of zeros that the engine was started with. Without one, requests must name an adapter."""
+        if source is None:
+            self.required = True
+            return
+        identity = next(self._identities)
+        self._empty = Adapter(name, "", False, identity, Path(source), self._api.request(identity, name, source))
 
     def unload(self, name: str) -> None:
         """Unloads an adapter. Running requests finish with it; new ones cannot use it.

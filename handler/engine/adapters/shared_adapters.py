@@ -37,10 +37,12 @@ class Listing(msgspec.Struct, frozen=True):
     """All loaded adapters.
 
     :param nothing: the adapter of zeros, which requests without an adapter use, if there is one.
+    :param required: whether every request must name an adapter.
     """
 
     adapters: list[Entry]
     nothing: Entry | None = None
+    required: bool = False
 
 
 # Made at import: two threads that meet a type at the same time end the process (see `neff_store`).
@@ -63,10 +65,11 @@ class AdapterNotes:
     def _file(self) -> Path:
         return self._directory / "adapters.json"
 
-    def write(self, adapters: list[Adapter], nothing: Adapter | None) -> None:
+    def write(self, adapters: list[Adapter], nothing: Adapter | None, required: bool = False) -> None:
         """Publishes the list of adapters. Called by the owner. Every request that begins later uses this list."""
         part = self._file.with_suffix(".part")
-        listing = Listing([_entry(adapter) for adapter in adapters], None if nothing is None else _entry(nothing))
+        empty = None if nothing is None else _entry(nothing)
+        listing = Listing([_entry(adapter) for adapter in adapters], empty, required)
         part.write_bytes(msgspec.json.encode(listing))
         part.rename(self._file)
         self._changed(self.changes() + 1)
@@ -142,6 +145,7 @@ class FollowedAdapters(AdapterTable):
             self._by_name = {
                 entry.name: known.get(entry.identity) or self._adapter(entry) for entry in listing.adapters
             }
+            self.required = listing.required
             if listing.nothing is not None and self._empty is None:
                 self._empty = self._adapter(listing.nothing)
             self._seen = change

@@ -6,13 +6,17 @@ the engine starts. The fork takes a list of names and paths.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
+from handler.neuron.checkpoint.model_config import number
 from handler.neuron.lines.plan_draft import PlanDraft
 
 FILE: Final = "lora-adapters.json"
+# The adapter of requests to the model itself. No adapter of a user has a name that begins so.
+BASE_ADAPTER: Final = "__model__"
 PLUGIN_ARGUMENTS: Final = ("max_loras", "max_lora_rank")
 
 
@@ -21,21 +25,34 @@ def adapter_file(config: EndpointConfig) -> str:
     return str(config.scratch / FILE)
 
 
-def adapter_document(config: EndpointConfig) -> dict[str, Json]:
+def base_adapter_directory(config: EndpointConfig) -> Path:
+    """Where the start writes the adapter of zeros for the model itself (`handler/model/zero_adapter.py`)."""
+    return config.scratch / "zero-adapter"
+
+
+def has_base_adapter(config: EndpointConfig) -> bool:
+    """Whether there is room for it beside the named adapters. Otherwise every request must name an adapter."""
+    limits = (config.max_loras, number(config.engine_args, "max_cpu_loras") or None)
+    return all(limit is None or limit > len(config.lora_modules) for limit in limits)
+
+
+def adapter_document(config: EndpointConfig, base: str | None = None) -> dict[str, Json]:
     """The content of that file. All paths must be local.
+
+    :param base: the directory of the adapter for requests to the model itself.
 
     `lora-ckpt-paths` are loaded into device memory. NxDI adds them to `max_loras`, so the list ends there. It always
     needs `lora-ckpt-paths-cpu` too, because vLLM's max_cpu_loras is above 0 (NxDI 0.10, lora_serving/config.py:122
     and :159; plugin 0.5.0, worker/neuronx_distributed_model_runner.py:486).
     """
-    adapters: dict[str, Json] = dict(config.lora_modules)
+    adapters: dict[str, Json] = {**({BASE_ADAPTER: base} if base is not None else {}), **config.lora_modules}
     on_device = dict(list(adapters.items())[: config.max_loras])
     return {"lora-ckpt-dir": "/", "lora-ckpt-paths": on_device, "lora-ckpt-paths-cpu": adapters}
 
 
 def spell_lora_plugin(draft: PlanDraft) -> None:
     """Writes vLLM's LoRA arguments and the override that the plugin needs."""
-    if not _arguments(draft):
+    if not _arguments(draft, extra_slots=int(has_base_adapter(draft.config))):
         return
     config = draft.config
     if "lora_ckpt_json" not in draft.override and "lora_config" not in draft.override:

@@ -6,11 +6,23 @@ models/llama4/modeling_llama4_text.py:622.
 
 from __future__ import annotations
 
+from typing import Final
+
 from handler.neuron.checkpoint.model_config import number, text_part
 from handler.neuron.checkpoint.model_facts import ModelFacts
+from handler.neuron.neuron_config.model_rules import FLASH_DECODING_MODELS
 
 # Models with the window in every layer (models/llama/modeling_llama.py:1105, models/mistral/modeling_mistral.py:161).
 WINDOW_TYPES = ("llama", "mistral")
+# Each rank's spare tokens with flash decoding (modules/flashdecode/utils.py:8).
+FLASH_DECODING_SPARE: Final = 128
+
+
+def flash_decoding_tokens(facts: ModelFacts, length: int, degree: int) -> int:
+    """The same on one rank with flash decoding. Models that do not count the ranks of a KV head hold all of it."""
+    counted = facts.model_type.removesuffix("_text") in FLASH_DECODING_MODELS
+    ranks = max(min(degree, facts.heads) // facts.kv_heads, 1) if counted else 1
+    return facts.layers * (-(-length // ranks) + FLASH_DECODING_SPARE)
 
 
 def cached_tokens(facts: ModelFacts, length: int) -> int:

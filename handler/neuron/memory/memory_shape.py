@@ -31,6 +31,7 @@ class MemoryShape:
     :param mlp_kernel: the kernel of quantized MLPs, which pads weights and repeats scales.
     :param blocks: the KV cache is in blocks. Otherwise each layer holds as much of a sequence as it attends to.
     :param stages: pipeline stages. Each holds its share of the layers.
+    :param flash_decoding: the ranks of a KV head share a sequence, each with spare tokens.
     """
 
     degree: int
@@ -52,6 +53,7 @@ class MemoryShape:
     mlp_kernel: bool = False
     blocks: bool = False
     stages: int = 1
+    flash_decoding: bool = False
 
 
 def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceType) -> MemoryShape:
@@ -83,7 +85,7 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         cache_tokens=_cache_tokens(config, length, sequences + _spare_sequences(raw, attention_dp)),
         width=width,
         cache_width=1.0 if _fp8_cache(config, raw) else width,
-        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True,
+        quantized=_is_quantized(config.quantization) or raw.get("quantized") is True or _mlp_quantized(config, raw),
         unquantized=config.modules_to_not_convert or _strings(raw.get("modules_to_not_convert")),
         sequence_parallel=bool(config.sequence_parallel_enabled or raw.get("sequence_parallel_enabled")),
         flash_attention=bool(config.attn_kernel_enabled or raw.get("attn_kernel_enabled")) or _flash(lnc, context),
@@ -91,7 +93,14 @@ def memory_shape(config: EndpointConfig, facts: ModelFacts, instance: InstanceTy
         mlp_kernel=bool(config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")),
         blocks=_in_blocks(config),
         stages=max(number(raw, "pp_degree") or number(config.engine_args, "pipeline_parallel_size") or 1, 1),
+        flash_decoding=raw.get("flash_decoding_enabled") is True,
     )
+
+
+def _mlp_quantized(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:
+    """These two convert all linear layers, without `quantized` too (NxDI 0.10, models/model_wrapper.py:1477)."""
+    kernel = config.quantized_mlp_kernel_enabled or raw.get("quantized_mlp_kernel_enabled")
+    return bool(kernel or raw.get("activation_quantization_type"))
 
 
 def _fp8_cache(config: EndpointConfig, raw: Mapping[str, Json]) -> bool:

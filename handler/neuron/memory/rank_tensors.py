@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.memory.cache_lengths import cached_tokens
+from handler.neuron.memory.cache_lengths import cached_tokens, flash_decoding_tokens
 from handler.neuron.memory.memory_shape import WIDTHS, MemoryShape
 from handler.neuron.memory.rank_weights import rank_weights, shard_heads, stored_parameters
 
@@ -40,8 +40,15 @@ def cache_bytes(facts: ModelFacts, shape: MemoryShape) -> int:
     degree = max(shape.degree // shape.attention_dp, 1)
     heads = shard_heads(facts.heads, facts.kv_heads, degree).kv_per_rank
     tokens = -(-shape.cache_tokens // shape.attention_dp)
-    layers = facts.layers if shape.blocks else cached_tokens(facts, shape.length) / shape.length
+    layers = facts.layers if shape.blocks else _full_layers(facts, shape)
     return int(2 * layers * heads * facts.head_dim * tokens * shape.cache_width)
+
+
+def _full_layers(facts: ModelFacts, shape: MemoryShape) -> float:
+    """The number of layers with a whole sequence that would hold as many tokens."""
+    if shape.flash_decoding:
+        return flash_decoding_tokens(facts, shape.length, shape.degree) / shape.length
+    return cached_tokens(facts, shape.length) / shape.length
 
 
 def _kernel_bytes(facts: ModelFacts, shape: MemoryShape) -> float:

@@ -108,10 +108,16 @@ def attention_dp_heads(values: ConfigValues) -> BrokenRule | None:
 
 
 def context_parallel_heads(values: ConfigValues) -> BrokenRule | None:
-    """modules/attention/utils.py:464."""
+    """modules/attention/utils.py:464, and :473: the ranks of prefill hold equally many heads."""
     tp, cp, dp = (values.degree(key) for key in ("tp_degree", "cp_degree", "attention_dp_degree"))
     ranks, heads = max(tp // dp if cp > 1 else tp, 1), _kv_heads(values)
-    if (cp == 1 and dp == 1) or cp == dp or ranks >= heads:
+    if (cp == 1 and dp == 1) or cp == dp:
+        return None
+    prefill = max(tp // cp, 1)
+    if cp > 1 and heads and heads * max(prefill // heads, 1) % prefill:
+        why = f"prefill runs on {prefill} ranks, over which the model's {heads} KV heads do not divide"
+        return BrokenRule("cp_degree", why, f"Use degrees whose quotient divides {heads} or is a multiple of it.")
+    if ranks >= heads:
         return None
     key = "cp_degree" if cp > 1 else "attention_dp_degree"
     why = f"decode runs on {ranks} ranks, fewer than the model's {heads} KV heads"

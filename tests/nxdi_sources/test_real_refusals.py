@@ -1,0 +1,65 @@
+"""For each rule of ours that restates one of the sources: a configuration that breaks it, which they refuse too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from neuron_plans import llama, outcome
+from rank_bytes import rank_bytes
+from test_neuron_config_rules import BREAKS
+from test_nxdi_refusals import EXPERTS, LLAMA, REFUSED, REFUSED_OF_EXPERTS, checked
+
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.planning import planner
+
+# Why the sources do not show it, by the code of the finding or the name of the case.
+UNSEEN: dict[str, str] = {}
+ERRORS = (
+    ValueError,
+    AssertionError,
+    TypeError,
+    KeyError,
+    RuntimeError,
+    IndexError,
+    AttributeError,
+    NotImplementedError,
+)
+
+
+@pytest.fixture(autouse=True)
+def without_our_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "CHECKS", ())
+
+
+def refused(plan: EnginePlan | None, model: Path) -> None:
+    assert plan is not None
+    with pytest.raises(ERRORS) as raised:
+        rank_bytes(plan, model)
+    print(type(raised.value).__name__, raised.value)
+
+
+@pytest.mark.parametrize("code", BREAKS)
+def test_a_broken_rule_of_the_class_is_refused(code: str, tmp_path: Path) -> None:
+    settings, raw, _ = BREAKS[code]
+    if code in UNSEEN:
+        pytest.skip(UNSEEN[code])
+    config = {**LLAMA, "attention_chunk_size": 8192}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    line = settings.get("line", "nxdi-0.16")
+    given = {name: value for name, value in settings.items() if name != "line"}
+    plan = outcome(line, facts=llama(config={"attention_chunk_size": 8192}), neuron_config=raw, **given).plan
+    refused(plan, tmp_path)
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_OF_EXPERTS])
+def test_a_broken_rule_of_the_models_and_the_plugin_is_refused(name: str, tmp_path: Path) -> None:
+    environ, code, _ = {**REFUSED, **REFUSED_OF_EXPERTS}[name]
+    if reason := UNSEEN.get(code) or UNSEEN.get(name):
+        pytest.skip(reason)
+    found = checked(tmp_path / "model", environ, EXPERTS if name in REFUSED_OF_EXPERTS else LLAMA)
+    if found.plan is None:  # `check` builds the real NeuronConfig where it is installed.
+        assert "neuron-config-raises" in {one.code for one in found.findings}
+        return
+    refused(found.plan, tmp_path / "model")
