@@ -119,7 +119,7 @@ async def soak(watch: StateWatch, port: int, plan: SoakPlan, slots: int) -> Soak
     filled = await _settled(watch, port, start.sockets)
     if plan.ours:
         await _fill_pool(watch, port, plan.visitors * 2)
-        for body in hostile_requests():  # the core keeps their grammars
+        for body in hostile_requests() if plan.sizes else ():  # the core keeps their grammars
             try:
                 await send_hostile(port, body)
             except WrongReply as error:
