@@ -6,6 +6,7 @@ run again alone, on two new servers. It is a finding if it makes others wait on 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import Protocol
 from benchmarks.fuzz.fuzz_check import FuzzClient
 from benchmarks.fuzz.fuzz_sequences import FuzzStep, sequence
 from benchmarks.fuzz.fuzz_step import finding_of
-from benchmarks.fuzz.fuzz_watch import TOKEN, Waited, Watch
+from benchmarks.fuzz.fuzz_watch import ENGINE, TOKEN, Waited, Watch
 
 CLIENTS = 16
 # Seconds, and times the median of an idle server: a longer wait of another client is a finding.
@@ -60,7 +61,7 @@ class FuzzRun:
         self._next = iter(numbers)
         self._lock = threading.Lock()
         self._ran: list[Ran] = []
-        self._found: list[str] = []
+        self._found: list[tuple[float, str]] = []
         self.statuses: Counter[int] = Counter()
         self.suspects: dict[int, str] = {}
         self.summary = ""
@@ -109,7 +110,7 @@ class FuzzRun:
             with self._lock:
                 self.statuses.update(statuses)
                 if wrong is not None:
-                    self._found.append(self._described(number, f"step {place}", wrong))
+                    self._found.append((time.monotonic(), self._described(number, f"step {place}", wrong)))
 
     def _again(self, numbers: Iterable[int]) -> dict[int, str]:
         """Those of the sequences that make others wait when they run alone on a new server, and what others notice."""

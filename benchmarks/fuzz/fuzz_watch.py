@@ -20,7 +20,8 @@ BODY = json.dumps({"prompt": "What does /ping mean?", "max_tokens": 2, "stream":
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
 STREAM = HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-TOKEN, TIMEOUT_S, PAUSE_S = "first token", 120.0, 0.04
+TOKEN, ENGINE = "first token", "engine"
+TIMEOUT_S, PAUSE_S = 120.0, 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Watch:
 
     @property
     def engine_ended(self) -> bool:
-        return any(one.what == "engine" for one in self.waited)
+        return any(one.what == ENGINE for one in self.waited)
 
 
 def _watch(port: int, pids: tuple[int, ...], sender: Connection) -> None:
@@ -95,7 +96,7 @@ def _watch(port: int, pids: tuple[int, ...], sender: Connection) -> None:
     while all(map(_runs, pids)):
         time.sleep(PAUSE_S)
     now = time.monotonic()
-    report(Waited("engine", now - 1, now, "its process has ended"))
+    report(Waited(ENGINE, now - 1, now, "its process has ended"))
     victim.join()
 
 

@@ -22,6 +22,7 @@ try:
 except ImportError:
     VLLMValidationError = None
 try:
+    from vllm.v1.structured_output.request import get_structured_output_key
     from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
 except ImportError:
     choice_as_grammar = None
@@ -99,8 +100,14 @@ def _require(problem: str | None) -> None:
 def spec_of(structured: Any) -> tuple[str, str] | None:
     """The kind and the text of a grammar, as the core will compile it. None: there is nothing to try.
 
+    :raises ValueError: there is no grammar, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
+
     vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
     """
+    try:
+        get_structured_output_key(structured)
+    except ValueError:
+        _require("there is none in it")
     if structured.json is not None:
         given = structured.json
         return "json", given if isinstance(given, str) else json.dumps(given)
