@@ -80,11 +80,11 @@ class FuzzRun:
             for waited in too_long(watch.waited, limit, began):
                 for ran in overlapping(self._ran, waited):
                     self.suspects.setdefault(ran.number, f"{waited.what} {waited.seconds:.2f} s {waited.problem}")
+            # What fails because the engine has ended says nothing about itself.
+            end = min((waited.began for waited in watch.waited if waited.what == ENGINE), default=math.inf)
+            found = [described for at, described in self._found if at < end]
         shown = self._again(self._again(self.suspects))
-        return [
-            *self._found,
-            *(self._described(number, "another client noticed it", what) for number, what in shown.items()),
-        ]
+        return [*found, *(self._described(number, "another client noticed it", what) for number, what in shown.items())]
 
     def _client(self, watch: Watch) -> None:
         client = FuzzClient(self._target.port)
