@@ -96,7 +96,7 @@ def _watch(port: int, pids: tuple[int, ...], sender: Connection) -> None:
     while all(map(_runs, pids)):
         time.sleep(PAUSE_S)
     now = time.monotonic()
-    report(Waited(ENGINE, now - 1, now, "its process has ended"))
+    report(Waited(ENGINE, now - 5 * PAUSE_S, now, "its process has ended"))
     victim.join()
 
 
