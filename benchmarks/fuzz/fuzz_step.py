@@ -33,9 +33,14 @@ def finding_of(client: FuzzClient, step: FuzzStep) -> tuple[str | None, list[int
         reasons.append(reason_of(status, kind, body))
         if wrong is not None:
             return f"{wrong}\n  {status} {body[:600]!r}", statuses
-    if len({reason[:2] for reason in reasons}) > 1 and not (statuses[1] == 400 and "stream" in reasons[1][2]):
+    if len(reasons) == 2 and differs(*reasons):
         return f"whole {reasons[0]}, and streamed {reasons[1]}", statuses
     return None, statuses
+
+
+def differs(whole: Reason, streamed: Reason) -> bool:
+    """Whether two replies to one body differ in more than that one is a stream, which the endpoint may not offer."""
+    return whole[:2] != streamed[:2] and not (streamed[0] == 400 and "stream" in streamed[2])
 
 
 def reason_of(status: int, kind: str, body: bytes) -> Reason:
