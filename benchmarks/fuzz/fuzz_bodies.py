@@ -48,7 +48,7 @@ FULL: Mapping[str, tuple[Any, ...]] = {
     "vllm_xargs": ({"a": 1},),
     "reasoning_effort": ("low",),
 }
-STREAM = ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, {})
+STREAM: tuple[Body, ...] = ({"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, {})
 
 
 def _message(rng: random.Random) -> Body:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.fuzz.fuzz_bodies import Body
@@ -96,7 +97,7 @@ def openai_fields(rng: random.Random) -> Body:
     """Fields of a chat or a completion."""
     dice = rng.random()
     if dice < 0.5:
-        makers = {
+        makers: dict[str, Callable[[], Any]] = {
             "json": lambda: _as_text(rng, any_schema(rng)),
             "regex": lambda: any_regex(rng),
             "choice": lambda: choices(rng),

@@ -45,6 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_STALL": "4",
             "ENDPOINT_DRAIN": str(DRAIN),
             "ENDPOINT_DEADLINE": "600",
+            "ENDPOINT_LOG_FORMAT": "json",
             "SM_VLLM_MAX_NUM_SEQS": str(BEGUN),
         },
     )
@@ -157,7 +158,7 @@ def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest
         refused = post(served, {"prompt": "a", "max_tokens": 2})
         assert refused.status == 503
         served.until(lambda: served.ping()[0] == 503, 30)
-        served.until(lambda: served.ping()[0] == 200, 120)
+        served.wait_ready()
         replies = [request.result(DRAIN) for request in waiting]
         assert text_of(half_done.result(DRAIN)).startswith(text_of(streams[0].result()))
         assert text_of(not_given.result(DRAIN)) in ("red", "blue")

@@ -48,6 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
             "ENDPOINT_MAX_QUEUE": str(QUEUE),
             "ENDPOINT_PAGE": "true",
+            "ENDPOINT_DEADLINE": "600",
             "ENDPOINT_ENABLE_SESSIONS": "true",
             "ENDPOINT_MAX_SESSIONS": "2",
             "ENDPOINT_ENABLE_LORA": "true",
@@ -310,7 +311,7 @@ def test_a_dead_engine_is_seen_by_all_and_replaced(served: ServeProcess) -> None
         assert client.ask("GET", "/ping")[0] == 500
         assert client.answer() == "engine_failed"
     served.until(lambda: served.ping()[0] == 503, 30)
-    served.until(lambda: served.ping()[0] == 200, 120)
+    served.wait_ready()
     assert served.engine_pids() != [core]
     assert [(status, reply["choices"]) for status, reply in replies] == [(200, choices) for choices in expected]
     pool.shutdown()
@@ -330,7 +331,7 @@ def test_a_killed_leader_leaves_no_engine_behind(served: ServeProcess) -> None:
             assert client.ask("GET", "/ping")[0] == 500
         except (OSError, http.client.HTTPException):
             continue  # it has ended already, as it should
-    served.until(lambda: served.ping()[0] == 200, 120)
+    served.wait_ready()
     for client in one_of_each(served):
         assert client.answer() == by_name("hello").answer
 
