@@ -132,6 +132,7 @@ def grammar_child(served: ServeProcess) -> psutil.Process:
     return child
 
 
+@pytest.mark.timeout(600)
 def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest(served: ServeProcess) -> None:
     """The rest was at every stage: not given to the engine, waiting for a slot or for its grammar, or half done."""
     (core,) = served.engine_pids()

@@ -287,6 +287,7 @@ def test_a_killed_front_end_breaks_its_own_streams_alone_and_is_replaced(served:
 
 
 @again
+@pytest.mark.timeout(600)
 def test_a_dead_engine_is_seen_by_all_and_replaced(served: ServeProcess) -> None:
     clients = one_of_each(served)
     waiting = [client for _ in range(4) for client in one_of_each(served)]
