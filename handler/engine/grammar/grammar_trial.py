@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 COMPILE_SECONDS = 10.0
 # A trial whose process gets too little of the processor ends after this many times `COMPILE_SECONDS`.
 WALL_TIMES = 6.0
-# Seconds of processor time. vLLM parses a grammar on the event loop, so every other request waits meanwhile.
-PARSE_SECONDS = 1.0
 START_SECONDS = 240.0
 PROGRAM = "handler.engine.grammar.trial_process"
 # How many results are kept, each under the grammar's digest.
@@ -59,12 +57,10 @@ class GrammarTrial:
         *,
         any_whitespace: bool = True,
         compile_seconds: float = COMPILE_SECONDS,
-        parse_seconds: float = PARSE_SECONDS,
     ) -> None:
         whitespace = "any" if any_whitespace else "none"
         self._command = (sys.executable, "-m", PROGRAM, tokenizer, str(vocabulary), whitespace, str(compile_seconds))
         self._compile_seconds = compile_seconds
-        self._parse_seconds = parse_seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._received = b""
@@ -117,11 +113,8 @@ class GrammarTrial:
             logger.warning("a grammar ended the process that tried it (signal %d)", answer["signal"])
             slow = answer["signal"] == signal.SIGPROF
             return f"it takes longer than {self._compile_seconds:g} s to compile" if slow else UNREADABLE
-        if answer["problem"] is not None:
-            return str(answer["problem"])
-        if answer["parse"] > self._parse_seconds:
-            return f"it takes longer than {self._parse_seconds:g} s to read"
-        return None
+        problem = answer["problem"]
+        return None if problem is None else str(problem)
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:

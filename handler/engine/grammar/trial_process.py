@@ -1,9 +1,9 @@
 """The process in which each grammar is compiled first. It may crash, be killed, or run out of memory.
 
 `python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE SECONDS` reads one JSON object a line
-from standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"parse": seconds, "problem": ...}`. A
-child does the work. When a grammar has ended the child, the answer is `{"signal": number}`. The next child is a
-fork away: the imports and the vocabulary, which take seconds, are there already.
+from standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"problem": ...}`. A child does the work.
+When a grammar has ended the child, the answer is `{"signal": number}`. The next child is a fork away: the imports and
+the vocabulary, which take seconds, are there already.
 
 It does what vLLM's core does with a grammar, with the same library and vocabulary, and computes the first token's mask
 (vllm/v1/structured_output/backend_xgrammar.py, XgrammarBackend.compile_grammar, 0.16.0).
@@ -18,10 +18,9 @@ import re
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 # Bytes that a grammar may take beyond what the imports and the vocabulary have taken.
 MEMORY = 1 << 30
@@ -31,6 +30,8 @@ NICE = 5
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 # What the library writes before its message: the time and its own source file.
 SOURCE = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: ")
+# Takes the kind and the text of a grammar, and returns its problem.
+Trial = Callable[[str, str], str | None]
 
 
 def main() -> None:
@@ -46,7 +47,7 @@ def main() -> None:
         print(json.dumps({"signal": -status}), file=answers, flush=True)
 
 
-def _run_child(tried: Callable[[str, str], dict[str, Any]], seconds: float, answers: TextIO) -> int:
+def _run_child(tried: Trial, seconds: float, answers: TextIO) -> int:
     """Has a child try grammars until it ends. Returns its exit status: 0 at the end of standard input."""
     parent = os.getpid()
     child = os.fork()
@@ -59,13 +60,13 @@ def _run_child(tried: Callable[[str, str], dict[str, Any]], seconds: float, answ
         for line in sys.stdin:
             request = json.loads(line)
             signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
-            answer = tried(request["kind"], request["spec"])
+            problem = tried(request["kind"], request["spec"])
             signal.setitimer(signal.ITIMER_PROF, 0)
-            print(json.dumps(answer), file=answers, flush=True)
+            print(json.dumps({"problem": problem}), file=answers, flush=True)
     os._exit(0)
 
 
-def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[[str, str], dict[str, Any]]:
+def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Trial:
     """Compiles grammars for a tokenizer.
 
     :param vocabulary: how many token ids the model has.
@@ -77,11 +78,6 @@ def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[
     info = xgrammar.TokenizerInfo.from_huggingface(AutoTokenizer.from_pretrained(tokenizer), vocab_size=vocabulary)
     compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
     mask = xgrammar.allocate_token_bitmask(1, vocabulary)
-    parsers: dict[str, Callable[[str], object]] = {
-        "json": xgrammar.Grammar.from_json_schema,
-        "regex": xgrammar.Grammar.from_regex,
-        "ebnf": xgrammar.Grammar.from_ebnf,
-    }
 
     def compiled(kind: str, spec: str) -> xgrammar.CompiledGrammar:
         if kind == "json":
@@ -99,21 +95,12 @@ def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[
         ]
         return compiler.compile_structural_tag(items, tag["triggers"])
 
-    def tried(kind: str, spec: str) -> dict[str, Any]:
-        began = time.process_time()
-        if kind in parsers:
-            try:
-                parsers[kind](spec)
-            except Exception:
-                # vLLM parses it too before it reaches the core, and rejects it with its own message.
-                return {"parse": time.process_time() - began, "problem": None}
-        parse = time.process_time() - began
-        problem = None
+    def tried(kind: str, spec: str) -> str | None:
         try:
             xgrammar.GrammarMatcher(compiled(kind, spec)).fill_next_token_bitmask(mask)
         except Exception as error:
-            problem = described(error)
-        return {"parse": parse, "problem": problem}
+            return described(error)
+        return None
 
     return tried
 
