@@ -13,7 +13,7 @@ from benchmarks.fuzz.fuzz_sequences import FuzzStep
 
 WEBSOCKET = "ws://127.0.0.1:{port}/invocations-bidirectional-stream"
 # The last message of a WebSocket. Its error ends the replies to the others.
-LAST = b'{"prompt": "a", "last_message": 1}'
+LAST = b'{"prompt": "a", "model": "last_message"}'
 # A status, the code and the field of an error, and its message.
 Reason = tuple[int, str, str]
 
