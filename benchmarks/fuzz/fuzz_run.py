@@ -50,14 +50,20 @@ class FuzzRun:
     """A run of sequences. `findings` says what was wrong.
 
     :param start: starts another server of the same kind, for the sequences that are run again.
+    :param seconds: after this time no further sequence begins.
     :ivar statuses: how often each status was answered.
     :ivar suspects: the sequences that ran while another client waited too long, and what it noticed.
     """
 
     def __init__(
-        self, target: FuzzTarget, start: Callable[[], AbstractContextManager[FuzzTarget]], seed: int, numbers: range
+        self,
+        target: FuzzTarget,
+        start: Callable[[], AbstractContextManager[FuzzTarget]],
+        seed: int,
+        numbers: range,
+        seconds: float,
     ) -> None:
-        self._target, self._start, self._seed, self._numbers = target, start, seed, numbers
+        self._target, self._start, self._seed, self._seconds = target, start, seed, seconds
         self._next = iter(numbers)
         self._lock = threading.Lock()
         self._ran: list[Ran] = []
@@ -70,7 +76,8 @@ class FuzzRun:
         """Runs all sequences, and those again that may have delayed others."""
         with watching(self._target) as (watch, limit):
             began = time.monotonic()
-            threads = [threading.Thread(target=self._client, args=(watch,)) for _ in range(CLIENTS)]
+            deadline = began + self._seconds
+            threads = [threading.Thread(target=self._client, args=(watch, deadline)) for _ in range(CLIENTS)]
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -86,9 +93,9 @@ class FuzzRun:
         shown = self._again(self._again(self.suspects))
         return [*found, *(self._described(number, "another client noticed it", what) for number, what in shown.items())]
 
-    def _client(self, watch: Watch) -> None:
+    def _client(self, watch: Watch, deadline: float) -> None:
         client = FuzzClient(self._target.port)
-        while len(self._found) < ENOUGH and not watch.engine_ended:
+        while len(self._found) < ENOUGH and not watch.engine_ended and time.monotonic() < deadline:
             with self._lock:
                 number = next(self._next, None)
             if number is None:

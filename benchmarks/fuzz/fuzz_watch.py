@@ -21,7 +21,7 @@ HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/j
 STREAM = HEAD + b"Content-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
 PING = b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 TOKEN, ENGINE = "first token", "engine"
-TIMEOUT_S, PAUSE_S = 120.0, 0.04
+TIMEOUT_S, PAUSE_S = 120.0, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _watch(port: int, pids: tuple[int, ...], sender: Connection) -> None:
     while all(map(_runs, pids)):
         time.sleep(PAUSE_S)
     now = time.monotonic()
-    report(Waited(ENGINE, now - 5 * PAUSE_S, now, "its process has ended"))
+    report(Waited(ENGINE, now - 2 * PAUSE_S, now, "its process has ended"))
     victim.join()
 
 
