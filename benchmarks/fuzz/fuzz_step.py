@@ -12,8 +12,8 @@ from benchmarks.fuzz.fuzz_check import LONGEST_WAIT, FuzzClient, document_findin
 from benchmarks.fuzz.fuzz_sequences import FuzzStep
 
 WEBSOCKET = "ws://127.0.0.1:{port}/invocations-bidirectional-stream"
-# The last message of a WebSocket. Its error ends the replies to the others.
-LAST = b'{"prompt": "a", "model": "last_message"}'
+# The last message of a WebSocket. Its error, which names the field, comes after the replies to the others.
+LAST, LAST_FIELD = b'{"prompt": "a", "skip_special_tokens": 1}', '"param":"skip_special_tokens"'
 # A status, the code and the field of an error, and its message.
 Reason = tuple[int, str, str]
 
@@ -68,7 +68,7 @@ def _conversation(port: int, messages: tuple[bytes, ...]) -> str | None:
                 connection.send(message)
             while True:
                 frame = connection.recv(LONGEST_WAIT)
-                if "last_message" in frame[:2000]:
+                if LAST_FIELD in frame[:2000]:
                     return None
                 wrong = None if frame == "[DONE]" else document_finding(_parsed(frame))
                 if wrong is not None:
