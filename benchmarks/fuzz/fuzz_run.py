@@ -118,6 +118,7 @@ class FuzzRun:
                 self.statuses.update(statuses)
                 if wrong is not None:
                     self._found.append((time.monotonic(), self._described(number, f"step {place}", wrong)))
+                    print(f"sequence {number}: {wrong[:200]}", flush=True)
 
     def _again(self, numbers: Iterable[int]) -> dict[int, str]:
         """Those of the sequences that make others wait when they run alone on a new server, and what others notice."""

@@ -63,7 +63,9 @@ def reason_of(status: int, kind: str, body: bytes) -> Reason:
 
 def _conversation(port: int, messages: tuple[bytes, ...]) -> str | None:
     try:
-        with connect(WEBSOCKET.format(port=port), proxy=None, compression=None, max_size=None) as connection:
+        with connect(
+            WEBSOCKET.format(port=port), proxy=None, compression=None, max_size=None, ping_interval=None
+        ) as connection:
             for message in (*messages, LAST):
                 connection.send(message)
             while True:

@@ -44,7 +44,7 @@ def start(tmp_path: Path) -> Callable[[], AbstractContextManager[ServeProcess]]:
     return started
 
 
-@pytest.mark.timeout(max(300, SEQUENCES // 5))
+@pytest.mark.timeout(max(600, SEQUENCES))
 def test_no_sequence_harms_another_client(start: Callable[[], AbstractContextManager[ServeProcess]]) -> None:
     with start() as served:
         engine = served.engine_pids()
