@@ -35,6 +35,7 @@ endef
 NEURON_PYTHON ?= python3
 REHEARSE ?=
 BODIES ?= 100000
+SEQUENCES ?= 33334
 EXAMPLES ?= 50
 SEED ?= 6
 
@@ -60,7 +61,7 @@ help:
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
 	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"
-	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     send malformed and hostile bodies, and run schemathesis"
+	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
 	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
@@ -137,9 +138,10 @@ test-version-%:
 	exec .venv-$*/bin/python -m pytest -q @tests/versions.txt
 
 # Sends malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects other bodies.
+# Sends hostile sequences, malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects others.
 fuzz: $(DEV)
-	@export FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)
-	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
+	@export FUZZ_SEQUENCES=$(SEQUENCES) FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)
+	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz_sequences.py tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
 
 # The pins of these clients conflict with the endpoint's and with each other's. So each set of clients has its own venv.
 CLIENTS := litellm sdk3 sdk2

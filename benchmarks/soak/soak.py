@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from benchmarks.soak.soak_hostile import hostile_requests, hostile_visit, send_hostile
 from benchmarks.soak.soak_requests import OURS, Maker, SoakRequest, large, one_of_each_size
 from benchmarks.soak.soak_state import Held, StateWatch
 from benchmarks.soak.soak_visit import HOST, Visitor, WrongReply
@@ -18,8 +19,10 @@ GROWTH = 0.05
 # How long a server without clients may hold resources. gunicorn waits 2 s for a client to close its end.
 SETTLE_S = 30.0
 # Of a hundred visits, how many are of each kind.
-VISITS = {"stay": 58, "leave": 28, "read slowly": 6, "session": 3, "WebSocket": 5}
+VISITS = {"stay": 51, "leave": 25, "read slowly": 6, "session": 3, "WebSocket": 5, "hostile": 10}
 SHOWN = 20
+# A thread waits for the rest of so large a body.
+HELD = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
 # The default of `SoakPlan.sizes` for `make soak`; the context has 1,024 tokens.
 SIZES = 1000
 TOKEN = SoakRequest("one token", "/v1/completions", b'{"prompt": "a", "max_tokens": 1}', mark=b'"usage"')
@@ -116,6 +119,11 @@ async def soak(watch: StateWatch, port: int, plan: SoakPlan, slots: int) -> Soak
     filled = await _settled(watch, port, start.sockets)
     if plan.ours:
         await _fill_pool(watch, port, plan.visitors * 2)
+        for body in hostile_requests() if plan.sizes else ():  # the core keeps their grammars
+            try:
+                await send_hostile(port, body)
+            except WrongReply as error:
+                wrong.append(str(error))
     await _load(port, plan, dice, plan.warm_seconds, visits, wrong)
     warm = await _settled(watch, port, start.sockets)
     visits.clear()
@@ -131,7 +139,7 @@ async def _fill_pool(watch: StateWatch, port: int, threads: int) -> None:
     """Makes gunicorn start its threads before anything is counted. Its pool grows with the most calls at a time."""
     connections = [await asyncio.open_connection(HOST, port) for _ in range(threads)]
     for _, writer in connections:
-        writer.write(b"GET /ping HTTP/1.1\r\n")  # A thread waits for the rest of the request.
+        writer.write(HELD)
     end = time.monotonic() + SETTLE_S
     while (await asyncio.to_thread(watch.look)).threads < threads and time.monotonic() < end:
         await asyncio.sleep(0.1)
@@ -163,15 +171,16 @@ async def _load(
     async def client(own: Random) -> None:
         while time.monotonic() < end:
             try:
-                visits[await _visit(Visitor(port, own), plan, own)] += 1
+                visits[await _visit(port, plan, own)] += 1
             except (WrongReply, OSError) as error:
                 wrong.append(f"{type(error).__name__}: {error}")
 
     await asyncio.gather(*(client(Random(dice.random())) for _ in range(plan.visitors)))
 
 
-async def _visit(visitor: Visitor, plan: SoakPlan, dice: Random) -> str:
+async def _visit(port: int, plan: SoakPlan, dice: Random) -> str:
     """Makes one visit. Returns its kind for the report."""
+    visitor = Visitor(port, dice)
     request = dice.choices(list(plan.mix), list(plan.mix.values()))[0](dice)
     match dice.choices(list(VISITS), list(VISITS.values()))[0]:
         case "leave":
@@ -186,6 +195,9 @@ async def _visit(visitor: Visitor, plan: SoakPlan, dice: Random) -> str:
         case "WebSocket" if plan.ours:
             await visitor.converse()
             return "WebSockets"
+        case "hostile" if plan.ours:
+            await hostile_visit(port, dice)
+            return "hostile"
     await visitor.stay(request)
     return request.kind
 

@@ -19,6 +19,8 @@ from handler.processes import alive
 logger = logging.getLogger(__name__)
 # The name of the process, as `ps -o comm` shows it.
 NAME = "acceptor"
+# It needs little of the processor, and answers the health checks of a machine that has none left.
+NICE = -10
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -65,6 +67,8 @@ class AcceptorProcess:
             return
         Path("/proc/self/comm").write_text(NAME)
         gc.freeze()  # a collection would write to every page that it shares with the master
+        with suppress(OSError):  # it needs CAP_SYS_NICE
+            os.nice(NICE)
         Acceptor(self.listener, self.channel, self.state).run()
 
     def stop(self) -> None:

@@ -13,8 +13,10 @@ from handler.schemas.reply import Reply, RunningCall, encode
 
 def documents(data: bytes) -> list[str]:
     """The JSON documents in a reply's bytes, which are server-sent events, lines or one body."""
-    parts = data.split(b"\n\n") if data.startswith(b"data:") else data.split(b"\n")
-    return [part.removeprefix(b"data:").strip().decode() for part in parts if part.strip()]
+    parts = data.split(b"\n")
+    if data.startswith((b"data:", b"event:")):
+        parts = [part.removeprefix(b"data:") for part in parts if part.startswith(b"data:")]
+    return [part.strip().decode() for part in parts if part.strip()]
 
 
 class WebSocketSink:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from serve_process import ServeProcess, session_members
 
@@ -44,6 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_STALL": "4",
             "ENDPOINT_DRAIN": str(DRAIN),
             "ENDPOINT_DEADLINE": "600",
+            "ENDPOINT_LOG_FORMAT": "json",
             "SM_VLLM_MAX_NUM_SEQS": str(BEGUN),
         },
     )
@@ -118,15 +120,34 @@ def text_of(reply: Reply) -> str:
     return str(json.loads(reply.body)["choices"][0]["text"])
 
 
+def structured(regex: str) -> dict[str, object]:
+    return {"prompt": "a", "max_tokens": 8, "temperature": 0, "structured_outputs": {"regex": regex}}
+
+
+def grammar_child(served: ServeProcess) -> psutil.Process:
+    """The process that compiles grammars before the engine does."""
+    started = psutil.Process(served.process.pid).children(recursive=True)
+    trials = [process for process in started if any("trial_process" in word for word in process.cmdline())]
+    (child,) = [process for process in trials if process.parent() in trials]
+    return child
+
+
+@pytest.mark.timeout(600)
 def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest(served: ServeProcess) -> None:
+    """The rest was at every stage: not given to the engine, waiting for a slot or for its grammar, or half done."""
     (core,) = served.engine_pids()
-    bodies = waiting_bodies()
-    with ThreadPoolExecutor(BEGUN + WAITING) as pool:
+    bodies = [*waiting_bodies(), structured("(yes|no)")]
+    with ThreadPoolExecutor(BEGUN + len(bodies) + 1) as pool:
         expected = [text_of(reply) for reply in pool.map(lambda body: post(served, body), bodies)]
-        streams = start_streams(served, pool, BEGUN)
+        half_done = pool.submit(post, served, LONG)
+        served.until(lambda: served.metric("endpoint_requests_in_engine") == 1, 20)
+        streams = start_streams(served, pool, BEGUN - 1)
         os.kill(core, signal.SIGSTOP)  # no stream ends before the others have come
+        grammar_child(served).suspend()
         waiting = [pool.submit(post, served, body) for body in bodies]
-        served.until(lambda: served.metric("endpoint_requests_in_engine") == BEGUN + WAITING, 20)
+        not_given = pool.submit(post, served, structured("(red|blue)"))
+        served.until(lambda: served.metric("endpoint_requests_in_engine") == BEGUN + len(bodies), 20)
+        served.until(lambda: served.metric("endpoint_requests_in_flight") == BEGUN + len(bodies) + 1, 20)
         os.kill(core, signal.SIGKILL)
         served.until(lambda: "the engine's process ended" in served.ping()[1], 5)
         for stream in streams:
@@ -138,14 +159,28 @@ def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest
         refused = post(served, {"prompt": "a", "max_tokens": 2})
         assert refused.status == 503
         served.until(lambda: served.ping()[0] == 503, 30)
-        served.until(lambda: served.ping()[0] == 200, 120)
+        served.wait_ready()
         replies = [request.result(DRAIN) for request in waiting]
-    assert [reply.status for reply in replies] == [200] * WAITING
+        assert text_of(half_done.result(DRAIN)).startswith(text_of(streams[0].result()))
+        assert text_of(not_given.result(DRAIN)) in ("red", "blue")
+    assert [reply.status for reply in replies] == [200] * len(bodies)
     assert [text_of(reply) for reply in replies] == expected
     assert all(reply.ended_properly for reply in replies)
     assert served.engine_pids() != [core]
     assert len(served.engine_pids()) == 1
     assert post(served, {"prompt": "a", "max_tokens": 2}).status == 200
+
+
+def test_the_log_says_which_requests_were_in_the_dead_engine(served: ServeProcess) -> None:
+    (died,) = [json.loads(line) for line in served.log.splitlines() if '"engine_died"' in line]
+    requests = died["requests"]
+    assert len({request["request_id"] for request in requests}) == BEGUN + WAITING + 2
+    assert sum(request["run_again"] for request in requests) == 1 + WAITING + 2
+    grammars = [request for request in requests if "structured_outputs" in request["fields"]]
+    assert [request["fields"] for request in grammars] == [
+        ["max_tokens", "prompt", "structured_outputs", "temperature"]
+    ] * 2
+    assert "Tell me a story" not in served.log
 
 
 def test_sigterm_lets_streams_finish_and_refuses_new_requests(served: ServeProcess) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -47,6 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
             "ENDPOINT_MAX_QUEUE": str(QUEUE),
             "ENDPOINT_PAGE": "true",
+            "ENDPOINT_DEADLINE": "600",
             "ENDPOINT_ENABLE_SESSIONS": "true",
             "ENDPOINT_MAX_SESSIONS": "2",
             "ENDPOINT_ENABLE_LORA": "true",
@@ -67,7 +69,7 @@ class Client:
     """One connection, kept: it stays with the front end that took it. `seat` is that one's."""
 
     def __init__(self, served: ServeProcess) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=240)
         self.seat = ""
         self.ask("GET", "/v1/models")
 
@@ -285,10 +287,22 @@ def test_a_killed_front_end_breaks_its_own_streams_alone_and_is_replaced(served:
 
 
 @again
+@pytest.mark.timeout(600)
 def test_a_dead_engine_is_seen_by_all_and_replaced(served: ServeProcess) -> None:
     clients = one_of_each(served)
+    waiting = [client for _ in range(4) for client in one_of_each(served)]
+    bodies = [
+        {"prompt": f"Question: What is {place}?\nAnswer:", "max_tokens": 8, "temperature": 0} for place in range(8)
+    ]
+    expected = [
+        client.ask("POST", "/invocations", body)[1]["choices"] for client, body in zip(waiting, bodies, strict=True)
+    ]
     streams = on_both(served, 2, 900)
     (core,) = served.engine_pids()
+    os.kill(core, signal.SIGSTOP)
+    pool = ThreadPoolExecutor(len(waiting))
+    replies = pool.map(lambda client, body: client.ask("POST", "/invocations", body), waiting, bodies)
+    served.until(lambda: metric(served, "endpoint_requests_in_engine") == len(streams) + len(waiting), 20)
     os.kill(core, signal.SIGKILL)
     for stream in streams:
         assert not stream.whole
@@ -298,8 +312,10 @@ def test_a_dead_engine_is_seen_by_all_and_replaced(served: ServeProcess) -> None
         assert client.ask("GET", "/ping")[0] == 500
         assert client.answer() == "engine_failed"
     served.until(lambda: served.ping()[0] == 503, 30)
-    served.until(lambda: served.ping()[0] == 200, 120)
+    served.wait_ready()
     assert served.engine_pids() != [core]
+    assert [(status, reply["choices"]) for status, reply in replies] == [(200, choices) for choices in expected]
+    pool.shutdown()
     for client in one_of_each(served):
         assert client.answer() == by_name("hello").answer
 
@@ -316,7 +332,7 @@ def test_a_killed_leader_leaves_no_engine_behind(served: ServeProcess) -> None:
             assert client.ask("GET", "/ping")[0] == 500
         except (OSError, http.client.HTTPException):
             continue  # it has ended already, as it should
-    served.until(lambda: served.ping()[0] == 200, 120)
+    served.wait_ready()
     for client in one_of_each(served):
         assert client.answer() == by_name("hello").answer
 

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fuzz_check import Client, finding
-from fuzz_requests import sent
 from serve_process import ServeProcess, session_members
 
+from benchmarks.fuzz.fuzz_check import FuzzClient, finding
+from benchmarks.fuzz.fuzz_requests import sent
 from sample_model.facts import by_name
 
 pytestmark = pytest.mark.engine
@@ -63,7 +63,7 @@ class Run:
         return number
 
     def client(self) -> None:
-        client = Client(self._endpoint.port)
+        client = FuzzClient(self._endpoint.port)
         while len(self.found) < 1000 and (number := self.number()) is not None:
             request = sent(SEED, number)
             try:

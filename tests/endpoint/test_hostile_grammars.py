@@ -30,6 +30,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "nested EBNF": {"grammar": 'root ::= (("a"{1,1000}){1,1000}){1,1000}'},
     "deep schema": {"json": DEEP},
     "no choices": {"choice": []},
+    "no grammar": {"json_object": False},
     "unknown tag": {"structural_tag": '{"type": "structural_tag", "format": {"type": "no such format"}}'},
 }
 

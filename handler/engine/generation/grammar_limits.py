@@ -10,12 +10,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from handler.engine.generation.grammar_size import depth, nested_repetitions
 from handler.errors import InvalidField
 
 # The most characters of a regular expression, of an EBNF, or of any string in a schema, which may be a pattern.
 TEXT: Final = 4096
 # The most characters of the whole grammar, as JSON.
 WHOLE: Final = 64 * 1024
+# The largest product of counts within each other, as in `(a{1,1000}){1,1000}`, which takes more than 10 s to compile.
+REPETITIONS: Final = 100_000
+# The most levels of a schema. As part of a body it has fewer (handler/schemas/json_body.py); it may also be a text.
+LEVELS: Final = 64
 
 
 def check(grammar: object, field: str) -> None:
@@ -25,8 +30,13 @@ def check(grammar: object, field: str) -> None:
     if any("\0" in text for text in _texts(grammar)):
         # xgrammar 0.1.29 ends with a segmentation fault at the regular expression "\0" (found by the fuzz).
         raise InvalidField(field, "a string in it has the character U+0000, which a grammar cannot contain")
-    if any(len(text) > TEXT for text in _texts(grammar)):
-        raise InvalidField(field, f"a string in it is longer than {TEXT} characters, which takes too long to parse")
+    for text in _texts(grammar):
+        if len(text) > TEXT:
+            raise InvalidField(field, f"a string in it is longer than {TEXT} characters, which takes too long to parse")
+        if nested_repetitions(text) > REPETITIONS:
+            raise InvalidField(field, f"its counts of repetitions multiply to more than {REPETITIONS:,}")
+        if text.lstrip().startswith(("{", "[")) and depth(text) > LEVELS:
+            raise InvalidField(field, f"it is nested more than {LEVELS} levels deep")
     if len(json.dumps(grammar)) > WHOLE:
         raise InvalidField(field, f"it is longer than {WHOLE} characters as JSON, which takes too long to parse")
 

@@ -1,7 +1,9 @@
 """The process in which each grammar is compiled first. It may crash, be killed, or run out of memory.
 
-`python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE` reads one JSON object a line from
-standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"parse": seconds, "problem": ...}`.
+`python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE SECONDS` reads one JSON object a line
+from standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"problem": ...}`. A child does the work.
+When a grammar has ended the child, the answer is `{"signal": number}`. The next child is a fork away: the imports and
+the vocabulary, which take seconds, are there already.
 
 It does what vLLM's core does with a grammar, with the same library and vocabulary, and computes the first token's mask
 (vllm/v1/structured_output/backend_xgrammar.py, XgrammarBackend.compile_grammar, 0.16.0).
@@ -9,35 +11,62 @@ It does what vLLM's core does with a grammar, with the same library and vocabula
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import re
 import resource
+import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 # Bytes that a grammar may take beyond what the imports and the vocabulary have taken.
 MEMORY = 1 << 30
 LONGEST = 300
+# The engine and the requests of others come first.
+NICE = 5
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# What the library writes before its message: the time and its own source file.
+SOURCE = re.compile(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: ")
+# Takes the kind and the text of a grammar, and returns its problem.
+Trial = Callable[[str, str], str | None]
 
 
 def main() -> None:
-    tokenizer, vocabulary, whitespace = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "any"
+    tokenizer, vocabulary, whitespace, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "any", float(sys.argv[4])
+    os.nice(NICE)
     answers = sys.stdout
     sys.stdout = sys.stderr  # a library's output must not be read as an answer
     tried = compiler_for(tokenizer, vocabulary, whitespace)
     tried("json", '{"type": "object"}')  # makes what is made lazily, before the memory is measured
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps({"ready": True}), file=answers, flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        print(json.dumps(tried(request["kind"], request["spec"])), file=answers, flush=True)
+    while (status := _run_child(tried, seconds, answers)) != 0:
+        print(json.dumps({"signal": -status}), file=answers, flush=True)
 
 
-def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[[str, str], dict[str, Any]]:
+def _run_child(tried: Trial, seconds: float, answers: TextIO) -> int:
+    """Has a child try grammars until it ends. Returns its exit status: 0 at the end of standard input."""
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == parent:
+        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+        for line in sys.stdin:
+            request = json.loads(line)
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
+            problem = tried(request["kind"], request["spec"])
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            print(json.dumps({"problem": problem}), file=answers, flush=True)
+    os._exit(0)
+
+
+def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Trial:
     """Compiles grammars for a tokenizer.
 
     :param vocabulary: how many token ids the model has.
@@ -49,11 +78,6 @@ def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[
     info = xgrammar.TokenizerInfo.from_huggingface(AutoTokenizer.from_pretrained(tokenizer), vocab_size=vocabulary)
     compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
     mask = xgrammar.allocate_token_bitmask(1, vocabulary)
-    parsers: dict[str, Callable[[str], object]] = {
-        "json": xgrammar.Grammar.from_json_schema,
-        "regex": xgrammar.Grammar.from_regex,
-        "ebnf": xgrammar.Grammar.from_ebnf,
-    }
 
     def compiled(kind: str, spec: str) -> xgrammar.CompiledGrammar:
         if kind == "json":
@@ -71,24 +95,22 @@ def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Callable[
         ]
         return compiler.compile_structural_tag(items, tag["triggers"])
 
-    def tried(kind: str, spec: str) -> dict[str, Any]:
-        began = time.monotonic()
-        if kind in parsers:
-            try:
-                parsers[kind](spec)
-            except Exception:
-                # vLLM parses it too before it reaches the core, and rejects it with its own message.
-                return {"parse": time.monotonic() - began, "problem": None}
-        parse = time.monotonic() - began
-        problem = None
+    def tried(kind: str, spec: str) -> str | None:
         try:
             xgrammar.GrammarMatcher(compiled(kind, spec)).fill_next_token_bitmask(mask)
         except Exception as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            problem = lines[0][:LONGEST]
-        return {"parse": parse, "problem": problem}
+            return described(error)
+        return None
 
     return tried
+
+
+def described(error: Exception) -> str:
+    """The first line of a library's message, without what concerns only its developers."""
+    if isinstance(error, KeyError):
+        return f"it has no {error}"[:LONGEST]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return SOURCE.sub("", lines[0])[:LONGEST]
 
 
 if __name__ == "__main__":

@@ -147,6 +147,13 @@ def test_a_request_runs_again_once_and_a_body_of_two_deaths_is_refused(endpoint:
     assert "it was in the engine at two of its deaths" in endpoint.log.read_text()
 
 
+def test_an_engine_that_dies_idle_is_replaced(endpoint: RecoveringEndpoint) -> None:
+    endpoint.die()
+    endpoint.go(5)
+    eventually(lambda: endpoint.serves(5))
+    assert endpoint.ask(request("/invocations", {"prompt": "honest"}))[0] == 200
+
+
 def test_a_drain_ends_what_waits_for_the_next_engine(endpoint: RecoveringEndpoint) -> None:
     (waiting,) = endpoint.begin(request("/invocations", {"prompt": "<hold>"}))
     endpoint.die()

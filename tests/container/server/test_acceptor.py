@@ -17,11 +17,12 @@ from scripted_process import PING, Server
 from waiting import eventually
 
 from container.server.acceptor import ping_keeps_alive
-from container.server.acceptor_process import NAME, AcceptorProcess
+from container.server.acceptor_process import NAME, NICE, AcceptorProcess
 from container.server.gunicorn_server import GunicornServer
 from container.server.ping_state import MAX_BODY, PingState
 from handler.config.endpoint_config import EndpointConfig
 
+CAP_SYS_NICE = 1 << 23  # linux/capability.h
 LIMIT = 256
 COMPLETION = request("/v1/completions", {"prompt": "a"})
 
@@ -108,6 +109,12 @@ def test_both_processes_say_the_same(server: Server) -> None:
     for head, _ in (first, second):
         head.headers.pop("date")
     assert first == second
+
+
+def test_it_comes_before_the_serving_process_where_that_is_permitted(server: Server) -> None:
+    acceptor, worker = processes(server)
+    effective = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
+    assert acceptor.nice() == worker.nice() + (NICE if effective & CAP_SYS_NICE else 0)
 
 
 def test_an_acceptor_that_ends_is_replaced(tmp_path: Path) -> None:

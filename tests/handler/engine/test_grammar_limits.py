@@ -53,3 +53,39 @@ def test_others_are_not(schema: object) -> None:
 def test_a_nul_at_which_the_reader_of_grammars_dies_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(InvalidField, match=r"U\+0000"):
         check_document(document)
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [
+        {"regex": "((a{1,1000}){1,1000}){1,1000}"},
+        {"regex": r"(.{0,1000}\d){0,1000}"},
+        {"json": {"type": "string", "pattern": "(a{1,1000}){1,1000}"}},
+        {"grammar": 'root ::= "(" ("a"{1,1000}){1,1000}'},
+    ],
+)
+def test_repetitions_that_multiply_are_refused_before_anything_reads_them(structured: dict[str, object]) -> None:
+    with pytest.raises(InvalidField, match="repetitions multiply"):
+        check_document({"structured_outputs": structured})
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [
+        {"regex": r"(\d{1,3}\.){3}\d{1,3}"},
+        {"regex": "[a-z]{1,100000000}"},
+        {"regex": r"\(a{1000}\){1000}"},
+        {"regex": "[({]{1000}(a){1000}"},
+        {"regex": "(a{1000}|b{1000})c{1000}"},
+        {"grammar": 'root ::= "(" "a"{1,1000} ")"{1,1000}'},
+    ],
+)
+def test_repetitions_side_by_side_do_not_multiply(structured: dict[str, object]) -> None:
+    check_document({"structured_outputs": structured})
+
+
+def test_a_deep_schema_as_a_text_is_refused() -> None:
+    deep = '{"items":' * 100 + "{}" + "}" * 100
+    with pytest.raises(InvalidField, match="64 levels"):
+        check_document({"structured_outputs": {"json": deep}})
+    check_document({"structured_outputs": {"json": '{"enum": ["' + "[" * 100 + '"]}'}})

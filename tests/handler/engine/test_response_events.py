@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from handler.engine.vllm_api.serving.response_events import events
@@ -64,3 +65,29 @@ def test_items_are_counted_and_each_has_one_part() -> None:
 
 def test_an_error_is_the_last_frame() -> None:
     assert streamed([WRONG[0], Error(error="a"), WRONG[1]], fix=True)[1:] == ['data: {"error":"a"}\n\n']
+
+
+async def rejected() -> AsyncIterator[BaseModel]:
+    yield Item(type="response.created", output_index=0)
+    yield Item(type="response.in_progress", output_index=0)
+    raise ValueError("the engine rejects the request")
+
+
+def test_nothing_is_sent_before_the_engine_has_accepted_the_request() -> None:
+    """Found by the fuzz: a stream had begun with 200 when the engine rejected its schema."""
+    frames: list[str] = []
+
+    async def collect() -> None:
+        async for frame in events(rejected(), fix=True):
+            frames.append(frame)
+
+    with pytest.raises(ValueError, match="rejects"):
+        asyncio.run(collect())
+    assert frames == []
+
+
+def test_the_first_events_come_with_the_third_or_at_the_end() -> None:
+    opening = [Item(type=kind, output_index=0) for kind in ("response.created", "response.in_progress")]
+    kinds = [frame.split()[1] for frame in streamed([*opening, WRONG[0]], fix=True)]
+    assert kinds == ["response.created", "response.in_progress", "response.output_item.added"]
+    assert len(streamed(opening, fix=True)) == 2

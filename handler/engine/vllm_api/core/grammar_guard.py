@@ -1,6 +1,6 @@
 """Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0.
 
-vLLM parses a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
+vLLM reads a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
 untried grammar raises an exception. The code that catches it awaits the trial and calls vLLM again.
 """
 
@@ -16,12 +16,14 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
+from handler.engine.vllm_api.core import grammar_validation
 
 try:
     from vllm.exceptions import VLLMValidationError  # 0.16.0
 except ImportError:
     VLLMValidationError = None
 try:
+    from vllm.v1.structured_output.request import get_structured_output_key
     from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
 except ImportError:
     choice_as_grammar = None
@@ -42,12 +44,13 @@ class GrammarGuard:
     """Rejects grammars that the engine's core cannot compile.
 
     :param trial: compiles a grammar in a process of its own.
+    :ivar available: grammars are tried.
     """
 
     def __init__(self, trial: GrammarTrial) -> None:
         self._trial = trial
         self._thread = ThreadPoolExecutor(1, "grammar-trial")
-        self._available = True
+        self.available = True
 
     async def check(self, params: object) -> None:
         """Waits for the trial of a request's grammar. Call on the engine's loop, which is not blocked.
@@ -55,7 +58,7 @@ class GrammarGuard:
         :raises ValueError: the grammar cannot be compiled. It is a VLLMValidationError if vLLM has that class.
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
-        if structured is not None and self._available:
+        if structured is not None and self.available:
             loop = asyncio.get_running_loop()
             _require(await loop.run_in_executor(self._thread, self._problem, structured))
 
@@ -66,7 +69,7 @@ class GrammarGuard:
         :raises ValueError: the grammar cannot be compiled.
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
-        if structured is None or not self._available:
+        if structured is None or not self.available:
             return
         spec = spec_of(structured)
         if spec is not None:
@@ -81,7 +84,7 @@ class GrammarGuard:
             spec = spec_of(structured)
             return None if spec is None else self._trial.problem(*spec)
         except TrialUnavailable as error:
-            self._available = False
+            self.available = False
             logger.warning("grammars are not tried before the engine compiles them: %s", error)
             return None
 
@@ -99,8 +102,14 @@ def _require(problem: str | None) -> None:
 def spec_of(structured: Any) -> tuple[str, str] | None:
     """The kind and the text of a grammar, as the core will compile it. None: there is nothing to try.
 
+    :raises ValueError: there is no grammar, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
+
     vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
     """
+    try:
+        get_structured_output_key(structured)
+    except ValueError:
+        _require("there is none in it")
     if structured.json is not None:
         given = structured.json
         return "json", given if isinstance(given, str) else json.dumps(given)
@@ -138,6 +147,7 @@ def install(llm: AsyncLLM) -> GrammarGuard | None:
         any_whitespace=not outputs.disable_any_whitespace,
     )
     guard = GrammarGuard(trial)
+    grammar_validation.replace(lambda: guard.available)
     original = processor.process_inputs
 
     def process_inputs(request_id: str, prompt: object, params: object, *args: Any, **named: Any) -> Any:

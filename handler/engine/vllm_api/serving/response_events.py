@@ -20,14 +20,19 @@ from pydantic import BaseModel
 from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
 
 BEGINS = "response.output_item.added"
+# vLLM sends these before the engine has accepted the request.
+OPENING = ("response.created", "response.in_progress")
 
 
 async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
     """Server-sent events (vllm/entrypoints/openai/responses/api_router.py).
 
+    The first two wait for the third. So a request that the engine rejects gets a status, as it does without a stream.
+
     :param fix: whether to fix the indexes. Those of gpt-oss, which vLLM writes with other code, are correct.
     """
     items = 0
+    held: list[str] = []
     try:
         async for event in source:
             kind = getattr(event, "type", None)
@@ -37,7 +42,13 @@ async def events(source: Any, *, fix: bool) -> AsyncIterator[str]:
             items += kind == BEGINS
             if fix:
                 fix_indexes(event, items - 1)
-            yield f"event: {kind}\ndata: {event.model_dump_json(by_alias=True)}\n\n"
+            held.append(f"event: {kind}\ndata: {event.model_dump_json(by_alias=True)}\n\n")
+            if kind not in OPENING:
+                for text in held:
+                    yield text
+                held.clear()
+        for text in held:
+            yield text
     finally:
         await source.aclose()
 

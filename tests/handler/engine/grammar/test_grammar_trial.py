@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import termios
 import threading
-from collections.abc import Iterator
+import time
+from array import array
+from collections.abc import Callable, Iterator
 
+import psutil
 import pytest
 
 import sample_model
@@ -35,8 +40,11 @@ def test_what_compiles_has_no_problem(trial: GrammarTrial, kind: str, spec: str)
     assert trial.problem(kind, spec) is None
 
 
-def test_what_cannot_be_parsed_is_left_to_the_engine_s_own_words(trial: GrammarTrial) -> None:
-    assert trial.problem("regex", "[") is None
+def test_what_cannot_be_parsed_is_a_problem(trial: GrammarTrial) -> None:
+    for kind, spec in (("regex", "["), ("json", "{"), ("ebnf", "root ::= other")):
+        problem = trial.problem(kind, spec)
+        assert problem
+        assert not problem.startswith("[")  # the library's time and place
 
 
 def test_an_unknown_structural_tag_is_a_problem(trial: GrammarTrial) -> None:
@@ -44,17 +52,52 @@ def test_an_unknown_structural_tag_is_a_problem(trial: GrammarTrial) -> None:
     assert trial.problem("structural_tag", spec)
 
 
-def test_one_that_ends_the_process_is_a_problem_and_the_next_is_tried_again(trial: GrammarTrial) -> None:
+def once_asked(trial: GrammarTrial, kill: Callable[[], None]) -> threading.Thread:
+    """Kills once the process has a grammar to read."""
+    process = trial._process
+    assert process is not None
+    assert process.stdin is not None
+    pipe = process.stdin.fileno()
+
+    def wait() -> None:
+        while not array("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]:
+            time.sleep(0.01)
+        kill()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_one_that_ends_the_child_is_a_problem_and_another_child_tries_the_next(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "abc") is None
     assert trial.pid is not None
-    first = trial.pid
-    os.kill(first, signal.SIGSTOP)
-    killer = threading.Timer(0.1, os.kill, (first, signal.SIGKILL))
-    killer.start()
+    first, (child,) = trial.pid, psutil.Process(trial.pid).children()
+    child.suspend()
+    killer = once_asked(trial, child.kill)
     assert trial.problem("regex", "abcd") == "the grammar library cannot compile it"
     killer.join()
     assert trial.problem("regex", "abcde") is None
+    assert trial.pid == first
+
+
+def test_one_that_ends_the_whole_process_is_a_problem_and_the_next_is_tried_again(trial: GrammarTrial) -> None:
+    assert trial.problem("regex", "abc") is None
+    assert trial.pid is not None
+    first, (child,) = trial.pid, psutil.Process(trial.pid).children()
+    child.suspend()
+    killer = once_asked(trial, lambda: os.kill(first, signal.SIGKILL))
+    assert trial.problem("regex", "bcd") == "the grammar library cannot compile it"
+    killer.join()
+    child.wait(10)  # it ends with its parent
+    assert trial.problem("regex", "bcde") is None
     assert trial.pid != first
+
+
+def test_the_message_has_no_place_in_the_library(trial: GrammarTrial) -> None:
+    assert trial.problem("structural_tag", '{"structures": []}') == "it has no 'triggers'"
+    unknown = json.dumps({"type": "structural_tag", "format": {"type": "no such format"}})
+    assert not str(trial.problem("structural_tag", unknown)).startswith("[")
 
 
 def test_a_verdict_is_kept_without_a_process(trial: GrammarTrial) -> None:
@@ -64,15 +107,30 @@ def test_a_verdict_is_kept_without_a_process(trial: GrammarTrial) -> None:
     assert trial._process is None
 
 
-def test_one_that_takes_too_long_is_a_problem_and_leaves_no_process() -> None:
+def test_one_that_takes_too_long_is_a_problem_and_ends_its_child() -> None:
     quick = GrammarTrial(str(sample_model.path()), VOCABULARY, compile_seconds=0.3)
     try:
         assert quick.problem("regex", "warm") is None
         assert quick.pid is not None
-        os.kill(quick.pid, signal.SIGSTOP)
-        assert "longer than 0.3 s" in str(quick.problem("regex", "stalled"))
-        with pytest.raises(ProcessLookupError):
-            os.kill(quick.pid, 0)
+        (child,) = psutil.Process(quick.pid).children()
+        assert "longer than 0.3 s" in str(quick.problem("ebnf", 'root ::= (("a"{1,1000}){1,1000}){1,1000}'))
+        assert not child.is_running()
+        assert quick.problem("regex", "after") is None
+    finally:
+        quick.close()
+
+
+def test_one_that_gets_no_processor_time_may_come_again() -> None:
+    quick = GrammarTrial(str(sample_model.path()), VOCABULARY, compile_seconds=0.05)
+    try:
+        assert quick.problem("regex", "warm") is None
+        assert quick.pid is not None
+        (child,) = psutil.Process(quick.pid).children()
+        child.suspend()
+        assert "again" in str(quick.problem("regex", "stalled"))
+        child.wait(10)
+        assert quick.known("regex", "stalled") == (False, None)
+        assert quick.problem("regex", "stalled") is None
     finally:
         quick.close()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from fuzz_bodies import MAKERS, broken, encoded, inputs, mutated
+from benchmarks.fuzz.fuzz_bodies import MAKERS, inputs
+from benchmarks.fuzz.fuzz_mutations import broken, encoded, mutated
 
 ROUTES = (
     "/invocations",

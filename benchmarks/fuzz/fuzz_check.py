@@ -7,24 +7,24 @@ import json
 import socket
 from typing import Any
 
-from fuzz_requests import Sent
+from benchmarks.fuzz.fuzz_requests import Sent
 
 LONGEST_WAIT = 60.0
 # What Python's tracebacks and exceptions' texts look like.
 MARKS = (b"Traceback", b'File "/', b".py", b"site-packages", b"object at 0x")
 
 
-class Client:
+class FuzzClient:
     """One connection, opened anew where the reply before it closed it."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._socket: socket.socket | None = None
 
     def ask(self, sent: Sent) -> tuple[int, str, bytes]:
         """Status (0: there was no reply), content type and body."""
         fresh = self._socket is None
-        connection = self._socket or socket.create_connection(("127.0.0.1", self._port), LONGEST_WAIT)
+        connection = self._socket or socket.create_connection(("127.0.0.1", self.port), LONGEST_WAIT)
         self._socket = None
         try:
             try:
@@ -73,7 +73,7 @@ def finding(sent: Sent, status: int, kind: str, body: bytes) -> str | None:
     if kind.startswith("text/event-stream"):
         return _events(body)
     if kind == "application/jsonlines":
-        return next((found for line in body.splitlines() if (found := _document(_json(line)))), None)
+        return next((found for line in body.splitlines() if (found := document_finding(_json(line)))), None)
     if kind == "application/json":
         return "not JSON" if _json(body) is None else None
     return None
@@ -94,12 +94,13 @@ def _events(body: bytes) -> str | None:
         return "a stream ends within an event"
     for event in events:
         data = b"\n".join(line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:"))
-        if data != b"[DONE]" and (found := _document(_json(data))):
+        if data != b"[DONE]" and (found := document_finding(_json(data))):
             return found
     return None
 
 
-def _document(document: Any) -> str | None:
+def document_finding(document: Any) -> str | None:
+    """What is wrong with a document of a stream or of a batch, or None."""
     if document is None:
         return "a line or an event that is no JSON"
     if isinstance(document, dict) and document.get("error"):

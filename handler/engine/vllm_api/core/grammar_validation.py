@@ -1,0 +1,47 @@
+"""What vLLM checks of a grammar on the event loop, without parsing it there. Seen on vLLM 0.16.0.
+
+The trial has parsed and compiled each grammar in a process of its own. vLLM would parse it again on the loop, while
+every other request waits (vllm/v1/structured_output/backend_xgrammar.py, `validate_xgrammar_grammar`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from vllm.sampling_params import SamplingParams
+from vllm.v1.engine import input_processor
+
+NAME = "validate_xgrammar_grammar"
+UNSUPPORTED = "The provided JSON schema contains features not supported by xgrammar."
+
+
+def replace(tried: Callable[[], bool]) -> None:
+    """Has vLLM use `validate` in place of its own function, if this version has it.
+
+    :param tried: whether grammars are tried. If not, vLLM's own function runs.
+    """
+    original = getattr(input_processor, NAME, None)
+    if original is not None:
+        setattr(input_processor, NAME, lambda params: validate(params) if tried() else original(params))
+
+
+def validate(params: SamplingParams) -> None:
+    """Checks that xgrammar enforces all of a schema, and turns choices and Lark grammars into EBNF.
+
+    :raises ValueError: xgrammar ignores a keyword of the schema, or a Lark grammar cannot be converted.
+    """
+    from vllm.v1.structured_output import utils
+    from vllm.v1.structured_output.backend_xgrammar import has_xgrammar_unsupported_json_features
+
+    structured = params.structured_outputs
+    if structured is None:
+        return
+    if structured.choice:
+        structured.grammar, structured.choice = utils.choice_as_grammar(structured.choice), None
+    elif structured.json:
+        schema = json.loads(structured.json) if isinstance(structured.json, str) else structured.json
+        if has_xgrammar_unsupported_json_features(schema):
+            raise ValueError(UNSUPPORTED)
+    elif structured.grammar and utils.grammar_is_likely_lark(structured.grammar):
+        structured.grammar = utils.convert_lark_to_ebnf(structured.grammar)
