@@ -29,6 +29,10 @@ NAMES: Final[Mapping[Route, str]] = {
     Route.EMBEDDINGS: "Embedding",
     Route.TOKENIZE: "Tokenize",
     Route.DETOKENIZE: "Detokenize",
+    Route.SCORE: "Score",
+    Route.RERANK: "Rerank",
+    Route.CLASSIFY: "Classification",
+    Route.POOLING: "Pooling",
 }
 TABLES: Final[Mapping[Route, type[msgspec.Struct]]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
 OTHERS: Final[Sequence[type[msgspec.Struct]]] = (
@@ -91,7 +95,7 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
     names = [f"{name}Request" for name in NAMES.values() if f"{name}Request" in components]
     components["Invocation"] = {
         "description": "The custom attributes route= and schema= decide which of these it is. Without them one key "
-        "does: anthropic_version, messages, prompt, inputs, input or tokens (docs/requests.md).",
+        "does: anthropic_version, messages, prompt, inputs, input, query, queries or tokens (docs/requests.md).",
         "anyOf": [ref(name) for name in (*names, "MessageRequest", "InputsRequest", "SessionRequest")],
     }
     return components

@@ -12,7 +12,7 @@ from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, T
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER
 from container.routes.websocket_route import PATH as BIDIRECTIONAL
-from handler.engine.api_routes import Route
+from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.framing import JSON_LINES, SSE
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
@@ -119,7 +119,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
         "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
     ),
     ("POST", "/invocations"): INVOCATION,
-    **{("POST", str(route)): _served(route) for route in Route},
+    **{("POST", path): _served(route) for path, route in (*((str(each), each) for each in Route), *ALIASES.items())},
     ("POST", str(MessagesRoute.MESSAGES)): RouteOperation(
         "Anthropic's API: a message",
         {JSON: ref("MessageRequest"), JSON_LINES: LINES},

@@ -10,7 +10,7 @@ from container.pipeline.custom_code_reply import custom_response
 from container.pipeline.request_pipeline import body_parser, respond, route_parser
 from container.requests import custom_attributes
 from container.service import Service
-from handler.engine.api_routes import Route
+from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute
 
 
@@ -30,6 +30,8 @@ def blueprint(service: Service) -> Blueprint:
 
     for route in (*Route, *MessagesRoute):
         routes.add_url_rule(route, endpoint=route.name.lower(), view_func=view(route), methods=["POST"])
+    for path, alias in ALIASES.items():
+        routes.add_url_rule(path, endpoint=path.strip("/").replace("/", "_"), view_func=view(alias), methods=["POST"])
 
     @routes.after_request
     def with_attributes(response: Response) -> Response:

@@ -2,8 +2,9 @@
 
 The API. A route of OpenAI's API (`/v1/chat/completions` ...) or of Anthropic's decides by itself. At /invocations the
 custom attribute `route=` or `schema=` decides, else a key of the body: `anthropic_version` is a message, `messages` a
-chat, `prompt` a completion, `inputs` TGI or LMI, `input` a response, `tokens` a detokenization. On an endpoint for
-embeddings, `input` and `messages` are embeddings.
+chat, `prompt` a completion, `inputs` TGI or LMI, `input` a response, `tokens` a detokenization, `query` a reranking,
+`queries`, `text_1` or `data_1` a score. On an endpoint for embeddings, `input` and `messages` are embeddings. On one
+that classifies and does not embed, they are classified.
 
 The path. The plain path answers one prompt with one plain text, without pydantic. It supports every field in
 `ChatFields` and `CompletionFields`, and all of TGI and LMI. The vLLM path uses vLLM's own serving classes. It is used
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from handler.engine.api_routes import Route, Traits
+from handler.engine.api_routes import ALIASES, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
 from handler.schemas import body_limits
@@ -42,7 +43,14 @@ PLAIN_KEYS: Final = frozenset({"role", "content", "name"})
 BY_SCHEMA: Final[Mapping[str, Route]] = {CHAT: Route.CHAT, COMPLETION: Route.COMPLETIONS}
 BY_KEY: Final[Mapping[str, Route | None]] = {"messages": Route.CHAT, "prompt": Route.COMPLETIONS, "inputs": None}
 # Keys that other bodies may have as well. They decide only if none of the keys above is present.
-BY_SECONDARY_KEY: Final[Mapping[str, Route]] = {"input": Route.RESPONSES, "tokens": Route.DETOKENIZE}
+BY_SECONDARY_KEY: Final[Mapping[str, Route]] = {
+    "input": Route.RESPONSES,
+    "tokens": Route.DETOKENIZE,
+    "query": Route.RERANK,
+    "queries": Route.SCORE,
+    "text_1": Route.SCORE,
+    "data_1": Route.SCORE,
+}
 FRAMED: Final[Mapping[Route, str]] = {route: schema for schema, route in BY_SCHEMA.items()}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -133,7 +141,7 @@ def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
     if len(keys) > 1:
         raise InvalidBody(f"it has both '{keys[0]}' and '{keys[1]}', and only one is allowed")
     if traits.pooling and (keys == ["messages"] or (not keys and "input" in document)):
-        return Route.EMBEDDINGS
+        return Route.EMBEDDINGS if "embed" in traits.tasks or "classify" not in traits.tasks else Route.CLASSIFY
     if keys:
         return BY_KEY[keys[0]]
     for key, route in BY_SECONDARY_KEY.items():
@@ -151,6 +159,8 @@ def path_of(attribute: str) -> Route | MessagesRoute:
     """
     known = ", ".join((*Route, *MessagesRoute))
     try:
+        if attribute in ALIASES:
+            return ALIASES[attribute]
         return MessagesRoute(attribute) if attribute in list(MessagesRoute) else Route(attribute)
     except ValueError:
         raise InvalidField("X-Amzn-SageMaker-Custom-Attributes", f"route= must be one of {known}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -37,14 +38,18 @@ def client(endpoint: ServeProcess) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=endpoint.url, api_key="unused", max_retries=0, timeout=60)
 
 
+def body_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """The client's own arguments; its version has no temperature, which older ones send."""
+    extra = {"temperature": 0, **fields.pop("extra_body", {})}
+    return {"model": "sample", "messages": MESSAGES, "max_tokens": 100, "extra_body": extra, **fields}
+
+
 def ask(client: anthropic.Anthropic, **fields: Any) -> Any:
-    body = {"model": "sample", "messages": MESSAGES, "max_tokens": 100, "temperature": 0, **fields}
-    return client.messages.create(**body)
+    return client.messages.create(**body_of(fields))
 
 
 def streamed(client: anthropic.Anthropic, **fields: Any) -> Any:
-    body = {"model": "sample", "messages": MESSAGES, "max_tokens": 100, "temperature": 0, **fields}
-    with client.messages.stream(**body) as stream:
+    with client.messages.stream(**body_of(fields)) as stream:
         return stream.get_final_message()
 
 
@@ -94,25 +99,25 @@ def test_fifty_requests_are_the_same_streamed_and_whole(client: anthropic.Anthro
         assert plain(ask(client, **fields)) == plain(streamed(client, **fields)), fields
 
 
-def test_a_tool_is_called_and_its_result_goes_on(client: anthropic.Anthropic) -> None:
+def test_a_tool_is_called_and_the_conversation_goes_on(client: anthropic.Anthropic) -> None:
     for message in (
         ask(client, tools=TOOLS, tool_choice={"type": "tool", "name": "ask"}),
         streamed(client, tools=TOOLS, tool_choice={"type": "tool", "name": "ask"}),
     ):
         (call,) = message.content
         assert (call.type, call.name, call.input, message.stop_reason) == ("tool_use", "ask", GIVEN, "tool_use")
-    turns = [
-        *MESSAGES,
-        {"role": "assistant", "content": [{"type": "tool_use", "id": call.id, "name": "ask", "input": call.input}]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": call.id, "content": "ready"},
-                {"type": "text", "text": QUESTION},
-            ],
-        },
-    ]
-    assert ask(client, messages=turns, tools=TOOLS).stop_reason in {"end_turn", "max_tokens"}
+    used = {"type": "tool_use", "id": call.id, "name": "ask", "input": call.input}
+    turns = [*MESSAGES, {"role": "assistant", "content": [{"type": "text", "text": "I ask."}, used]}]
+    assert ask(client, messages=[*turns, *MESSAGES], tools=TOOLS).content[0].text == ANSWER
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "ready"}
+    with pytest.raises(anthropic.BadRequestError, match="Unknown role: tool"):  # the sample model's template
+        ask(client, messages=[*turns, {"role": "user", "content": [result]}], tools=TOOLS)
+
+
+def test_a_json_schema_is_kept(client: anthropic.Anthropic) -> None:
+    form: Any = {"format": {"type": "json_schema", "schema": TOOLS[0]["input_schema"]}}
+    for message in (ask(client, output_config=form), streamed(client, output_config=form)):
+        assert json.loads(message.content[0].text) == GIVEN
 
 
 def test_a_stop_sequence_is_named_and_a_limit_is_one(client: anthropic.Anthropic) -> None:
@@ -134,7 +139,7 @@ def test_a_stop_sequence_is_named_and_a_limit_is_one(client: anthropic.Anthropic
         ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
         ({"messages": [*MESSAGES, {"role": "user", "content": ["x"]}]}, "messages[1].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content[0].tool_use_id"),
-        ({"temperature": -1}, "temperature"),
+        ({"extra_body": {"temperature": -1}}, "temperature"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),

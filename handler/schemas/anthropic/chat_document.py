@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from handler.errors import InvalidField, UnsupportedField
-from handler.schemas.anthropic.message_fields import CountFields, MessageFields, MessageTool, MessageToolChoice
+from handler.schemas.anthropic.message_fields import (
+    CountFields,
+    MessageFields,
+    MessageTool,
+    MessageToolChoice,
+    OutputConfig,
+)
 from handler.schemas.reply import encode
 
 Json = dict[str, Any]
 # Reasoning of earlier turns. Chat templates leave it out, too.
 THINKING: Final = ("thinking", "redacted_thinking")
+# Of a chat's efforts, the highest.
+EFFORTS: Final = {"xhigh": "high", "max": "high"}
 SAME: Final = ("max_tokens", "temperature", "top_p", "stream")
 
 
@@ -36,14 +44,25 @@ def chat_document(fields: CountFields) -> Json:
     if messages[-1]["role"] == "assistant":  # the reply goes on with this text
         chat |= {"add_generation_prompt": False, "continue_final_message": True}
     if fields.thinking is not None and fields.thinking.type != "adaptive":
-        chat["chat_template_kwargs"] = {"enable_thinking": fields.thinking.type == "enabled"}
+        chat["chat_template_kwargs"] = {"enable_thinking": fields.thinking.type != "disabled"}
     if isinstance(fields, MessageFields):
         chat |= {name: value for name in SAME if (value := getattr(fields, name)) is not None}
         chat |= {"top_k": fields.top_k} if fields.top_k else {}
         chat |= {"stop": fields.stop_sequences} if fields.stop_sequences else {}
+        chat |= _output(fields.output_config)
         if fields.stream:
             chat["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
     return chat
+
+
+def _output(config: OutputConfig | None) -> Json:
+    found: Json = {}
+    if config is not None and config.effort is not None:
+        found["reasoning_effort"] = EFFORTS.get(config.effort, config.effort)
+    if config is not None and config.format is not None:
+        schema = {"name": "output", "schema": config.format.schema}
+        found["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return found
 
 
 def _messages(where: str, message: Mapping[str, Any]) -> list[Json]:

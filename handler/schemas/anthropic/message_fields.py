@@ -1,7 +1,7 @@
 """The fields of a body of the Messages API, with their types and bounds.
 
 Source: Anthropic's API reference, "Create a Message" and "Count tokens in a Message", as of the `anthropic` package
-2.11.
+2.11. That package has no temperature, top_p and top_k any more; its older versions, and Amazon Bedrock, have.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ UNSERVED: Final = (
     "context_management",
     "fallbacks",
     "mcp_servers",
-    "output_config",
     "output_format",
 )
 
@@ -46,7 +45,19 @@ class MessageToolChoice(msgspec.Struct, frozen=True, kw_only=True):
 class MessageThinking(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the model reasons first. The other values of this field have no effect here."""
 
-    type: Literal["enabled", "disabled", "adaptive"]
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+
+
+class JsonFormat(msgspec.Struct, frozen=True, kw_only=True):
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The form of the reply, and how much the model reasons for it."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: JsonFormat | None = None
 
 
 class CountFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +69,14 @@ class CountFields(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[MessageTool] | None = None
     tool_choice: MessageToolChoice | None = None
     thinking: MessageThinking | None = None
+    output_config: OutputConfig | None = None
+    # Fields for Anthropic's service, which have no effect here.
     anthropic_version: str | None = None
     anthropic_beta: list[str] | None = None
     cache_control: dict[str, Any] | None = None
+    speed: str | None = None
+    user_profile_id: str | None = None
+    workspace_id: str | None = None
 
 
 class MessageFields(CountFields, frozen=True, kw_only=True):
@@ -72,6 +88,8 @@ class MessageFields(CountFields, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    # Fields for Anthropic's service, which have no effect here.
+    diagnostics: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
     service_tier: str | None = None
     inference_geo: str | None = None

@@ -37,7 +37,7 @@ def test_one_key_decides(document: dict[str, Any], route: Route | None) -> None:
 
 
 def test_on_an_endpoint_for_embeddings_a_body_asks_for_one() -> None:
-    pooling = Traits(pooling=True)
+    pooling = Traits(tasks=frozenset({"embed"}))
     assert by_key({"input": "a"}, pooling) is Route.EMBEDDINGS
     assert by_key({"messages": HELLO}, pooling) is Route.EMBEDDINGS
 

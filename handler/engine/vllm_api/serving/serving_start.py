@@ -12,7 +12,6 @@ from vllm.entrypoints.openai.api_server import init_app_state
 from vllm.entrypoints.openai.cli_args import FrontendArgs
 from vllm.entrypoints.openai.responses import serving as responses_serving
 from vllm.reasoning import ReasoningParserManager
-from vllm.tasks import POOLING_TASKS
 from vllm.tokenizers import TokenizerLike
 from vllm.tokenizers.mistral import MistralTokenizer
 from vllm.tool_parsers import ToolParserManager
@@ -77,7 +76,7 @@ def _cap(state: SimpleNamespace, tokens: int) -> None:
 def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits:
     tokenizer: TokenizerLike | None = llm.tokenizer
     return Traits(
-        pooling="generate" not in tasks and any(task in POOLING_TASKS for task in tasks),
+        tasks=frozenset(tasks),
         multimodal=bool(llm.model_config.is_multimodal_model),
         priorities=llm.vllm_config.scheduler_config.policy == "priority",
         plain_chat=not (
