@@ -27,6 +27,10 @@ ROUNDS: tuple[tuple[Sampling, ...], ...] = (
 )
 
 
+# What vLLM can be asked to pool, the usual first (vllm/tasks.py, 0.16).
+POOLING = ("embed", "classify", "token_embed", "token_classify", "plugin")
+
+
 @dataclass(slots=True)
 class _Outcome:
     """A sink that waits for the end of a request and counts its tokens."""
