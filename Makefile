@@ -11,7 +11,8 @@ VLLM := 0.16.0
 TORCH_0.13.0 := 2.9.1
 TORCH_0.16.0 := 2.10.0
 TORCH_0.24.0 := 2.11.0
-TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.13.0, 0.16.0 or 0.24.0))
+TORCH_0.29.0 := 2.13.0
+TORCH := $(or $(TORCH_$(VLLM)),$(error VLLM=$(VLLM): no pins for it; use 0.13.0, 0.16.0, 0.24.0 or 0.29.0))
 OWN := $(if $(filter-out 0.16.0,$(VLLM)),-$(VLLM))
 ENGINE := requirements/engine-cpu$(OWN).in
 LOCK := requirements/lock$(OWN).txt
@@ -50,14 +51,15 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
+.PHONY: help setup serve s3 gateway test test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
 	echo "make serve [MODEL=dir|s3://...|hub id] [PORT=8080]   serve a model, started as SageMaker starts the image"
 	echo "make s3                                              start an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
-	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0)"
+	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
+	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"
 	echo "make fuzz [BODIES=100000] [EXAMPLES=50] [SEED=6]     send malformed and hostile bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
 	echo "make test-neuron                                     run the tests for a Neuron machine: docs/on-neuron.md"
@@ -68,7 +70,7 @@ help:
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
-	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts in virtual time"
+	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
 
 # What `make serve` needs.
 $(READY): pyproject.toml $(ENGINE) $(LOCK)
@@ -117,6 +119,19 @@ gateway: $(DEV)
 
 test: $(DEV)
 	@$(BIN)/python -m tests.lanes
+
+# A slice of the tests (tests/versions.txt) on the vLLM of each native line. CI runs it after `make test`.
+test-versions: test-version-0.24.0 test-version-0.29.0
+
+test-version-%:
+	@mkdir -p build
+	if ! $(MAKE) --no-print-directory VLLM=$* setup > build/setup-$*.log 2>&1; then
+		cat build/setup-$*.log
+		grep -qiE 'no matching distribution|platform tag|no wheels' build/setup-$*.log
+		echo "vLLM $*: skipped, because it has no packages for this platform."
+		exit 0
+	fi
+	exec .venv-$*/bin/python -m pytest -q @tests/versions.txt
 
 # Sends malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects other bodies.
 fuzz: $(DEV)
@@ -182,7 +197,7 @@ bench-restore: $(DEV)
 	@$(BIN)/python -m benchmarks restore
 
 bench-fleet: $(DEV)
-	@$(BIN)/python -m tests.simulation
+	@$(BIN)/python -m tests.simulation $(if $(FLEETS),--schedules $(FLEETS))
 
 # Writes the installed versions to the lock file. It omits this project and the packages that torch pins itself (CUDA
 # packages differ by build).

@@ -11,6 +11,7 @@ from benchmarks.serving.ping_times import ping_times
 from benchmarks.serving.serving_command import serving_command
 from benchmarks.serving.steps import steps
 from benchmarks.soak.soak_command import soak_command
+from benchmarks.tuning.log_reading import tune_log
 
 
 @click.group()
@@ -18,7 +19,7 @@ def main() -> None:
     """Benchmarks of this project beside the usual alternatives."""
 
 
-for command in (serving_command, restore_command, front_ends, gateway, ping_times, soak_command, steps):
+for command in (serving_command, restore_command, front_ends, gateway, ping_times, soak_command, steps, tune_log):
     main.add_command(command)
 
 if __name__ == "__main__":

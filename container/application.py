@@ -6,6 +6,7 @@ from flask import Flask, request
 
 from container.openapi import openapi_route as openapi
 from container.requests import error_responses as errors
+from container.requests.body_budget import bound_bodies
 from container.requests.http_limits import max_body
 from container.requests.origin_check import check_origin
 from container.routes import adapter_routes as adapters
@@ -29,5 +30,6 @@ def create_app(service: Service) -> Flask:
     app.before_request(lambda: check_origin(request))
     for routes in (health, inference, metrics, models, transform, adapters, multi_model, bidirectional, page, openapi):
         app.register_blueprint(routes.blueprint(service))
+    bound_bodies(app, service.bodies)
     observe(app, service.observer)
     return app

@@ -12,6 +12,7 @@ from container.connection.held_connections import HeldConnections
 from container.connection.read_timeouts import ReadTimeouts
 from container.process_group.peers import Peers
 from container.recovery.recovery import Recovery
+from container.requests.body_budget import BodyBudget
 from container.telemetry.neuron_monitor import NeuronMonitor
 from container.telemetry.request_observer import RequestObserver
 from container.telemetry.tracing.tracing_settings import wanted
@@ -40,6 +41,7 @@ class Service(ServingState):
 
     :ivar read_timeouts: time limits for reading from clients.
     :ivar held_connections: the WebSockets.
+    :ivar bodies: bounds the bytes of all bodies together.
     :ivar sessions: None where sessions are off.
     :ivar monitor: None where neuron-monitor is not installed.
     :ivar peers: the other serving processes; None where there are none.
@@ -49,6 +51,7 @@ class Service(ServingState):
     read_timeouts: ReadTimeouts
     held_connections: HeldConnections
     observer: RequestObserver
+    bodies: BodyBudget
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
     peers: Peers | None = None
@@ -69,7 +72,9 @@ class Service(ServingState):
             read_timeouts=ReadTimeouts(),
             held_connections=HeldConnections(),
             observer=observer,
+            bodies=BodyBudget.of(config),
         )
+        observer.buckets = service.buckets
         if config.enable_sessions:
             service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
         return service

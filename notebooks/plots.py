@@ -123,6 +123,26 @@ def per_million(price: float, rate: float) -> float:
     return price / 3600 / rate * 1e6
 
 
+def lengths(counts: Mapping[str, Mapping[int, int]]) -> Figure:
+    """Plots how often each length occurs, one picture for each kind of length."""
+    figure, row = pyplot.subplots(1, len(counts), figsize=(8, 2.6), squeeze=False, layout="constrained")
+    for axes, (name, found) in zip(row[0], counts.items(), strict=True):
+        axes.hist(list(found), bins=100, weights=list(found.values()))
+        axes.set(xlabel=name, yticks=[])
+    return _finished(figure)
+
+
+def padding(shares: Mapping[int, Mapping[str, float]]) -> Figure:
+    """Plots the share of padding over the number of graphs, a line for each phase."""
+    figure, axes = pyplot.subplots(figsize=(8, 2.6), layout="constrained")
+    for phase in next(iter(shares.values())):
+        axes.plot(list(shares), [100 * found[phase] for found in shares.values()], "o-", label=phase)
+    axes.set(xlabel="graphs", ylabel="padding, % of computed")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    return _finished(figure)
+
+
 def _finished(figure: Figure) -> Figure:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)

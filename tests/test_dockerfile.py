@@ -22,6 +22,7 @@ LINES = {
     "0.13.0-neuronx-py312-sdk2.28.0-ubuntu24.04",
     "0.16.0-neuronx-py312-sdk2.31.1-ubuntu24.04",
     "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04",
+    "0.29.0.1.2.0-neuronx-py314-sdk2.33.0-ubuntu26.04",
 }
 
 
@@ -63,7 +64,7 @@ def test_the_default_base_is_the_line_that_the_tests_run() -> None:
 
 
 def test_the_lines_are_named_as_their_images_are() -> None:
-    named = set(re.findall(r"[0-9.]+-neuronx-py3\d+-sdk[0-9.]+-ubuntu24\.04", DOCKERFILE.read_text()))
+    named = set(re.findall(r"[0-9.]+-neuronx-py3\d+-sdk[0-9.]+-ubuntu2[46]\.04", DOCKERFILE.read_text()))
     assert named == LINES
 
 

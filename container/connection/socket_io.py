@@ -1,8 +1,9 @@
-"""Non-blocking reads from a client's socket on the engine's loop."""
+"""Non-blocking reads from a client's socket, and small writes to it, on the engine's loop."""
 
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 
 
 def receive(connection: socket.socket, size: int) -> bytes | None:
@@ -13,3 +14,9 @@ def receive(connection: socket.socket, size: int) -> bytes | None:
         return None
     except OSError:
         return b""
+
+
+def send_now(connection: socket.socket, data: bytes) -> None:
+    """Sends a few bytes if the connection takes them now."""
+    with suppress(OSError):
+        connection.send(data, socket.MSG_DONTWAIT)

@@ -109,7 +109,7 @@ class Dispatcher:
             if self._queue:
                 self.loop.call_soon(self._begin_next)
 
-    def hand_over(self, client: FastConnection, received: bytes) -> None:
+    def hand_over(self, client: FastConnection, received: bytearray) -> None:
         """Gives a client's connection, with a request that is not for the fast path, to a thread."""
         self._clients.discard(client)
         if self.fast:
@@ -117,8 +117,7 @@ class Dispatcher:
         conn = client.conn
         conn.init()
         conn.sock.setblocking(True)
-        if received:
-            conn.parser.unreader.unread(received)
+        conn.received = received  # for `ReceivedUnreader`
         conn.data_ready = True
         self._thread_path.handle(conn)
 

@@ -14,16 +14,17 @@ from typing import Protocol
 
 from gunicorn.workers.gthread import TConn
 
-from container.connection.socket_io import receive
+from container.connection.socket_io import receive, send_now
 from container.connection.socket_writer import CLIENT_CLOSED
+from container.fast_path.body_arrival import CONTINUE, BodyArrival, without_expectation
 from container.fast_path.request_handler import FastPathContext, RequestHandler
 from container.fast_path.request_head import HEAD_END, LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
 from container.requests import request_body
-from handler.errors import EndpointError
+from container.requests.body_budget import BodyBytes
+from container.requests.http_limits import max_body
+from handler.errors import EndpointError, RequestTimedOut
 
 logger = logging.getLogger(__name__)
-# Seconds for a body to arrive completely. A slower one goes to a thread, which waits longer for slow senders.
-ARRIVAL_SECONDS = 0.5
 # Bytes of the longest head. A thread rejects a longer one.
 MAX_HEAD = 32 * 1024
 READ = 64 * 1024
@@ -48,7 +49,7 @@ class ConnectionOwner(Protocol):
         """Queues the connection: a whole request has been read."""
         ...
 
-    def hand_over(self, client: FastConnection, received: bytes) -> None:
+    def hand_over(self, client: FastConnection, received: bytearray) -> None:
         """Gives a request that is not eligible for the fast path to a thread."""
         ...
 
@@ -76,7 +77,8 @@ class FastConnection:
     _timer: asyncio.TimerHandle | None = None
     _reading: bool = False
     _head_arriving: bool = False
-    _body_arriving: bool = False
+    _arrival: BodyArrival | None = None
+    _body_bytes: BodyBytes = field(init=False)
     _ended: bool = False
     queued: bool = False
     idle_since: float = field(init=False)
@@ -84,11 +86,12 @@ class FastConnection:
     def __post_init__(self) -> None:
         self._socket = self.conn.sock
         self._fd = self._socket.fileno()
+        self._body_bytes = BodyBytes(self._dispatcher.context.service.bodies)
         self.idle_since = self._dispatcher.loop.time()
 
     @property
     def idle(self) -> bool:
-        return self._handler is None and not self.queued and self._head is None
+        return self._handler is None and not self.queued and self._head is None and self._arrival is None
 
     def open(self) -> None:
         self._start_reading()
@@ -112,7 +115,9 @@ class FastConnection:
             self._client_closed()
             return
         self._received += data
-        if self._handler is None and not self.queued:
+        if self._arrival is not None:
+            self._body_grew(data)
+        elif self._handler is None and not self.queued:
             self._check_request()
         elif len(self._received) > READ_AHEAD:
             self._stop_reading()
@@ -135,24 +140,26 @@ class FastConnection:
             self._wait_for_head()
             return
         if not self._dispatcher.fast and self._received:
-            self._hand_over()
+            self._wait_for_body()
             return
         try:
             head = self._head = self._head or (head_of(self._received) if self._received else None)
         except NotEligible:
-            self._hand_over()
+            self._wait_for_body()
             return
         if head is None or len(self._received) < head.size + head.length:
-            if self._dispatcher.stopping and self._received:
+            if head is not None and head.length > self._max_body:
+                self._wait_for_body()
+            elif self._dispatcher.stopping and self._received:
                 self._hand_over()
             elif not self._received:
                 self.idle_since = self._dispatcher.loop.time()
                 self._set_timer(self._dispatcher.idle_seconds, self.close)
-            elif not self._body_arriving:
-                self._body_arriving = True
-                self._set_timer(ARRIVAL_SECONDS, self._hand_over)
+            elif not self._head_arriving:
+                self._head_arriving = True
+                self._set_timer(request_body.BODY_SECONDS, self._too_late)
             return
-        self._head_arriving = self._body_arriving = False
+        self._head_arriving = False
         self._cancel_timer()
         self.queued = True
         self._dispatcher.queue(self)
@@ -165,6 +172,50 @@ class FastConnection:
             self._head_arriving = True
             stopping, limit = self._dispatcher.stopping, request_body.BODY_SECONDS
             self._set_timer(self._dispatcher.idle_seconds if stopping else limit, self.close)
+
+    def _wait_for_body(self) -> None:
+        """Hands the request over once its body is whole. A thread rejects a body that is too large, before it comes."""
+        self._head_arriving = False
+        if self._dispatcher.stopping:
+            self._hand_over()
+            return
+        arrival = self._arrival = BodyArrival()
+        arrival.feed(self._received)
+        if arrival.complete or (arrival.length or 0) > self._max_body:
+            self._hand_over()
+            return
+        if without_expectation(self._received):
+            send_now(self._socket, CONTINUE)
+        self._set_timer(request_body.BODY_SECONDS, self._too_late)
+        self._take(len(self._received))
+
+    def _body_grew(self, data: bytes) -> None:
+        assert self._arrival is not None, "a body is arriving"
+        self._arrival.feed(data)
+        if self._arrival.complete or len(self._received) > self._max_body + MAX_HEAD:
+            self._hand_over()
+        else:
+            self._take(len(data))
+
+    def _take(self, size: int) -> None:
+        """Takes bytes from the budget of all bodies, while they wait for more. A thread then takes the whole body's."""
+        try:
+            self._body_bytes.take(size)
+        except EndpointError as error:
+            self._refuse(error)
+
+    @property
+    def _max_body(self) -> int:
+        return max_body(self._dispatcher.context.service.config)
+
+    def _too_late(self) -> None:
+        self._refuse(RequestTimedOut(request_body.BODY_SECONDS))
+
+    def _refuse(self, error: EndpointError) -> None:
+        """Has a thread answer with an error and close the connection. The rest of the body is discarded."""
+        self.conn.refusal = error
+        self._received.clear()
+        self._hand_over()
 
     def begin_request(self) -> None:
         """Begins the queued request, or hands it over."""
@@ -209,16 +260,21 @@ class FastConnection:
             self._timer = None
 
     def hurry(self) -> None:
-        """Closes an idle connection sooner: the process is ending."""
-        if self.idle:
+        """Closes an idle connection sooner: the process is ending. A thread reads the rest of a body."""
+        if self._arrival is not None:
+            self._hand_over()
+        elif self.idle:
             self._set_timer(self._dispatcher.idle_seconds, self.close)
 
     def _hand_over(self) -> None:
         self._cancel_timer()
         self._stop_reading()
-        self._dispatcher.hand_over(self, bytes(self._received))
+        self._arrival = None
+        self._body_bytes.release()
+        self._dispatcher.hand_over(self, self._received)
 
     def close(self, graceful: bool = False) -> None:
         self._cancel_timer()
         self._stop_reading()
+        self._body_bytes.release()
         self._dispatcher.closed(self, graceful)

@@ -64,6 +64,8 @@ function chart(now) {
   if (first !== null) of("first-now").textContent = first.toFixed(0);
   of("queue-now").textContent = `${now.running} of ${now.slots ?? "–"}, ${now.queued}`;
   of("kv-now").textContent = now.kv_use === null ? "–" : `${(100 * now.kv_use).toFixed(1)} %`;
+  const padding = Object.entries(now.padding).map(([phase, share]) => `${phase} ${(100 * share).toFixed(0)} %`);
+  of("padding-now").textContent = padding.join(", ") || "–";
   before = { at, now };
 }
 

@@ -12,6 +12,7 @@ from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
 from container.pipeline.request_pipeline import parse_call
+from container.requests.body_budget import BodyBytes
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import max_body
 from container.requests.request_record import RequestRecord, record_of
@@ -65,9 +66,10 @@ class WebSocketSession(Response):
         return ()
 
     def _answer_message(self, message: bytes) -> None:
-        record = self._new_record()
+        record, taken = self._new_record(), BodyBytes(self._service.bodies)
         try:
             self._service.ready_engine()
+            taken.take(len(message))
             with self._service.admission:
                 self._answer(message, record)
         except EndpointError as error:
@@ -75,6 +77,7 @@ class WebSocketSession(Response):
         except Exception as error:
             self._send_error(unexpected(error), record)
         finally:
+            taken.release()
             self._engine.loop.call(self._socket.answered)
             if self._service.lifecycle.status.state is not ServingStatus.READY:
                 self._engine.loop.call(self._socket.close, GOING_AWAY, Draining().message)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection
+from typing import IO
 
 from flask import Request
 from gunicorn.http.errors import ParseException
 
 from container.connection.read_timeouts import ReadTimeouts
-from handler.errors import BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
+from container.requests.body_budget import KEY as BODY_BYTES
+from container.requests.body_budget import BodyBytes
+from handler.errors import BodiesTooLarge, BodyTooLarge, InvalidBody, RequestTimedOut, UnsupportedMediaType
 
 BODY_SECONDS = 60.0
+# Bytes that are read at a time of a body of unknown length.
+PIECE = 64 * 1024
 # gunicorn reads and discards this much of an unread body and keeps the connection. After a longer one it closes the
 # connection (gunicorn/http/parser.py, finish_body; 27).
 GUNICORN_DISCARDS = 64 * 1024
@@ -41,18 +46,23 @@ def read_json(
 def read_body(request: Request, max_bytes: int, read_timeouts: ReadTimeouts) -> bytes:
     """Reads a body of any media type.
 
-    :raises BodyTooLarge, InvalidBody, RequestTimedOut: the body is beyond a limit, or broken.
+    :raises BodyTooLarge, BodiesTooLarge, InvalidBody, RequestTimedOut: the body is beyond a limit, or broken.
     """
     length = request.content_length
+    taken: BodyBytes = request.environ[BODY_BYTES]
     connection: socket.socket | None = request.environ.get("gunicorn.socket")
     reading = None if connection is None else read_timeouts.begin(connection, BODY_SECONDS)
     stream = request.environ["wsgi.input"]
     try:
         if length is not None and length > max_bytes:
             raise BodyTooLarge(max_bytes)
-        body: bytes = stream.read(max_bytes + 1 if length is None else length)
+        if length is not None:
+            taken.take(length)
+        body: bytes = stream.read(length) if length is not None else _read_chunks(stream, max_bytes, taken)
     except TimeoutError:
         raise RequestTimedOut(BODY_SECONDS) from None
+    except BodiesTooLarge:
+        raise
     except Exception as error:
         if reading is not None and reading.late:
             raise RequestTimedOut(BODY_SECONDS) from None
@@ -70,6 +80,15 @@ def read_body(request: Request, max_bytes: int, read_timeouts: ReadTimeouts) -> 
     if length is not None and len(body) < length:
         raise InvalidBody(f"it ended after {len(body)} of {length} bytes")
     return body
+
+
+def _read_chunks(stream: IO[bytes], max_bytes: int, taken: BodyBytes) -> bytes:
+    """Reads a body of unknown length, up to one byte more than is allowed."""
+    body = bytearray()
+    while piece := stream.read(min(PIECE, max_bytes + 1 - len(body))):
+        taken.take(len(piece))
+        body += piece
+    return bytes(body)
 
 
 def has_unread_body(request: Request) -> bool:

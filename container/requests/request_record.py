@@ -43,6 +43,7 @@ class RequestRecord:
     :ivar route: the route's rule, never the path: the number of rules is limited.
     :ivar prompt_tokens, output_tokens: sums over all prompts and sequences. With vLLM's serving classes they are known
         at the end.
+    :ivar one_sequence: the request has one prompt, and asks for one sequence.
     :ivar first_token, last_token: when a stream's first and last token were written to the connection.
     :ivar error: the error's code. Its message is not recorded: it may repeat what the client sent.
     :ivar left: how the client left before the end.
@@ -63,6 +64,7 @@ class RequestRecord:
     stream: bool = False
     prompt_tokens: int | None = None
     output_tokens: int | None = None
+    one_sequence: bool = False
     first_token: float | None = None
     last_token: float | None = None
     end: str | None = None
@@ -98,7 +100,7 @@ class RequestRecord:
         call = unframed(call)
         if isinstance(call, Call):
             self.request_id = call.generation.request_id
-            self.prompt_tokens = len(call.generation.prompt)
+            self.prompt_tokens, self.one_sequence = len(call.generation.prompt), True
         elif isinstance(call, MultipleCall):
             self.request_id = call.generations[0].request_id
             self.prompt_tokens = sum(len(one.prompt) for one in call.generations)

@@ -18,6 +18,9 @@ OUTPUT_TOKENS = "vllm:generation_tokens_total"
 FIRST_SUM = "vllm:time_to_first_token_seconds_sum"
 FIRST_COUNT = "vllm:time_to_first_token_seconds_count"
 NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
+# Our own counters, by phase.
+ASKED = "endpoint_tokens_asked_total"
+COMPUTED = "endpoint_tokens_computed_total"
 
 
 def page_state(service: Service) -> dict[str, object]:
@@ -28,6 +31,7 @@ def page_state(service: Service) -> dict[str, object]:
     seen = vllm_metrics(
         vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.context)
     )
+    own = service.observer.registry if service.peers is None else shared_metrics.summed(service.peers.context)
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
     return {
         "state": state,
@@ -44,7 +48,20 @@ def page_state(service: Service) -> dict[str, object]:
         "output_tokens": seen.get(OUTPUT_TOKENS),
         "first_token_sum": seen.get(FIRST_SUM),
         "first_token_count": seen.get(FIRST_COUNT),
+        "padding": padding_shares(own),
     }
+
+
+def padding_shares(registry: CollectorRegistry) -> dict[str, float]:
+    """The share of the computed tokens that is padding, by phase."""
+    tokens: dict[tuple[str, str], float] = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name in (ASKED, COMPUTED):
+                key = sample.name, sample.labels["phase"]
+                tokens[key] = tokens.get(key, 0.0) + sample.value
+    computed = {phase: value for (name, phase), value in tokens.items() if name == COMPUTED and value}
+    return {phase: round(1 - tokens[ASKED, phase] / value, 4) for phase, value in computed.items()}
 
 
 def stage_times(status: Status, began: float) -> dict[str, object]:

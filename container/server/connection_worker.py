@@ -20,6 +20,7 @@ from gunicorn.http.message import Request
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from container.connection.lingering_close import LingeringClose
+from container.connection.received_unreader import ReceivedUnreader
 from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.dispatcher import Dispatcher, ThreadPath, fast_path_available
 from container.fast_path.reply_head import ReplyHeads
@@ -53,6 +54,14 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
 
     def handle(self, conn: TConn) -> object:
         """Reads and answers requests in a pool thread. Slow headers have the same time limit as a body."""
+        if received := getattr(conn, "received", None):
+            conn.parser.unreader = ReceivedUnreader(conn.sock, received)
+            conn.received = None
+        if refusal := getattr(conn, "refusal", None):
+            with suppress(OSError):
+                conn.sock.settimeout(SEND_SECONDS)
+                conn.sock.sendall(closing_reply(refusal.status, refusal))
+            return False
         if getattr(conn, "head_too_long", False):
             self.handle_error(None, conn.sock, conn.client, LimitRequestHeaders("its end does not come"))
             return False
@@ -146,7 +155,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         """Has a thread answer a request that an earlier process has handed over."""
         conn = self._new_connection(handed)
         conn.init()
-        conn.parser.unreader.unread(handed.request)
+        conn.received = bytearray(handed.request)
         conn.data_ready = True
         self.service.recovery.resume(handed)
         self.enqueue_req(conn)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from container.requests.request_record import RequestRecord
+from handler.neuron.buckets.padding import PaddedTokens
 
 # Seconds.
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 240.0, 480.0)
@@ -41,6 +43,13 @@ class RequestMetrics:
         )
         self._prompt = counter("endpoint_prompt_tokens", "Prompt tokens of answered requests.")
         self._output = counter("endpoint_output_tokens", "Tokens made for answered requests.")
+        self._asked, self._computed = (
+            Counter(name, text, ("phase", "bucket"), registry=registry)
+            for name, text in (
+                ("endpoint_tokens_asked", "Tokens of prompts, and of context over all decode steps, by bucket."),
+                ("endpoint_tokens_computed", "The same after padding to the bucket."),
+            )
+        )
 
     def observe(self, record: RequestRecord, seconds: float) -> None:
         """Counts a request that has ended.
@@ -61,6 +70,12 @@ class RequestMetrics:
             self._child(self._prompt, route).inc(record.prompt_tokens)
         if record.output_tokens:
             self._child(self._output, route).inc(record.output_tokens)
+
+    def observe_padding(self, padded: Iterable[PaddedTokens]) -> None:
+        """Counts the tokens of a request by phase and bucket."""
+        for one in padded:
+            self._child(self._asked, one.phase, str(one.bucket)).inc(one.asked)
+            self._child(self._computed, one.phase, str(one.bucket)).inc(one.computed)
 
     def _child(self, metric: Metric, *labels: str) -> Metric:
         """`metric.labels(...)`, cached: each call of it takes a lock and converts the labels to strings."""

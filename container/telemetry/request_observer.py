@@ -17,6 +17,8 @@ from container.telemetry.event_log import event, logs_requests
 from container.telemetry.request_metrics import RequestMetrics, end_of
 from handler.config.endpoint_config import EndpointConfig
 from handler.json_value import Json
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
+from handler.neuron.buckets.padding import PREFILL, PaddedTokens, padded_tokens
 
 if TYPE_CHECKING:  # it imports OpenTelemetry
     from container.telemetry.tracing.tracer import RequestTracer
@@ -32,6 +34,7 @@ class RequestObserver:
     :ivar fast_path: counts the requests that the engine's loop answers.
     :ivar handed_over: counts the requests that the loop hands over to a thread.
     :ivar logs: the begin and the end of each request are logged.
+    :ivar buckets: returns the buckets by which padding is counted; None before the engine has started.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class RequestObserver:
         self.fast_path, self.handed_over = paths.labels("loop"), paths.labels("thread")
         self._metrics = RequestMetrics(self.registry)
         self.logs = logs_requests(config)
+        self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
         self.tracer = tracer
         self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
@@ -66,6 +70,13 @@ class RequestObserver:
             fields["body"] = body[:MAX_LOGGED_BODY].decode("utf-8", "replace")
         event(logger, "request_start", f"{record.request_id} {record.route}", fields)
 
+    def _padded(self, record: RequestRecord) -> tuple[PaddedTokens, ...]:
+        """The tokens of a request after padding; none if it had several sequences, or no token."""
+        buckets = self.buckets()
+        if buckets is None or not record.one_sequence or not record.prompt_tokens or not record.output_tokens:
+            return ()
+        return tuple(padded_tokens(buckets, record.prompt_tokens, record.output_tokens))
+
     def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
         """The reply's last byte was sent.
 
@@ -75,6 +86,8 @@ class RequestObserver:
         if self.tracer is not None:
             self.tracer.ended(record)
         self._metrics.observe(record, seconds)
+        padded = self._padded(record)
+        self._metrics.observe_padding(padded)
         if self.emf is not None and record.method == "POST":
             self.emf.observe(record, seconds)
         if not self.logs or record.route in POLLED:
@@ -86,6 +99,7 @@ class RequestObserver:
             "stream": record.stream,
             "prompt_tokens": record.prompt_tokens,
             "output_tokens": record.output_tokens,
+            **_padding(padded),
             "first_token_seconds": None if first is None else round(first, 4),
             "between_tokens_seconds": None if record.between_tokens is None else round(record.between_tokens, 5),
             "seconds": round(seconds, 4),
@@ -126,6 +140,17 @@ def observe(app: Flask, observer: RequestObserver) -> None:
 
     app.before_request(route)
     app.wsgi_app = observed  # type: ignore[method-assign]
+
+
+def _padding(padded: Iterable[PaddedTokens]) -> dict[str, Json]:
+    """The fields of the log: both phases, each in all its buckets."""
+    prefill = [one for one in padded if one.phase == PREFILL]
+    decode = [one for one in padded if one.phase != PREFILL]
+    return {
+        "prompt_tokens_computed": sum(one.computed for one in prefill) or None,
+        "context_tokens": sum(one.asked for one in decode) or None,
+        "context_tokens_computed": sum(one.computed for one in decode) or None,
+    }
 
 
 def _ids(record: RequestRecord) -> dict[str, Json]:

@@ -69,6 +69,11 @@ class EndpointConfig:
     safe_port_range: str | None = setting(None, "range (first-last) that any other open port must lie in")
     max_concurrent: int = setting(1024, "most requests in flight; further ones get 429", bounds=(1, 4096))
     max_body: int = setting(25 * MIB, "largest request body, in bytes", bounds=(1, 1024 * MIB))
+    body_budget: int | None = setting(
+        None,
+        "most bytes that the bodies of all requests have together; default: 1/32 of the memory, at least 2 x max_body",
+        bounds=(1, 1024 * 1024 * MIB),
+    )
     drain: float = setting(
         25.0, "time that running requests have after SIGTERM, or when their model is unloaded", bounds=(0, 3600)
     )

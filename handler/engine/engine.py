@@ -27,6 +27,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.heartbeat import Heartbeat
 from handler.engine.serving_request import ServingRequest
 from handler.errors import EndpointError, PlainTextOnly
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
@@ -47,6 +48,7 @@ class Engine:
     :ivar core_addresses: the addresses for the clients of other processes. None if no other process uses the core.
     :ivar metrics_registry: vLLM's metrics, if this is a further engine of its process. The metrics of the first engine
         are in prometheus_client's global registry, and this is None.
+    :ivar buckets: what lengths are padded to, or would be on Neuron. None if that is not known.
     :ivar failure: the error that requests get after the engine has ended. None: EngineFailed, which says that the
         engine is being replaced.
     """
@@ -69,6 +71,7 @@ class Engine:
         self.base_names = tuple(served_names)
         self.adapters: AdapterTable | None = None
         self.failure: EndpointError | None = None
+        self.buckets: CompiledBuckets | None = None
         self.front_end = front_end = front_end or FrontendSettings()
         self.serving: Serving | None = None
         self.traits = PLAIN

@@ -20,6 +20,7 @@ from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.prefill_pace import pace_limit
 from handler.engine.waiting_process import WaitingProcess
 from handler.errors import SettingError
+from handler.neuron.buckets.planned_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import length_limits
 from handler.neuron.sampling_limits import sampling_limits
@@ -130,6 +131,7 @@ def _engine(
         engine.serving, engine.traits = serving, serving.traits
     engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
     engine.core_addresses = getattr(llm, "core_addresses", None)
+    engine.buckets = planned_buckets(plan, config, limits.max_model_len, engine.slots)
     return engine
 
 

@@ -11,6 +11,7 @@ from handler.errors.length_errors import ContextExceeded as ContextExceeded
 from handler.errors.length_errors import PromptOverLimit as PromptOverLimit
 from handler.errors.length_errors import PromptTooLong as PromptTooLong
 from handler.errors.length_errors import TextTooLong as TextTooLong
+from handler.errors.protocol_errors import BodiesTooLarge as BodiesTooLarge
 from handler.errors.protocol_errors import BodyTooLarge as BodyTooLarge
 from handler.errors.protocol_errors import ForeignHost as ForeignHost
 from handler.errors.protocol_errors import ForeignOrigin as ForeignOrigin

@@ -117,3 +117,18 @@ class TooManyRequests(ClientError):
     def __init__(self, limit: int, retry_after: int = 1) -> None:
         self.limit, self.retry_after = limit, retry_after
         super().__init__(f"The endpoint already has {limit} requests, its limit: try again in {retry_after} s.")
+
+
+class BodiesTooLarge(ClientError):
+    """The bodies of all requests together have as many bytes as the endpoint holds. `retry_after` is in seconds."""
+
+    status = 429
+    code = "too_many_body_bytes"
+
+    def __init__(self, limit_bytes: int, retry_after: int = 1) -> None:
+        self.limit_bytes, self.retry_after = limit_bytes, retry_after
+        super().__init__(
+            f"The bodies of all requests may have {limit_bytes:,} bytes together (ENDPOINT_BODY_BUDGET); this one is "
+            f"too much now: try again in {retry_after} s, or send a smaller body.",
+            param="body",
+        )

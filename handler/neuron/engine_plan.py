@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
+
+# Has the native plugin compile on a host without devices, and the compiler's target, which it then needs.
+CPU_COMPILE: Final = "VLLM_NEURON_CPU_COMPILE"
+TARGET: Final = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+def compiles_only(env: Mapping[str, str]) -> bool:
+    """Whether these variables have an engine compile and run nothing."""
+    return env.get(CPU_COMPILE, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 @dataclass(frozen=True, slots=True)

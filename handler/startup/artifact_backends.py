@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from handler.artifacts.compile_caches.native_cache import NativeCache
 from handler.artifacts.compile_caches.neff_cache import NeffCache, environment
 from handler.artifacts.compile_caches.neff_layout import NATIVE
 from handler.artifacts.compile_caches.neff_store import NeffStore
@@ -22,10 +22,10 @@ from handler.model.companions import Companions
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware.current_machine import this_machine
 from handler.storage.directory_objects import DirectoryObjects
-from handler.storage.storage_errors import NotFound
 
 CACHE_URL, CACHE_ROOT = "NEURON_COMPILE_CACHE_URL", "VLLM_CACHE_ROOT"
-FORBID = "VLLM_NEURON_DISABLE_WARMUP_COMPILE"
+# With these, a graph that the cache does not have is an error. Version 0.21 reads the second name of the first one.
+FORBID = ("NEURON_LIBTORCH_ASSERT_CACHE_HIT", "VLLM_NEURON_ASSERT_CACHE_HIT", "VLLM_NEURON_DISABLE_WARMUP_COMPILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,41 +115,34 @@ class NxdiBackend(ArtifactBackend):
 
 
 class NativeBackend(ArtifactBackend):
-    """The native plugin: one directory for each graph in VLLM_CACHE_ROOT, at a fixed path in the scratch directory."""
+    """The native plugin: its graphs and traces in VLLM_CACHE_ROOT, at a fixed path in the scratch directory."""
 
     @property
-    def root(self) -> Path:
-        return self.config.scratch / "native-cache"
-
-    @property
-    def cache(self) -> Path:
-        return NATIVE.directory(self.root, "")
+    def cache(self) -> NativeCache:
+        return NativeCache(self.config.scratch / "native-cache")
 
     def neff_cache(self, plan: EnginePlan, store: ArtifactStore, key: ArtifactKey | None) -> NeffCache | None:
         """A cache for this key only, because it is unknown which graphs of a shared cache an engine has used."""
         if key is None:
             return None
-        return NeffCache(self.root, NeffStore(store.objects, store.signer, NATIVE), key.digest[:32])
+        return NeffCache(self.cache.root, NeffStore(store.objects, store.signer, NATIVE), key.digest[:32])
 
     def prepare(self) -> None:
-        shutil.rmtree(self.cache, ignore_errors=True)
+        self.cache.clear()
 
     def to_compile(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        return replace(plan, env={**plan.env, CACHE_ROOT: str(self.root)})
+        return replace(plan, env={**plan.env, CACHE_ROOT: str(self.cache.root)})
 
     def collect(self, directory: Path) -> None:
-        finished = [marker.parent for marker in self.cache.glob(f"*/{NATIVE.done}") if marker.is_file()]
-        if not finished:
-            raise NotFound(f"A compiled graph below {self.cache}")
-        for module in finished:
-            shutil.copytree(module, directory / module.name)
+        self.cache.collect(directory)
 
     def to_load(self, plan: EnginePlan, directory: Path) -> EnginePlan:
-        self.prepare()
-        shutil.copytree(directory, self.cache)
+        self.cache.bring(directory)
         found = self.to_compile(plan, directory)
         # If a miss must fail, a graph that the entry does not have must not be compiled silently.
-        return replace(found, env={**found.env, FORBID: "1"}) if self.config.on_miss == "fail" else found
+        return (
+            replace(found, env={**found.env, **dict.fromkeys(FORBID, "1")}) if self.config.on_miss == "fail" else found
+        )
 
 
 class CpuBackend(ArtifactBackend):

@@ -22,7 +22,7 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest_signature import signer
 from handler.engine.engine import Engine
 from handler.model.companions import Companions
-from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.current_machine import this_machine
 from handler.neuron.lines.lora import adapter_file
 from handler.startup.acquisition_callbacks import AcquisitionCallbacks
@@ -39,10 +39,11 @@ POLLS = 4
 
 def engine_by_artifacts(
     state: ServingState, plan: EnginePlan, model: Path, companions: Companions, start: StartEngine
-) -> Engine:
+) -> Engine | None:
     """Starts an engine with artifacts from the configured store, and warms it up.
 
     :param start: starts an engine with a plan and warms it up.
+    :returns: None if this machine only compiles, and the store has everything.
     :raises EndpointError: the store, the restore or the compile failed. The message has the reason and the fix.
     """
     config = state.config
@@ -84,6 +85,8 @@ def engine_by_artifacts(
             raise
     if callbacks.engine is not None:
         return callbacks.engine
+    if compiles_only(plan.env):
+        return None
     with explained_start_failure():
         return start(backend.to_load(plan, acquired.path))
 
@@ -109,5 +112,6 @@ def open_store(state: ServingState) -> ArtifactStore:
 
 
 def _machine(state: ServingState) -> dict[str, str]:
-    instance = this_machine(state.config)
+    """This machine, for leases and manifests. A compile without devices is not on the instance that it is for."""
+    instance = None if compiles_only(state.config.neuron_env) else this_machine(state.config)
     return {"instance": instance.name if instance else platform.machine(), "host": platform.node()}

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from handler.errors import Draining, EngineFailed, NotReady
+
+# The last stage of a compile without devices: the artifacts are in the store, and no request is served.
+COMPILED: Final = "compiled"
 
 
 class ServingStatus(StrEnum):

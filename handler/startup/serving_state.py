@@ -12,6 +12,7 @@ from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
 from handler.errors import EngineFailed, ModelNotFound
 from handler.model.model_source import Model
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.admission import Admission
 from handler.startup.artifact_metrics import ArtifactMetrics
@@ -74,6 +75,11 @@ class ServingState:
         """The engine of the start, and those of further models."""
         first = [] if self.engine is None else [self.engine]
         return first if self.models is None else first + self.models.engines()
+
+    def buckets(self) -> CompiledBuckets | None:
+        """The buckets of the engine. With several models, a request does not tell whose they are."""
+        engines = self.engines()
+        return engines[0].buckets if len(engines) == 1 else None
 
     def require_engine(self) -> None:
         """As `ready_engine`, when the request's model is not known yet."""

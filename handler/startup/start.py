@@ -20,7 +20,7 @@ from handler.engine.warmup import warm_up
 from handler.errors import EndpointError, SettingError
 from handler.model.companions import Companions, fetch_companions
 from handler.model.model_source import Model, fetch_model
-from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.engine_plan import EnginePlan, compiles_only
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
 from handler.start_failure import in_one_line
@@ -30,6 +30,7 @@ from handler.startup.artifact_search import engine_by_artifacts, engine_with_nef
 from handler.startup.checked_plan import checked_plan, require_line, use_environment, with_model
 from handler.startup.custom_code_loading import load_custom_code, names_requirements, prepared_code
 from handler.startup.external_artifacts_loading import with_external_artifacts
+from handler.startup.lifecycle import COMPILED
 from handler.startup.multi_model.memory_budget import need_of
 from handler.startup.multi_model.model_registry import ModelRegistry
 from handler.startup.progress_display import of_bytes, shown
@@ -54,7 +55,10 @@ def start(state: ServingState) -> None:
         else:
             _start_with_model(state)
         _freeze_garbage_collector()
-        lifecycle.ready()
+        if compiles_only(state.config.neuron_env):
+            lifecycle.stage(COMPILED)
+        else:
+            lifecycle.ready()
     except EndpointError as error:
         lifecycle.fail(error.message)
     except BaseException as error:
@@ -83,6 +87,8 @@ def _start_with_model(state: ServingState) -> None:
             plan = companions.rewritten(with_model(plan, model))
             plan = with_external_artifacts(state, plan)
             _start_engine(state, plan, model, companions, steps)
+            if compiles_only(plan.env):
+                return
     finally:
         steps.end()
         for core in cores:
@@ -176,6 +182,8 @@ def _launch_engine(
         state.peers.planned(plan, model)
     imports = partial(steps.result, IMPORT)
     engine = state.engine = launch(plan, config, lifecycle.stage, imports=imports, waiting=steps.result(CORE))
+    if compiles_only(plan.env):
+        return engine
     lifecycle.stage("warm up")
     warm_up(engine)
     notes = None if state.peers is None else state.peers.adapter_notes

@@ -22,12 +22,17 @@ STARTS = "Nothing here would keep it from starting."
 def command(found: Examination, as_json: bool) -> None:
     """Checks whether an endpoint with these settings would start, and lists what would fail.
 
-    MODEL is a directory, s3://bucket/prefix or a hub id; only its JSON files and safetensors headers are read.
+    MODEL is a directory, s3://bucket/prefix or a hub id; only its JSON files and safetensors headers are read. If its
+    shape is known, check also predicts what the plan reaches.
     """
+    from model_packaging.prediction.expected_rates import expected
+
+    predictions = expected(found)
     if as_json:
-        print_json(found.document())
+        print_json({**found.document(), "predictions": [one.document() for one in predictions]})
     else:
         from model_packaging.console.tables import findings_table, memory_line, show
+        from model_packaging.prediction.expected_rates import prediction_line
 
         count = sum(finding.severity.value == "error" for finding in found.findings)
         planned = any(finding.code == "line-not-served" for finding in found.findings)
@@ -35,5 +40,6 @@ def command(found: Examination, as_json: bool) -> None:
         verdict = f"{count} error{'s' if count != 1 else ''}." if count else good
         table = [findings_table(found.findings)] if found.findings else []
         vllm = [f"{found.vllm}."] if found.vllm else []
-        show(*table, *([memory_line(found.memory)] if found.memory else []), *vllm, verdict)
+        memory = [memory_line(found.memory)] if found.memory else []
+        show(*table, *memory, *map(prediction_line, predictions), *vllm, verdict)
     sys.exit(1 if found.failed else 0)

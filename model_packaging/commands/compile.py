@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @settings_options
 @plan_options
 @click.option("--on", metavar="INSTANCE", help="Rent this instance as a training job; default: this machine.")
+@click.option("--cpu", is_flag=True, help="Without --on: this machine has no Neuron devices. For native lines.")
 @click.option("--image", help="With --on: the container's image in ECR.")
 @click.option("--role", help="With --on: the job's role; default: the only one that SageMaker may take.")
 @click.option("--on-demand", is_flag=True, help="With --on: no spot instance.")
@@ -37,7 +38,8 @@ def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
     """Compiles MODEL with these settings and puts the artifacts into a store. A start finds them there by their key.
 
     MODEL is a folder, s3://bucket/prefix or a hub id. On this machine, the container is started, and stopped when it is
-    ready. With --on, a training job compiles. Ctrl-C leaves the job running; the same command follows it again.
+    ready. With --on, a training job compiles. Ctrl-C leaves the job running; the same command follows it again. The
+    native lines compile on a CPU: --on ml.c7i.24xlarge --instance ml.trn2.48xlarge, or --cpu here.
     """
     if given["on"]:
         _on_a_job(model, environ, given)
@@ -46,6 +48,8 @@ def command(model: str, environ: Mapping[str, str], **given: Any) -> None:
 
 
 def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    from handler.neuron.engine_plan import CPU_COMPILE
+    from model_packaging.compilation.compile_examination import require_startable
     from model_packaging.compilation.local_compile import child_environment, compile_here, failure_file
     from model_packaging.console.live_progress import lines
 
@@ -53,6 +57,9 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
     for name, value in (("ENDPOINT_INSTANCE", given["instance"]), ("ENDPOINT_LINE", given["line"])):
         if value:
             chosen[name] = value
+    if given["cpu"]:
+        chosen[CPU_COMPILE] = "1"
+        require_startable({**chosen, "ENDPOINT_ARTIFACT_STORE": given["store"]})
     if given["dry_run"]:
         from model_packaging.deployment.definition.environment import shown
 
@@ -75,14 +82,20 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
 
 
 def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    from model_packaging.compilation.compile_job import members
+    from handler.neuron.hardware.cpu_instance import cpu_instance
+    from model_packaging.compilation.compile_examination import require_startable
+    from model_packaging.compilation.compile_job import job_environment, machines, members
     from model_packaging.compilation.compile_job_run import run, stop
+    from model_packaging.compilation.instance_prices import price_line
     from model_packaging.console.live_progress import lines
     from model_packaging.deployment.aws import Aws
     from model_packaging.deployment.definition.environment import shown
 
     aws = Aws(given["region"])
     wanted = _job(model, environ, given, aws)
+    on_cpu = cpu_instance(wanted.on) is not None
+    if on_cpu:
+        require_startable(job_environment(wanted))
     if given["dry_run"]:
         print_json(shown({"create_training_job": members(wanted, "TIME")}))
         return
@@ -91,6 +104,8 @@ def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) 
         click.echo(f"Stopping {stopped}." if stopped else "No such job runs.")
         return
     with lines() as tell:
+        if on_cpu:
+            tell(price_line(aws, wanted.on, machines(wanted.target, None)[0]))
         about = run(aws, wanted, tell, again=given["again"])
     billed = about.get("BillableTimeInSeconds")
     if given["as_json"]:

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from handler.errors import SettingError
+from handler.neuron.engine_plan import CPU_COMPILE, TARGET
+from handler.neuron.hardware.cpu_instance import CpuInstance, cpu_instance
 from handler.neuron.hardware.instance_catalogue import find
 from handler.neuron.hardware.instance_type import InstanceType
+from handler.neuron.lines.native.native_lines import NATIVE_029
 from model_packaging.deployment.definition.request import Network
 from model_packaging.deployment.definition.resources import tag_list
 
@@ -24,7 +27,7 @@ CACHE = f"{CHECKPOINTS}/neff-cache"
 TAG = "neuron-endpoint:compile"
 # TrainingEnvironmentMap in the API reference.
 MOST_VARIABLES, LONGEST_VALUE = 100, 512
-# These instances have NVMe disks. A job cannot request more than they have: ml.trn1.2xlarge has 474 GB.
+# Neuron instances have NVMe disks. A job cannot request more than they have: ml.trn1.2xlarge has 474 GB.
 VOLUME = 400
 SPOT_WAIT = 4 * 3600
 
@@ -57,7 +60,7 @@ class CompileJob:
                 raise SettingError(name, f"'{place}' is not in S3", "A job can only read and write S3.")
             if place.startswith(("/", "./", "../", "file:")):
                 raise SettingError(name, f"'{place}' is on this machine", "Push it first: `neuron-endpoint push`.")
-        variables = _environment(self)
+        variables = job_environment(self)
         if len(variables) > MOST_VARIABLES:
             raise SettingError("--env-file", f"a job takes {MOST_VARIABLES} variables", "Use a document in S3.")
         for name, value in variables.items():
@@ -76,6 +79,9 @@ def machines(on: str, instance: str | None) -> tuple[str, str]:
     :param instance: the instance to compile for, if it is another.
     :raises SettingError: the first cannot compile for the second.
     """
+    cpu = cpu_instance(on)
+    if cpu is not None:
+        return f"ml.{cpu.name}", _target_of_cpu(cpu, instance)
     rented, target = find(on, "--on"), find(instance or on, "--instance")
     if rented.platform == "inf2":
         target = find(instance, "--instance") if instance else rented
@@ -86,6 +92,21 @@ def machines(on: str, instance: str | None) -> tuple[str, str]:
             "--on", problem, "Inf2 and Trn1 are compiled for on ml.trn1.32xlarge, Trn2 on ml.trn2.48xlarge."
         )
     return f"ml.{rented.name}", f"ml.{target.name}"
+
+
+def _target_of_cpu(cpu: CpuInstance, instance: str | None) -> str:
+    """The instance that a CPU instance compiles for. It is named, because nothing of a CPU instance tells it."""
+    if cpu.arm:
+        fix = "Use one with an Intel or AMD processor, as ml.c7i.24xlarge."
+        raise SettingError("--on", f"{cpu.name} has an Arm processor, and the compiler runs on x86 only", fix)
+    if not instance:
+        fix = "Give --instance, for example ml.trn2.48xlarge."
+        raise SettingError("--instance", f"{cpu.name} can compile for any Neuron instance of a native line", fix)
+    target = find(instance, "--instance")
+    if target.platform not in NATIVE_029.platforms:
+        problem = f"only the native lines compile on a CPU, and they do not run on {target.name}"
+        raise SettingError("--on", problem, "Inf2 and Trn1 are compiled for on ml.trn1.32xlarge.")
+    return f"ml.{target.name}"
 
 
 def members(wanted: CompileJob, moment: str) -> Members:
@@ -110,7 +131,7 @@ def members(wanted: CompileJob, moment: str) -> Members:
             "S3Uri": f"{wanted.store.rstrip('/')}/checkpoints/{digest(wanted)}",
             "LocalPath": CHECKPOINTS,
         },
-        "Environment": _environment(wanted),
+        "Environment": job_environment(wanted),
         "EnableManagedSpotTraining": wanted.spot,
         "Tags": tag_list({**wanted.tags, TAG: digest(wanted)}),
     }
@@ -131,7 +152,8 @@ def digest(wanted: CompileJob) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _environment(wanted: CompileJob) -> dict[str, str]:
+def job_environment(wanted: CompileJob) -> dict[str, str]:
+    """Returns the variables of the job: the endpoint's settings, and where to compile what for which target."""
     target = find(wanted.target)
     found = {
         **wanted.environment,
@@ -140,8 +162,10 @@ def _environment(wanted: CompileJob) -> dict[str, str]:
         "ENDPOINT_MODEL": wanted.model,
         "NEURON_COMPILE_CACHE_URL": CACHE,
     }
-    if find(wanted.on).platform != target.platform:
-        found["NEURON_PLATFORM_TARGET_OVERRIDE"] = target.platform
+    if cpu_instance(wanted.on) is not None:
+        found |= {CPU_COMPILE: "1", TARGET: target.platform}
+    elif find(wanted.on).platform != target.platform:
+        found[TARGET] = target.platform
     return dict(sorted(found.items()))
 
 

@@ -27,6 +27,7 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.errors import EndpointError, SettingError
 from handler.processes import free_port
+from handler.startup.lifecycle import COMPILED
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.diagnosis import diagnose
 
@@ -100,7 +101,7 @@ def _follow(process: subprocess.Popen[bytes], port: int, log: Path, tell: Tell) 
     last = ""
     while True:
         status, body = _ping(port)
-        if status == 200:
+        if status == 200 or body.get("stage") == COMPILED:
             return
         if process.poll() is not None or status == 500:
             raise _ended(process, body, log)

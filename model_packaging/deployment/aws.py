@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+# The Price List has three addresses for all regions.
+PRICES = {"pricing": "us-east-1"}
+
 
 def _client(service: str) -> Any:
     return property(lambda aws: aws.client(service))
@@ -20,6 +23,7 @@ class Aws:
     cloudwatch = _client("cloudwatch")
     logs = _client("logs")
     iam = _client("iam")
+    pricing = _client("pricing")
     sts = _client("sts")
 
     def __init__(self, region: str | None = None, session: Any = None) -> None:
@@ -33,5 +37,5 @@ class Aws:
 
             self._session = self._session or boto3.session.Session(region_name=self._region)
             config = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=5)
-            self._clients[service] = self._session.client(service, config=config)
+            self._clients[service] = self._session.client(service, PRICES.get(service), config=config)
         return self._clients[service]

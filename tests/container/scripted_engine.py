@@ -27,6 +27,7 @@ from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation.generation import Generation, Sink
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import EndpointError, GenerationFailed, InvalidField
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 
 # Small, so that a test can meet them: tokens, bytes, requests at once.
 CONTEXT = 2000
@@ -52,6 +53,7 @@ class ScriptedEngine:
         self.metrics_registry = None
         self.failure: EndpointError | None = None
         self.slots = SLOTS
+        self.buckets: CompiledBuckets | None = None
         self.pids: tuple[int, ...] = ()
         self.prompts = scripted_prompts(quick=quick)
         self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size)

@@ -67,6 +67,9 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         limits: dict[str, Any] = {"max_concurrent": PLACES, "max_body": MAX_BODY}
         if "--deadlines" in sys.argv:
             limits |= {"deadline": REPLY_SECONDS, "stream_deadline": STREAM_SECONDS}
+        for given in sys.argv:
+            if given.startswith("--budget="):
+                limits["body_budget"] = int(given.removeprefix("--budget="))
         limits["page"] = "--page" in sys.argv
         self.service = Service.of(EndpointConfig(model="scripted", **limits))
         return self.service

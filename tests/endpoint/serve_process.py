@@ -24,7 +24,7 @@ ENGINE_ENVIRONMENT = {
     "SM_VLLM_MAX_MODEL_LEN": "1024",
     "SM_VLLM_ENFORCE_EAGER": "true",
 }
-STARTED_WITHIN = 240.0
+STARTED_WITHIN = 600.0
 # A wait that fails takes at least this long, so that a slow machine fails no test. No wait measures anything.
 PATIENCE = 60.0
 

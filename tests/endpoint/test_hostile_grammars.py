@@ -51,3 +51,12 @@ def test_it_is_answered_and_the_engine_lives(endpoint: ServeProcess, name: str) 
     assert ask(endpoint, HOSTILE[name], stream=True)[0] == status
     assert endpoint.engine_pids() == [core]
     assert ask(endpoint, {"regex": "[a-z]+"}, stream=False)[0] == 200
+
+
+@pytest.mark.parametrize("grammar", [{"json": {"type": "integer", "multipleOf": 3}}, HOSTILE["unknown tag"]])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_schema_that_cannot_be_enforced_is_rejected(
+    endpoint: ServeProcess, grammar: dict[str, Any], stream: bool
+) -> None:
+    status, error = ask(endpoint, grammar, stream=stream)
+    assert (status, error["error"]["param"]) == (400, "structured_outputs")

@@ -6,7 +6,9 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from neuron_fleet import ANSWER, NATIVE, Fleet, answered, failed
+from neuron_fleet import ANSWER, NATIVE, QUESTION, Fleet, answered, failed
+from sampling_requests import found
+from serve_process import ServeProcess
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -16,6 +18,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made = Fleet(tmp_path_factory.mktemp("native"), NATIVE, "native")
     yield made
     made.close()
+
+
+def counted(served: ServeProcess) -> set[str]:
+    """The sampling parameters that count. Every other one is a 400: none is ignored."""
+    seen = found(served)
+    assert set(seen.values()) == {"counts", "400"}, seen
+    return {name for name, verdict in seen.items() if verdict == "counts"}
 
 
 def test_compiled_once_and_restored_where_a_compile_is_forbidden(fleet: Fleet) -> None:
@@ -28,6 +37,11 @@ def test_compiled_once_and_restored_where_a_compile_is_forbidden(fleet: Fleet) -
     # Another machine of the same image: the same paths, and nothing on its disk.
     shutil.rmtree(fleet.directory / "one")
     restored = fleet.serve("one", ENDPOINT_ON_MISS="fail")
+    restored.wait_port()
+    restored.wait_ready()
+    assert counted(restored) == {"temperature", "top_k", "top_p"}
+    with restored.client.stream("POST", "/invocations", json={**QUESTION, "stream": True}) as stream:
+        assert "".join(stream.iter_text()).rstrip().endswith("data: [DONE]")
     assert answered(restored) == ANSWER
     assert "artifact_restored" in restored.log
     assert "Compiling" not in restored.log

@@ -330,6 +330,12 @@ def test_tokens_and_back(endpoint: ServeProcess) -> None:
     assert endpoint.client.post("/detokenize", json={"tokens": reply["tokens"]}).json() == {"prompt": text}
 
 
+@pytest.mark.parametrize(("path", "body"), [("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [5]})])
+def test_what_has_one_reply_is_not_streamed(endpoint: ServeProcess, path: str, body: dict[str, Any]) -> None:
+    reply = endpoint.client.post(path, json={**body, "stream": True})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "stream")
+
+
 def test_embeddings_are_refused_by_name(client: openai.OpenAI) -> None:
     error = refused(lambda: client.embeddings.create(model="sample", input="a"))
     assert error.code == "unsupported_task"

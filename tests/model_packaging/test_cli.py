@@ -40,7 +40,7 @@ def test_check_of_what_works(tmp_path: Path) -> None:
     result = run("check", "--json", *TRN1, "--env-file", settings, MODEL)
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert set(document) == {"findings", "memory", "vllm"}
+    assert set(document) == {"findings", "memory", "vllm", "predictions"}
     assert all(set(finding) == {"code", "severity", "setting", "why", "fix"} for finding in document["findings"])
     assert not [finding for finding in document["findings"] if finding["severity"] == "error"]
     memory = document["memory"]

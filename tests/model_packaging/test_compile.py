@@ -19,6 +19,7 @@ from model_packaging.cli import main
 from model_packaging.compilation import local_compile as here
 from model_packaging.compilation.compile_job import CompileJob, machines, members
 from model_packaging.compilation.compile_job_run import run, stop
+from model_packaging.compilation.instance_prices import price_line
 from model_packaging.deployment.aws import Aws
 from model_packaging.deployment.deployment_errors import CompileEnded
 from model_packaging.deployment.watch import PollInterval
@@ -109,6 +110,8 @@ def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:
         ("ml.trn1.32xlarge", "ml.inf2.24xlarge", ("ml.trn1.32xlarge", "ml.inf2.24xlarge")),
         ("ml.trn1.2xlarge", "ml.inf2.48xlarge", None),
         ("ml.trn1.32xlarge", "ml.trn2.48xlarge", None),
+        ("ml.c7i.24xlarge", "ml.trn2.48xlarge", ("ml.c7i.24xlarge", "ml.trn2.48xlarge")),
+        ("r7i.48xlarge", "trn2.48xlarge", ("ml.r7i.48xlarge", "ml.trn2.48xlarge")),
     ],
 )
 def test_what_is_rented_can_compile_for_the_target(
@@ -119,6 +122,66 @@ def test_what_is_rented_can_compile_for_the_target(
             machines(on, instance)
     else:
         assert machines(on, instance) == found
+
+
+@pytest.mark.parametrize(
+    ("on", "instance", "setting", "words"),
+    [
+        ("ml.c7i.24xlarge", None, "--instance", "ml.trn2.48xlarge"),
+        ("ml.c7i.24xlarge", "ml.inf2.48xlarge", "--on", "only the native lines compile on a CPU"),
+        ("ml.c7g.16xlarge", "ml.trn2.48xlarge", "--on", "Arm processor"),
+        ("ml.c7i.huge", "ml.trn2.48xlarge", "--on", "not an instance"),
+    ],
+)
+def test_what_a_cpu_instance_cannot_compile_is_said(on: str, instance: str | None, setting: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words) as caught:
+        machines(on, instance)
+    assert caught.value.setting == setting
+
+
+CPU_JOB = ["compile", "org/model", "--store", "s3://b/s", "--on", "ml.c7i.24xlarge", "--instance", "ml.trn2.48xlarge"]
+CPU_JOB += ["--image", "i", "--role", ROLE]
+
+
+def test_a_cpu_instance_compiles_for_the_native_lines() -> None:
+    result = CliRunner().invoke(main, [*CPU_JOB, "--line", "native-0.29", "--dry-run"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    wanted = json.loads(result.stdout)["create_training_job"]
+    assert wanted["ResourceConfig"]["InstanceType"] == "ml.c7i.24xlarge"
+    named = ("VLLM_NEURON_CPU_COMPILE", "NEURON_PLATFORM_TARGET_OVERRIDE", "ENDPOINT_INSTANCE")
+    assert [wanted["Environment"][name] for name in named] == ["1", "trn2", "ml.trn2.48xlarge"]
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "words"),
+    [
+        (
+            "native-0.29",
+            "ENDPOINT_SPECULATION=eagle3\nENDPOINT_SPECULATIVE_MODEL=org/draft\nENDPOINT_NUM_SPECULATIVE_TOKENS=4",
+            "has no speculation",
+        ),
+        ("nxdi-0.16", "", "compiles on Neuron devices only"),
+    ],
+)
+def test_what_a_cpu_compile_cannot_do_is_said_before_it_is_rented(
+    tmp_path: Path, line: str, more: str, words: str
+) -> None:
+    file = tmp_path / "env"
+    file.write_text(more)
+    result = CliRunner().invoke(main, [*CPU_JOB, "--line", line, "--env-file", str(file), "--dry-run"])
+    assert result.exit_code != 0
+    assert words in result.output
+    assert "create_training_job" not in result.stdout
+
+
+def test_the_prices_of_both_instances_are_shown_beside_each_other(board: Switchboard) -> None:
+    aws = Aws(session=board.session)
+    board.fake.prices = {"ml.c7i.24xlarge": 5.1}
+    assert price_line(aws, "ml.c7i.24xlarge", "ml.trn2.48xlarge") == (
+        "an hour on demand in us-east-1: ml.c7i.24xlarge costs 5.10 USD beside ml.trn2.48xlarge has no listed price"
+    )
+    board.fake.prices = None
+    assert "not known (AccessDeniedException" in price_line(aws, "ml.c7i.24xlarge", "ml.trn2.48xlarge")
 
 
 def job(**more: Any) -> CompileJob:

@@ -40,9 +40,10 @@ def test_each_graph_is_compiled_once(tmp_path: Path) -> None:
     assert all(len(path.name) == 32 for path in directories(tmp_path))
 
 
-def test_a_miss_fails_where_the_compile_is_forbidden(tmp_path: Path) -> None:
-    forbid = {"VLLM_NEURON_DISABLE_WARMUP_COMPILE": "1"}
-    with pytest.raises(RuntimeError, match="VLLM_NEURON_DISABLE_WARMUP_COMPILE"):
+@pytest.mark.parametrize("variable", ["VLLM_NEURON_DISABLE_WARMUP_COMPILE", "NEURON_LIBTORCH_ASSERT_CACHE_HIT"])
+def test_a_miss_fails_where_the_compile_is_forbidden(tmp_path: Path, variable: str) -> None:
+    forbid = {variable: "1"}
+    with pytest.raises(RuntimeError, match=variable):
         compiled(tmp_path, **forbid)
     compiled(tmp_path)
     assert compiled(tmp_path, **forbid) == 0
@@ -53,3 +54,16 @@ def test_an_interrupted_compile_is_compiled_again(tmp_path: Path) -> None:
         compiled(tmp_path, StandInSettings(fault=Fault.EXCEPTION))
     assert not (directories(tmp_path)[0] / ".compilation_complete").exists()
     assert compiled(tmp_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("environment", "traced"),
+    [({}, 6), ({"VLLM_NEURON_BACKEND": "neuron_native"}, 3), ({"VLLM_NEURON_BACKEND": "xla"}, 6)],
+)
+def test_traces_are_kept_where_the_route_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, environment: dict[str, str], traced: int
+) -> None:
+    caplog.set_level("INFO", "neuron_stand_in")
+    compiled(tmp_path, **environment)
+    assert compiled(tmp_path, **environment) == 0
+    assert caplog.text.count("Tracing") == traced

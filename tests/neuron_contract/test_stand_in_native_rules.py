@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from neuron_stand_in.native.configuration import NativeConfiguration
 from neuron_stand_in.native.native_rules import RULES, Place, enforce, refusal
-from neuron_stand_in.native.prefill_buckets import compiled_buckets
+from neuron_stand_in.native.prefill_buckets import compiled_buckets, padded
 from neuron_stand_in.native.read_keys import ignored
 
 LLAMA = {
@@ -81,6 +81,14 @@ BROKEN: list[tuple[str, dict[str, Any]]] = [
     ("sleep-mode", args(enable_sleep_mode=True)),
     ("experts", args(enable_expert_parallel=True)),
     ("kv-offload", args(kv_offloading_size=4.0)),
+    ("cpu-compile-target", {"environment": {"VLLM_NEURON_CPU_COMPILE": "1"}}),
+    (
+        "cpu-compile-speculation",
+        {
+            "environment": {"VLLM_NEURON_CPU_COMPILE": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": "trn2"},
+            **args(speculative_config={"method": "eagle3"}),
+        },
+    ),
     ("pipeline-parallelism", args(pipeline_parallel_size=2)),
     ("tokens-and-sequences", {"max_num_seqs": 4096}),
     ("tokens-without-chunks", {"chunked_prefill": False}),
@@ -129,6 +137,12 @@ def test_the_buckets_that_are_compiled() -> None:
     assert (segmented.segment, segmented.tokens, segmented.sequences) == (2048, (2048,), (1, 2, 4, 6))
     whole = compiled_buckets(replace(STARTS, max_num_batched_tokens=8192, prefix_caching=False))
     assert (whole.segment, whole.tokens) == (None, (128, 256, 512, 1024, 2048, 4096))
+
+
+@pytest.mark.parametrize(("count", "computed"), [(1, 128), (128, 128), (129, 256), (3000, 4096)])
+def test_a_prompt_is_padded_to_its_bucket(count: int, computed: int) -> None:
+    whole = compiled_buckets(replace(STARTS, max_num_batched_tokens=8192, prefix_caching=False))
+    assert padded(count, whole.tokens) == computed
 
 
 def test_unknown_keys_are_dropped_without_a_word() -> None:

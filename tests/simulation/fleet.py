@@ -26,9 +26,10 @@ from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
 from handler.storage.storage_errors import ArtifactError
-from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource
+from tests.simulation.fleet_bucket import Bucket, BucketOf, BucketSource, FaultRate
 from tests.simulation.fleet_fate import Death, Deaths
 from tests.simulation.fleet_time import Machine, VirtualTime
+from tests.simulation.virtual_threads import virtual_threads
 
 KEYS = (
     ArtifactKey("graph", "a" * 64, {"model": "simulated"}),
@@ -101,12 +102,13 @@ def simulate(scenario: Scenario, directory: Path) -> Fleet:
         instance = Instance(machine.name, directory / machine.name, random.uniform(0, scenario.within))
         fleet.instances.append(instance)
         time.spawn(machine, partial(_start, scenario, fleet, machine, instance), instance.began)
-    time.run()
+    with virtual_threads(time):
+        time.run()
     return fleet
 
 
 def _start(scenario: Scenario, fleet: Fleet, machine: Machine, instance: Instance) -> None:
-    objects = BucketOf(fleet.bucket, machine, fleet.deaths, faults=scenario.faults)
+    objects = BucketOf(fleet.bucket, machine, fleet.deaths, FaultRate(scenario.faults))
     source = BucketSource(objects, layout.object_name)
 
     def bring(manifests: Sequence[Manifest], target: Path) -> None:

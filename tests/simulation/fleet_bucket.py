@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from handler.artifacts.restore.transfer import Interrupted
 from handler.artifacts.store.manifest import FileEntry
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, StoreUnavailable, TooLarge
 from tests.simulation.fleet_time import EPOCH, Machine
 
 T = TypeVar("T")
+
+
+# A client that gets no reply gives up after this time, and the request may still be carried out. Seconds.
+TIMEOUT = 60.0
+
+
+class Fault(Enum):
+    """What goes wrong with a request. DAMAGED: a read has a wrong byte. TORN: an upload leaves half an object."""
+
+    NONE = "none"
+    REFUSED = "an error, and nothing was done"
+    LOST = "the reply is lost"
+    LATE = "no reply, and it is carried out after the client has given up"
+    SLOW = "slow"
+    DAMAGED = "damaged"
+    TORN = "torn"
+
+
+class Faults(Protocol):
+    """Decides what goes wrong with a machine's next request."""
+
+    def next(self, machine: Machine, verb: str) -> Fault: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRate:
+    """The part of requests that are answered by an error: half of them were carried out all the same."""
+
+    rate: float = 0.0
+
+    def next(self, machine: Machine, verb: str) -> Fault:
+        luck = machine.random.random()
+        if luck >= self.rate:
+            return Fault.NONE
+        return Fault.REFUSED if luck < self.rate / 2 else Fault.LOST
 
 
 class Fate(Protocol):
@@ -32,24 +68,22 @@ class Bucket:
 
     :param requests: of each second of virtual time, by kind of object: `get leases`.
     :param written: how often each object was written.
+    :param on_write: is told of each write: the machine, the object and its content.
     """
 
     objects: dict[str, tuple[bytes, ObjectInfo]] = field(default_factory=dict)
-    requests: dict[int, Counter[str]] = field(default_factory=dict)
+    requests: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     written: Counter[str] = field(default_factory=Counter)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    on_write: Callable[[Machine, str, bytes], None] = lambda machine, key, body: None
 
 
 class BucketOf:
     """The bucket as one machine reaches it: an `ObjectStore`.
 
     :param latency: mean seconds of a request, there and back.
-    :param faults: the part of requests that are answered by an error: half of them were carried out all the same.
     """
 
-    def __init__(
-        self, bucket: Bucket, machine: Machine, fate: Fate, latency: float = 0.03, faults: float = 0.0
-    ) -> None:
+    def __init__(self, bucket: Bucket, machine: Machine, fate: Fate, faults: Faults, latency: float = 0.03) -> None:
         self._bucket, self._machine, self._fate = bucket, machine, fate
         self._latency, self._faults = latency, faults
 
@@ -72,16 +106,21 @@ class BucketOf:
             refused = (if_absent and there) or (if_match is not None and (not there or there[1].etag != if_match))
             if refused and not (there and there[0] == body):
                 raise Conflict(self.location(key).uri)
-            return self._store(key, body) if not refused or there is None else there[1].etag
+            return self.store(key, body) if not refused or there is None else there[1].etag
 
         return self._request("put", key, write)
 
     def upload(self, key: str, path: Path) -> None:
-        self._request("upload", key, lambda: self._store(key, path.read_bytes()))
+        body = path.read_bytes()
+
+        def store(body: bytes = body) -> str:
+            return self.store(key, body)
+
+        self._request("upload", key, store, torn=lambda: store(body[: len(body) // 2]))
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
-        body, _ = self._request("get", key, lambda: self._found(key))
-        yield body[start:] if length is None else body[start : start + length]
+        end = None if length is None else start + length
+        yield self._request("read", key, lambda: self._found(key)[0][start:end], damaged=_damaged)
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         def delete() -> None:
@@ -105,40 +144,67 @@ class BucketOf:
             raise NotFound(self.location(key).uri)
         return self._bucket.objects[key]
 
-    def _store(self, key: str, body: bytes) -> str:
+    def store(self, key: str, body: bytes) -> str:
+        """Writes an object at once, without a request."""
         etag = hashlib.md5(body, usedforsecurity=False).hexdigest()  # as S3 does: equal bodies have equal etags
         self._bucket.objects[key] = body, ObjectInfo(key, len(body), EPOCH + int(self._machine.time.now), etag)
         self._bucket.written[key] += 1
+        self._bucket.on_write(self._machine, key, body)
         return etag
 
-    def _request(self, verb: str, key: str, act: Callable[[], T]) -> T:
-        """One request: the way there, the act, which is atomic, and the way back, of an error as well."""
-        self._machine.sleep(self._travel())
-        try:
-            return self._carried_out(f"{verb} {key.split('/')[0]}", self.location(key).uri, act)
-        finally:
-            self._machine.sleep(self._travel())
-
-    def _carried_out(self, step: str, uri: str, act: Callable[[], T]) -> T:
+    def _request(
+        self,
+        verb: str,
+        key: str,
+        act: Callable[[], T],
+        torn: Callable[[], object] | None = None,
+        damaged: Callable[[T], T] | None = None,
+    ) -> T:
+        """One request: the way there or back takes time, of an error as well; the act is atomic."""
         machine = self._machine
-        with self._bucket.lock:
-            self._fate.before(machine, step)
-            self._bucket.requests.setdefault(int(machine.time.now), Counter())[step] += 1
-            luck = machine.random.random()
-            if luck < self._faults / 2:
-                raise StoreUnavailable(uri, "simulated")
-            try:
-                answer = act()
-            except ArtifactError:
-                self._fate.after(machine, step, done=False)
-                raise
-            self._fate.after(machine, step)
-            if luck < self._faults:
-                raise StoreUnavailable(uri, "simulated, though it was done")
-            return answer
+        step = f"{verb} {key.partition('/')[0]}"
+        fault = self._faults.next(machine, verb)
+        travel, there = machine.random.expovariate(1 / self._latency), machine.random.random() < 0.5
+        if fault is Fault.SLOW:
+            travel += machine.random.uniform(0, TIMEOUT)
+        if there:
+            machine.sleep(travel)
+        try:
+            return self._carried_out(step, key, fault, act, torn, damaged)
+        finally:
+            if not there:
+                machine.sleep(travel)
 
-    def _travel(self) -> float:
-        return self._machine.random.expovariate(2 / self._latency)
+    def _carried_out(
+        self,
+        step: str,
+        key: str,
+        fault: Fault,
+        act: Callable[[], T],
+        torn: Callable[[], object] | None,
+        damaged: Callable[[T], T] | None,
+    ) -> T:
+        machine, time = self._machine, self._machine.time
+        machine.check()
+        self._fate.before(machine, step)
+        self._bucket.requests[int(time.now)][step] += 1
+        if fault is Fault.LATE:
+            late = time.now + TIMEOUT * machine.random.uniform(0, 3)
+            time.spawn(Machine(time, "network", 0), lambda: _ignored(act), late)
+            machine.sleep(TIMEOUT)
+        elif fault is Fault.TORN and torn is not None:
+            torn()
+        if fault in (Fault.REFUSED, Fault.LATE, Fault.TORN):
+            raise StoreUnavailable(self.location(key).uri, f"simulated: {fault.value}")
+        try:
+            answer = act()
+        except ArtifactError:
+            self._fate.after(machine, step, done=False)
+            raise
+        self._fate.after(machine, step)
+        if fault is Fault.LOST:
+            raise StoreUnavailable(self.location(key).uri, f"simulated: {fault.value}")
+        return damaged(answer) if fault is Fault.DAMAGED and damaged is not None else answer
 
 
 class BucketSource:
@@ -162,7 +228,10 @@ class BucketReader:
         self._rest = b""
 
     def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
-        self._rest = b"".join(self._objects.read(self._name(file.digest), offset, length))
+        try:
+            self._rest = b"".join(self._objects.read(self._name(file.digest), offset, length))
+        except StoreUnavailable as error:
+            raise Interrupted(error.problem) from None
 
     def readinto(self, buffer: memoryview) -> int:
         taken = self._rest[: len(buffer)]
@@ -175,3 +244,15 @@ class BucketReader:
 
     def close(self) -> None:
         self._rest = b""
+
+
+def _damaged(body: bytes) -> bytes:
+    return body[:-1] + bytes((body[-1] ^ 1,)) if body else body
+
+
+def _ignored(act: Callable[[], object]) -> None:
+    """For an act whose reply nobody reads."""
+    try:
+        act()
+    except ArtifactError:
+        pass

@@ -65,6 +65,7 @@ ENVIRONMENT = _by_name(
         "is an address": "MASTER_ADDR MASTER_PORT NEURON_RT_ROOT_COMM_ID",
         "is the field lnc of the key": "NEURON_LOGICAL_NC_CONFIG",
         "is the field platform of the key": "NEURON_PLATFORM_TARGET_OVERRIDE",
+        "has the same graphs compiled on a host without devices": "VLLM_NEURON_CPU_COMPILE",
         "controls threads of the host": "OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND",
         "is the memory for the KV cache, an input of the graph": "VLLM_CPU_KVCACHE_SPACE",
     }

@@ -90,6 +90,17 @@ def explain(key: ArtifactKey, entries: Iterable[Manifest]) -> Miss:
     return Miss(key.digest, key.kind, entry.key, differences, compared)
 
 
+def equal_fields(entry: Manifest) -> str:
+    """Returns the fields of a found entry as one sentence. A key is a digest of them, so all equal the requested ones.
+
+    Digests and fields of the model are counted, not printed.
+    """
+    flat = _flat(entry.fields)
+    short = _short(flat)
+    shown = [f"{short[name]} {value}" for name, value in flat.items() if not name.startswith(HEAVY) and len(value) < 64]
+    return f"All {len(flat)} fields of key {entry.key[:16]} are equal: {', '.join(shown)}."
+
+
 def _flat(fields: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
     """Returns the values of nested fields as text, by dotted name."""
     leaves: dict[str, str] = {}

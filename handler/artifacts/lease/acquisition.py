@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.identity.miss_report import explain
+from handler.artifacts.identity.miss_report import equal_fields, explain
 from handler.artifacts.lease.acquisition_options import (
     Acquired,
     AcquisitionOptions,
@@ -164,7 +164,9 @@ class Acquisition:
             return None
         except DigestMismatch as error:
             raise self._damaged(manifests, error) from error
-        self._emit({"event": "artifact_restored", "keys": [manifest.key for manifest in manifests]})
+        machine, message = dict(manifests[0].machine), equal_fields(manifests[0])
+        keys: list[Json] = [manifest.key for manifest in manifests]
+        self._emit({"event": "artifact_restored", "message": message, "keys": keys, "compiled_on": {**machine}})
         return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
 
     def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:

@@ -18,17 +18,22 @@ class CompileFailed(ArtifactError):
     :param log: the end of the compiler's log. Secrets are removed before it is stored.
     :param seconds: for how long the failure is remembered. None is the default duration.
     :param crashed: the compiler crashed. The same compile may succeed here the next time, or on another instance.
+    :param fix: the sentence that says what to do. Empty: it follows from the reason.
     """
 
     code = "compile_failed"
 
-    def __init__(self, reason: str, log: str = "", seconds: float | None = None, *, crashed: bool = False) -> None:
+    def __init__(
+        self, reason: str, log: str = "", seconds: float | None = None, *, crashed: bool = False, fix: str = ""
+    ) -> None:
         self.reason, self.log, self.seconds, self.crashed = reason, log, seconds, crashed
-        super().__init__(f"The compilation failed: {reason}. {fix_for(reason)}")
+        super().__init__(f"The compilation failed: {reason}. {fix or fix_for(reason)}")
 
 
-class CompileKilled(ArtifactError):
-    """The compiling process was ended by a signal. The configuration may be fine, so this is not remembered.
+class CompileKilled(CompileFailed):
+    """The compiling process was ended by a signal. The configuration may be fine, so this is handled like a crash.
+
+    If it happens on several instances, it is remembered for SHORT only: it is never an error of the configuration.
 
     :param signal: the name of the signal, for example SIGKILL.
     """
@@ -37,11 +42,11 @@ class CompileKilled(ArtifactError):
 
     def __init__(self, signal: str) -> None:
         self.signal = signal
-        super().__init__(
-            f"The compilation was ended by {signal}, most often because the host ran out of memory. It is not "
-            "remembered as a failure: the next start tries again. Use an instance with more memory, or compile on a "
-            "larger one and set ENDPOINT_ON_MISS to 'wait' here."
+        fix = (
+            f"The host may have run out of memory. This instance tries again after {SHORT:.0f} s, another one at once. "
+            "Use an instance with more memory, or compile on a larger one and set ENDPOINT_ON_MISS to 'wait' here."
         )
+        super().__init__(f"the compiling process was ended by {signal}", seconds=SHORT, crashed=True, fix=fix)
 
 
 class FailedBefore(ArtifactError):

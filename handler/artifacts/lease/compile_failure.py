@@ -1,6 +1,7 @@
 """Finds the cause of a failed compile: the configuration, which would fail again, a crash, or this machine.
 
-An engine core that fails to compile logs an exception and exits with a status. One that is killed ends by a signal.
+An engine core that fails to compile logs an exception and exits with a status. One that is killed ends by a signal, or
+with status 0 and no exception: vLLM's core turns SIGTERM into SystemExit (v1/engine/core.py, `run_engine_core`).
 neuronx-cc reports F137 if it was itself killed because memory ran out (aws-neuron-sdk, "neuronx-cc error codes"); the
 core then exits as with any other failure. Its errors about the configuration have codes that begin with NCC_E (the same
 page). Status 70 without such a code is a crash.
@@ -21,8 +22,11 @@ RAISED = re.compile(r"(?m)^.*?((?:[A-Za-z_][\w.]*)?(?:Error|Exception|Interrupt)
 EXHAUSTED = re.compile(
     r"\[?F137\]?|forcibly killed|No space left on device|Cannot allocate memory|Read-only file system|MemoryError"
 )
-# The compiler crashed: status 70, or a signal as `subprocess` reports it.
-CRASHED = re.compile(r"\b(?:status|code)[ =:]*70\b|died with <Signals\.|Segmentation fault|core dumped")
+# The compiler crashed: status 70, or a signal as `subprocess` or a shell (128 and more) reports it.
+CRASHED = re.compile(
+    r"\b(?:status|code)[ =:]*(?:70|13[479]|143|-(?:6|9|11|15))\b|died with <Signals\."
+    r"|Segmentation fault|core dumped"
+)
 REJECTED = re.compile(r"\bNCC_E\w+")
 CRASH_SIGNALS = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE))
 # For how many seconds such a failure is remembered. Otherwise a fleet of equal machines would try it one by one.
@@ -46,6 +50,8 @@ def compile_failure(error: BaseException, statuses: Sequence[int], log: str) -> 
     killed = next((status for status in statuses if status < 0 and status not in ignored), None)
     if killed is not None and -killed in CRASH_SIGNALS:
         return CompileFailed(f"the engine's process was ended by {_name(-killed)}", log, crashed=True)
+    if killed is None and not raised and statuses and not any(statuses):
+        killed = -signal.SIGTERM
     if killed is not None:
         return CompileKilled(_name(-killed))
     reason = f"{raised[-1][0]}: {raised[-1][1]}" if raised else _without_exception(error, statuses)

@@ -34,7 +34,7 @@ LONGEST_REASON = 500
 
 
 class _Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """:param crashed_on: the instances on which the compiler crashed. Empty for any other failure."""
+    """:param crashed_on: the instances on which the compiler crashed or was killed. Empty for any other failure."""
 
     key: str
     reason: str
@@ -111,7 +111,7 @@ class NegativeEntries:
             earlier, age = self._read(key)
             known = () if earlier is None or age > CRASHES_COUNT else earlier.crashed_on
             crashed_on = tuple(dict.fromkeys((machine, *known)))[:INSTANCES]
-            seconds = SHORT if len(crashed_on) < INSTANCES else None
+            seconds = SHORT if len(crashed_on) < INSTANCES else error.seconds
         failure = _Failure(
             key=key.digest,
             reason=redacted(error.reason, self._environ)[:LONGEST_REASON],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from handler.neuron.checks.check_context import Check
+from handler.neuron.checks.cpu_compile import CPU_COMPILES
 from handler.neuron.checks.draft_models import DRAFTS
 from handler.neuron.checks.graph import GRAPH
 from handler.neuron.checks.legacy_lines import LEGACY
@@ -20,6 +21,7 @@ from handler.neuron.checks.topology import TOPOLOGY
 
 CHECKS: Final[tuple[Check, ...]] = (
     *LEGACY,
+    *CPU_COMPILES,
     *LINE_SUPPORT,
     *START,
     *TOPOLOGY,

@@ -1,7 +1,9 @@
 """The Neuron instance types, with their logical cores, memory per core and default tensor-parallel degrees.
 
 Sources: the EC2 pages of Inf2, Trn1 and Trn2 (cores, host and device memory); the Neuron guide "Tensor-parallelism
-support" of NxD Inference (LNC 2 on Trn2) and its list of degrees for Inf2 and Trn1.
+support" of NxD Inference (LNC 2 on Trn2) and its list of degrees for Inf2 and Trn1. Trn3: a quarter of a Gen1
+UltraServer ("Amazon EC2 Trn3 Architecture": 4 servers with 16 chips each; "Trainium3 Architecture": 8 cores and 144 GiB
+a chip, LNC). The name is the one that the Neuron driver knows. Gen2 servers have no documented name.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ INSTANCES: Final[tuple[InstanceType, ...]] = (
     InstanceType("trn2.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), True),
     InstanceType("trn2.3xlarge", "trn2", 1, 8, 12, 128, 96, (2, 1), False),
     InstanceType("trn2u.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), False),
+    InstanceType("trn3.48xlarge", "trn3", 16, 128, 192, 2048, 2304, (2, 1), False),
 )
 
 # Other degrees run too, but with collectives that do not fit the hardware's rings. They get a warning, not an error.
@@ -66,7 +69,7 @@ def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True)
 
 
 def default_lnc(instance: InstanceType) -> int:
-    """The default number of physical cores in a logical one: 2 on Trn2, 1 on older instances."""
+    """The default number of physical cores in a logical one: 2 on Trn2 and Trn3, 1 on older instances."""
     return instance.lnc[0]
 
 
@@ -85,7 +88,7 @@ def logical_cores(instance: InstanceType, lnc: int | None = None) -> int:
 
 
 def core_memory(instance: InstanceType, lnc: int | None = None) -> int:
-    """The device memory of one logical core, in bytes: 16 GiB on Inf2 and Trn1, 24 GiB on Trn2 at LNC 2."""
+    """The device memory of one logical core, in bytes. In GiB: 16 on Inf2 and Trn1, 24 on Trn2, 36 on Trn3 (LNC 2)."""
     return instance.hbm_gib * GIB // logical_cores(instance, lnc)
 
 

@@ -32,12 +32,17 @@ class Examination:
 
     :param memory: the estimate as JSON; None if the model's shape or the instance is not known.
     :param vllm: the vLLM that is installed here, whatever the plan is for; None if there is none.
+    :param config: the configuration with what the plan chose, if there is a plan.
+    :param facts, instance: the model's shape and the instance, if they are known.
     """
 
     findings: tuple[Finding, ...]
     plan: EnginePlan | None = None
     memory: dict[str, Json] | None = None
     vllm: InstalledVllm | None = None
+    config: EndpointConfig | None = None
+    facts: ModelFacts | None = None
+    instance: InstanceType | None = None
 
     @property
     def failed(self) -> bool:
@@ -86,14 +91,15 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
-    memory, memory_found = _memory(_completed(config, outcome.plan), facts, draft, instance)
+    completed = _completed(config, outcome.plan)
+    memory, memory_found = _memory(completed, facts, draft, instance)
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
     ending = support_end(config, outcome.plan, instance)
     found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
-    return Examination(found, outcome.plan, memory, vllm)
+    return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:

@@ -27,6 +27,7 @@ SEEN: Final[Mapping[str, str]] = {
     "0.13.0": "its CPU build starts and answers",
     "0.16.0": "all tests run on its CPU build",
     "0.24.0": "the tests of the endpoint run on its CPU build",
+    "0.29.0": "its CPU build starts, answers, streams, keeps to grammars and rejects bad input",
 }
 UNSEEN: Final = "a version that this software was not run on"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import sys
 import threading
 from collections.abc import Callable
@@ -111,7 +112,9 @@ def test_an_entry_of_the_native_plugin_holds_what_its_compile_made_and_nothing_e
     assert third.compiled == [2]  # the entry of 8 sequences has one graph, not the four that this machine has seen
 
 
-def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(tmp_path: Path) -> None:
+def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Machine(tmp_path, "one", "native-0.24")
 
     def dies(plan: EnginePlan) -> Engine:
@@ -120,6 +123,7 @@ def test_graphs_that_a_failed_compile_finished_are_not_compiled_again(tmp_path: 
 
     with pytest.raises(CompileKilled, match="SIGKILL"):
         first.start(dies)
+    monkeypatch.setattr(platform, "node", lambda: "another host")
     second = Machine(tmp_path, "two", "native-0.24")
     second.start(second.native)
     assert second.compiled == [1]
@@ -168,7 +172,25 @@ def test_a_failed_compile_is_remembered_by_its_own_words_without_secrets(
     assert "correct-horse" not in caught.value.log
 
 
-def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path) -> None:
+def test_a_compile_that_is_killed_is_tried_again_on_this_instance(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "one")
+    left = [-9, 0]  # vLLM's core turns SIGTERM into status 0
+
+    def killed(plan: EnginePlan) -> Engine:
+        if left:
+            raise RuntimeError(f"Failed core proc(s): {{'EngineCore_DP0': {left.pop()}}}")
+        return machine.nxdi(plan)
+
+    with pytest.raises(CompileKilled, match="SIGKILL"):
+        machine.start(killed)
+    assert left == []
+    with pytest.raises(FailedBefore):
+        machine.start(machine.nxdi)
+
+
+def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scout, machine = Machine(tmp_path, "scout"), Machine(tmp_path, "one")
 
     def no_memory(plan: EnginePlan) -> Engine:
@@ -176,6 +198,7 @@ def test_who_waits_for_another_says_so_in_ping_and_in_its_figures(tmp_path: Path
 
     with pytest.raises(CompileKilled):
         scout.start(no_memory)
+    monkeypatch.setattr(platform, "node", lambda: "another host")
     lease = next((tmp_path / "store" / "leases" / "graph").iterdir())
     other = Contender(open_objects(f"file://{tmp_path}/store"), f"leases/graph/{lease.name}", RealClock(), "their-host")
     other.poll()  # the lease that the scout has released
@@ -205,7 +228,7 @@ def test_an_engine_that_is_warm_serves_although_nothing_can_be_kept(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("handler.startup.artifact_backends.shutil.copytree", full)
+    monkeypatch.setattr("handler.artifacts.compile_caches.native_cache.shutil.copytree", full)
     assert machine.start(machine.native) is ENGINE
     assert "No space left on device" in caplog.text
     assert not (tmp_path / "store" / "manifests").exists()

@@ -52,10 +52,15 @@ class DeviceRunner(CPUModelRunner):  # type: ignore[misc]  # vLLM is untyped
             return
         strike(self.settings, Stage.STEP)
         if self.settings.trace is not None:
-            step = {"prefill": len(scheduler_output.scheduled_new_reqs)}
+            step: dict[str, Any] = {"prefill": len(scheduler_output.scheduled_new_reqs)}
             step["decode"] = len(scheduler_output.scheduled_cached_reqs.req_ids)
+            step["tokens"] = self.step_tokens(scheduler_output)
             with self.settings.trace.open("a") as file:
                 file.write(json.dumps(step) + "\n")
+
+    def step_tokens(self, scheduler_output: Any) -> dict[str, list[int]]:
+        """Tokens asked and computed after padding, by phase: of prompts, and of context that decode reads."""
+        return {}
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """On the device a grammar's mask goes nowhere."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
-from vllm.entrypoints.openai.engine.protocol import ErrorResponse
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
@@ -32,6 +31,11 @@ from handler.engine.vllm_api.serving import (
 )
 from handler.engine.vllm_api.serving.served_routes import SERVED_ROUTES, ServedRoute
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
+
+try:
+    from vllm.entrypoints.openai.engine.protocol import ErrorResponse
+except ImportError:  # 0.29.0
+    from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
 ERROR_FRAME: Final = 'data: {"error"'
 # The request headers that vLLM gets: the trace context. Other headers would control vLLM (X-data-parallel-rank,

@@ -8,8 +8,6 @@ from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any, Final
 
-from vllm.entrypoints.openai.api_server import init_app_state
-from vllm.entrypoints.openai.cli_args import FrontendArgs
 from vllm.entrypoints.openai.responses import serving as responses_serving
 from vllm.reasoning import ReasoningParserManager
 from vllm.tokenizers import TokenizerLike
@@ -22,6 +20,13 @@ from handler.engine.frontend_args import FrontendSettings
 from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
 from handler.engine.vllm_api.serving.serving_classes import Serving
 from handler.errors import SettingError
+
+try:
+    from vllm.entrypoints.openai.api_server import init_app_state
+    from vllm.entrypoints.openai.cli_args import FrontendArgs
+except ImportError:  # 0.29.0
+    from vllm.entrypoints.launchers.api_server.app_state import init_app_state
+    from vllm.entrypoints.launchers.cli_args import FrontendArgs
 
 # No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
 NO_DOMAIN: Final = "none.invalid"

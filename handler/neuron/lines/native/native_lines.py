@@ -11,6 +11,7 @@ from typing import Final
 
 from handler.config.neuron_keys import native_key
 from handler.json_value import Json
+from handler.neuron.engine_plan import TARGET, compiles_only
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.native.native_prefill import (
@@ -69,6 +70,10 @@ QUANTIZATION: Final = native_key("quantization")
 # The multimodal section of `additional_config`, by line.
 VISION_SECTIONS: Final = {"native-0.29": "encoder_neuron_config"}
 VISION_SECTION: Final = "vision_neuron_config"
+# The compile route, by line. It is the default, but the Precompile Cache of traces is on only where it is named (AWS
+# Neuron documentation, "How to use the Precompile Cache").
+BACKEND: Final = "VLLM_NEURON_BACKEND"
+BACKENDS: Final = {"native-0.29": "neuron_native"}
 
 
 def spell(draft: PlanDraft) -> None:
@@ -77,6 +82,7 @@ def spell(draft: PlanDraft) -> None:
     remove_legacy(draft)
     pin_grammar_backend(draft)
     spell_environment(draft)
+    _complete_environment(draft)
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)
@@ -98,6 +104,14 @@ def spell(draft: PlanDraft) -> None:
     if config.vision_neuron_config is not None:
         draft.additional[section] = dict(config.vision_neuron_config)
     draft.args["additional_config"] = dict(draft.additional)
+
+
+def _complete_environment(draft: PlanDraft) -> None:
+    """Names the compile route, and the target of a compile without devices, which cannot be read from the hardware."""
+    if draft.line in BACKENDS:
+        draft.env.setdefault(BACKEND, BACKENDS[draft.line])
+    if compiles_only(draft.env) and draft.instance is not None:
+        draft.env.setdefault(TARGET, draft.instance.platform)
 
 
 def _leave_out_eager(draft: PlanDraft) -> None:

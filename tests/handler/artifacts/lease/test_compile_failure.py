@@ -51,6 +51,13 @@ def test_a_core_that_was_killed_is_no_failed_compile() -> None:
     assert "SIGKILL" in failure.message
 
 
+def test_a_core_that_was_terminated_is_no_failed_compile() -> None:
+    """vLLM's core turns SIGTERM into status 0, and prints nothing."""
+    failure = compile_failure(RuntimeError(VLLM + "{'EngineCore_DP0': 0}"), [0], "")
+    assert isinstance(failure, CompileKilled)
+    assert "SIGTERM" in failure.message
+
+
 def test_the_reason_is_the_cores_own() -> None:
     log = (
         "(EngineCore_DP0 pid=7) Traceback (most recent call last):\n"
@@ -82,6 +89,8 @@ def test_what_this_machine_lacks_is_remembered_for_minutes_and_says_so(words: st
     [
         ([1], "RuntimeError: Failed compilation with neuronx-cc: exit status 70\n", True),
         ([1], "subprocess.CalledProcessError: Command 'neuronx-cc' died with <Signals.SIGSEGV: 11>.\n", True),
+        ([1], "subprocess.CalledProcessError: Command 'neuronx-cc' died with <Signals.SIGTERM: 15>.\n", True),
+        ([1], "RuntimeError: neuronx-cc: exit status 137\n", True),
         ([70], "", True),
         ([-11], "", True),
         ([1], "ERROR: [NCC_EBVF030] too many instructions\nRuntimeError: neuronx-cc: exit status 70\n", False),

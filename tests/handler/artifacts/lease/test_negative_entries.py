@@ -13,7 +13,7 @@ import pytest
 from handler.artifacts.identity.artifact_key import ArtifactKey
 from handler.artifacts.lease.acquisition import Acquisition
 from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOptions, Compilation
-from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, FailedBefore
+from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries, name_of
 from handler.artifacts.restore.restore import restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
@@ -25,6 +25,7 @@ from tests.handler.artifacts.manual_time import ManualTime
 KEY = ArtifactKey("graph", "a" * 64, {"engine_args": {"max_model_len": 8192}})
 SIGNER = SecretSigner(b"a secret of sixteen bytes")
 CRASH = CompileFailed("exit status 70", crashed=True)
+KILLED = CompileKilled("SIGKILL")
 
 
 class SharedStore:
@@ -109,6 +110,16 @@ def test_after_crashes_on_two_instances_nobody_tries_for_an_hour(shared: SharedS
         shared.start("three")
     shared.time.seconds += SECONDS
     assert shared.start("three", None).published
+
+
+def test_kills_on_two_instances_are_remembered_for_minutes_only(shared: SharedStore) -> None:
+    for machine in ("one", "two"):
+        with pytest.raises(CompileKilled):
+            shared.start(machine, KILLED, KILLED)
+    with pytest.raises(FailedBefore):
+        shared.start("three")
+    shared.time.seconds += SHORT + 1
+    assert shared.start("three", KILLED, None).published
 
 
 def test_an_error_of_the_configuration_is_not_tried_again(shared: SharedStore) -> None:

@@ -20,8 +20,9 @@ def test_the_firmware_names_the_instance(place: str) -> None:
     assert found.name == "trn1.32xlarge"
 
 
-def test_a_machine_that_sagemaker_does_not_host_is_known_when_we_run_on_it() -> None:
-    found = this_machine(EndpointConfig(), lambda path: "trn2u.48xlarge\n")
+@pytest.mark.parametrize("name", ["trn2u.48xlarge", "trn3.48xlarge"])
+def test_a_machine_that_sagemaker_does_not_host_is_known_when_we_run_on_it(name: str) -> None:
+    found = this_machine(EndpointConfig(), lambda path: f"{name}\n")
     assert found is not None
     assert not found.hosting
 

@@ -58,11 +58,12 @@ def test_an_unknown_instance_is_rejected_with_the_known_ones(name: str, words: s
         ("trn1.32xlarge", None, 32, 16),
         ("trn2.48xlarge", None, 64, 24),
         ("trn2.48xlarge", 2, 64, 24),
+        ("trn3.48xlarge", None, 64, 36),
         ("trn2.48xlarge", 1, 128, 12),
     ],
 )
 def test_cores_and_their_memory(name: str, lnc: int | None, cores: int, gib: int) -> None:
-    instance = find(name)
+    instance = find(name, hosting=False)
     assert (logical_cores(instance, lnc), core_memory(instance, lnc)) == (cores, gib * GIB)
 
 
@@ -116,5 +117,5 @@ def test_every_row_is_consistent(instance: object) -> None:
     assert row is not None
     assert row.physical_cores % row.chips == 0
     assert all(row.physical_cores % lnc == 0 for lnc in row.lnc)
-    assert row.hbm_gib == row.chips * {"inf2": 32, "trn1": 32, "trn2": 96}[row.platform]
+    assert row.hbm_gib == row.chips * {"inf2": 32, "trn1": 32, "trn2": 96, "trn3": 144}[row.platform]
     assert max(degrees(row)) <= logical_cores(row)

@@ -45,6 +45,8 @@ def native(keys: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
 
 
 Spelled = tuple[str, dict[str, Any], dict[str, Any], dict[str, str]]
+# With it, version 0.29 keeps its traces.
+ROUTE = {"VLLM_NEURON_BACKEND": "neuron_native"}
 SPELLINGS: dict[str, Spelled] = {
     "nxdi int8": (
         "nxdi-0.16",
@@ -334,7 +336,7 @@ SPELLINGS: dict[str, Spelled] = {
         native({"enable_structured_outputs": True}, async_scheduling=False),
         {},
     ),
-    "native log probabilities": ("native-0.29", {"logprobs": True}, native(async_scheduling=False), {}),
+    "native log probabilities": ("native-0.29", {"logprobs": True}, native(async_scheduling=False), ROUTE),
     "native prefill in one step": (
         "native-0.24",
         {"context_encoding_buckets": (128, 1024, 4096), "token_generation_buckets": (1024,)},
@@ -391,7 +393,7 @@ SPELLINGS: dict[str, Spelled] = {
         "native-0.29",
         {"vision_neuron_config": {"dp_size": 8}},
         native(additional_config={"neuron_config": ON_DEVICE, "encoder_neuron_config": {"dp_size": 8}}),
-        {},
+        ROUTE,
     ),
     "native prefill server": (
         "native-0.24",

@@ -1,6 +1,8 @@
 """$VLLM_CACHE_ROOT/neuron/compile_cache/<md5>/: one directory for each graph, complete when its mark is there.
 
 Root: aws-neuron/aws-neuron-sdk#1371. The mark: aws-neuron/aws-neuron-sdk#1368.
+Traces (AWS Neuron documentation, "How to use the Precompile Cache"): kept below the root too where VLLM_NEURON_BACKEND
+names the native route. Their names are this stand-in's own.
 """
 
 from __future__ import annotations
@@ -20,11 +22,21 @@ from neuron_stand_in.settings import Stage, StandInSettings
 logger = logging.getLogger("neuron_stand_in")
 
 MARK = ".compilation_complete"
+FORBID = ("VLLM_NEURON_DISABLE_WARMUP_COMPILE", "NEURON_LIBTORCH_ASSERT_CACHE_HIT")
+
+
+def cache_root(environment: Mapping[str, str]) -> Path:
+    root = environment.get("VLLM_CACHE_ROOT")
+    return Path(root) if root else Path.home() / ".cache" / "vllm"
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    root = environment.get("VLLM_CACHE_ROOT")
-    return (Path(root) if root else Path.home() / ".cache" / "vllm") / "neuron" / "compile_cache"
+    return cache_root(environment) / "neuron" / "compile_cache"
+
+
+def keeps_traces(environment: Mapping[str, str]) -> bool:
+    named = environment.get("VLLM_NEURON_BACKEND", "") in ("neuron_native", "neuron")
+    return named and environment.get("TORCH_CACHING_PRECOMPILE", "1") != "0"
 
 
 def graphs(neuron_config: Mapping[str, Any], batched_tokens: int, sequences: int) -> list[tuple[str, int]]:
@@ -45,16 +57,18 @@ def compile_missing(
 ) -> int:
     """Compiles what the cache has not; the number of graphs compiled.
 
-    :raises RuntimeError: one is missing and VLLM_NEURON_DISABLE_WARMUP_COMPILE=1 forbids the compile, or it failed.
+    :raises RuntimeError: one is missing and a variable of FORBID forbids the compile, or it failed.
     """
     compiled = 0
     for graph in todo:
         key = json.dumps([graph, keyed, settings.compiler], sort_keys=True, default=str).encode()
         directory = cache_directory(environment) / hashlib.md5(key, usedforsecurity=False).hexdigest()
+        _trace(graph, cache_root(environment) / "precompile" / directory.name, environment)
         if (directory / MARK).is_file():
             continue
-        if environment.get("VLLM_NEURON_DISABLE_WARMUP_COMPILE") == "1":
-            raise RuntimeError(f"{graph} is not in the compile cache, and VLLM_NEURON_DISABLE_WARMUP_COMPILE=1")
+        for name in FORBID:
+            if environment.get(name) == "1":
+                raise RuntimeError(f"{graph} is not in the compile cache, and {name}=1")
         logger.info("Compiling %s", graph)
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "graph.hlo").write_bytes(key)
@@ -64,3 +78,12 @@ def compile_missing(
         (directory / MARK).touch()
         compiled += 1
     return compiled
+
+
+def _trace(graph: tuple[str, int], kept: Path, environment: Mapping[str, str]) -> None:
+    if kept.is_file() and keeps_traces(environment):
+        return
+    logger.info("Tracing %s", graph)
+    if keeps_traces(environment):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(graph))

@@ -44,6 +44,11 @@ class NativeConfiguration:
         return "on_device_sampling_config" not in self.neuron or self.neuron["on_device_sampling_config"] is not None
 
     @property
+    def cpu_compile(self) -> bool:
+        """Graphs are compiled on a host without devices, and none runs."""
+        return self.environment.get("VLLM_NEURON_CPU_COMPILE") == "1"
+
+    @property
     def transfer(self) -> Mapping[str, Any]:
         return self.args.get("kv_transfer_config") or {}
 

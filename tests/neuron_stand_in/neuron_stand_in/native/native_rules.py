@@ -145,6 +145,18 @@ RULES: tuple[Rule, ...] = (
     Rule("compressed-weights", P.PLATFORM, V, _weights_compressed),
     Rule("pipeline-parallelism", P.PLATFORM, V, lambda asked: asked.args.get("pipeline_parallel_size", 1) > 1),
     Rule("lora", P.PLATFORM, V, _argument("enable_lora", (False,))),
+    Rule(
+        "cpu-compile-target",
+        P.PLATFORM,
+        R,
+        lambda asked: asked.cpu_compile and "NEURON_PLATFORM_TARGET_OVERRIDE" not in asked.environment,
+    ),
+    Rule(
+        "cpu-compile-speculation",
+        P.PLATFORM,
+        R,
+        lambda asked: asked.cpu_compile and "speculative_config" in asked.args,
+    ),
     Rule("kv-offload", P.PLATFORM, V, lambda asked: bool(asked.args.get("kv_offloading_size"))),
     # The worker, which makes the runner.
     Rule("visible-cores", P.WORKER, R, lambda asked: "NEURON_RT_VISIBLE_CORES" in asked.environment),

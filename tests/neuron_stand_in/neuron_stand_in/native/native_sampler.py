@@ -16,6 +16,7 @@ from neuron_stand_in.device_draw import MOST_TOP_K
 from neuron_stand_in.device_runner import DeviceRunner
 from neuron_stand_in.device_sampler import DeviceSampler
 from neuron_stand_in.native.configuration import NativeConfiguration
+from neuron_stand_in.native.prefill_buckets import compiled_buckets, padded
 
 UNREAD = (LogitBiasLogitsProcessor, MinPLogitsProcessor)
 
@@ -68,6 +69,27 @@ class NativeRunner(DeviceRunner):
             return
         config = drawing(self.asked.neuron.get("on_device_sampling_config") or {})
         self.sampler = DeviceSampler(config) if self.asked.async_scheduling else NativeDeviceSampler(config)
+
+    def check_step(self, scheduler_output: Any) -> None:
+        assert self.asked is not None
+        if self.asked.cpu_compile:
+            raise RuntimeError("native stand-in: VLLM_NEURON_CPU_COMPILE compiles graphs and runs none")
+        super().check_step(scheduler_output)
+
+    def step_tokens(self, scheduler_output: Any) -> dict[str, list[int]]:
+        """Tokens of prompts, each padded to its bucket, and sequences that decode, all padded to one."""
+        assert self.asked is not None
+        buckets = compiled_buckets(self.asked)
+        new = {request.req_id for request in scheduler_output.scheduled_new_reqs}
+        scheduled = scheduler_output.num_scheduled_tokens
+        prompts = [count for name, count in scheduled.items() if name in new or count > 1]
+        found: dict[str, list[int]] = {}
+        if prompts:
+            found["prefill"] = [sum(prompts), sum(padded(count, buckets.tokens) for count in prompts)]
+        if len(scheduled) > len(prompts):
+            decoding = len(scheduled) - len(prompts)
+            found["decode"] = [decoding, padded(decoding, buckets.sequences)]
+        return found
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         assert self.asked is not None

@@ -54,6 +54,11 @@ def compiled_buckets(asked: NativeConfiguration) -> CompiledBuckets:
     return CompiledBuckets(tokens or _powers(128, most), sequences or _powers(1, asked.max_num_seqs), decode, segment)
 
 
+def padded(count: int, buckets: tuple[int, ...]) -> int:
+    """The bucket that a step computes for so many tokens or sequences; the largest where none holds them."""
+    return next((bucket for bucket in buckets if bucket >= count), buckets[-1])
+
+
 def _segment_of(most: int, length: int) -> int | None:
     if most >= length:
         if length > SINGLE_SHOT:

@@ -38,12 +38,25 @@ class NxdiRunner(DeviceRunner):
         new, cached = scheduler_output.scheduled_new_reqs, scheduler_output.scheduled_cached_reqs
         if len(new) > 1 or (new and cached.req_ids):
             raise RuntimeError(f"a step of {len(new)} prefills and {len(cached.req_ids)} decodes has no graph")
+        self.step_tokens(scheduler_output)
+
+    def step_tokens(self, scheduler_output: Any) -> dict[str, list[int]]:
+        """All sequences of a decode step take the bucket of the longest one.
+
+        :raises ValueError: a length fits no graph.
+        """
+        new, cached = scheduler_output.scheduled_new_reqs, scheduler_output.scheduled_cached_reqs
+        found: dict[str, list[int]] = {}
         for request in new:
             length = len(request.prompt_token_ids) - request.num_computed_tokens
-            bucket_for(length, 0, context_buckets(self.neuron_config), "context_encoding_model")
-        ahead = self.neuron_config["speculation_length"]
-        for computed in cached.num_computed_tokens:
-            bucket_for(computed + 1, ahead, token_buckets(self.neuron_config), "token_generation_model")
+            bucket = bucket_for(length, 0, context_buckets(self.neuron_config), "context_encoding_model")
+            found["prefill"] = [length, bucket]
+        contexts = [computed + 1 for computed in cached.num_computed_tokens]
+        if contexts:
+            ahead = self.neuron_config["speculation_length"]
+            bucket = bucket_for(max(contexts), ahead, token_buckets(self.neuron_config), "token_generation_model")
+            found["decode"] = [sum(contexts), bucket * len(contexts)]
+        return found
 
 
 class NxdiStandInWorker(DeviceWorker):

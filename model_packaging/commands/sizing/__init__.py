@@ -1,0 +1,1 @@
+"""The commands that size an endpoint: capacity, predict, tune."""

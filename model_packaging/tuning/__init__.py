@@ -1,0 +1,1 @@
+"""Chooses buckets, batches and segments for the lengths of a request log."""

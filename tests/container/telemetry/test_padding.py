@@ -1,0 +1,121 @@
+"""Padding on /metrics, on the page, in the log, and as `tune --watch` reads it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from flask.testing import FlaskClient
+from scripted_engine import ScriptedEngine
+from werkzeug.serving import make_server
+
+from container.application import create_app
+from container.service import Service
+from container.telemetry.event_log import JsonFormatter
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.buckets.compiled_buckets import CompiledBuckets
+from model_packaging.cli import main
+
+# A prompt of the scripted engine is its script: three pieces, and the end.
+BODY = {"messages": [{"role": "user", "content": "a|b|c"}]}
+
+
+@pytest.fixture
+def client(engine: ScriptedEngine) -> FlaskClient:
+    engine.buckets = CompiledBuckets((8, 512), (16, 512), (1, 4))
+    service = Service.of(EndpointConfig(model="scripted", page=True, log_format="json"))
+    service.engine = engine  # type: ignore[assignment]  # a stand-in
+    service.lifecycle.stage("warm up")
+    service.lifecycle.ready()
+    return create_app(service).test_client()
+
+
+@pytest.fixture
+def events() -> Iterator[list[dict[str, Any]]]:
+    """The events of the log, each as it is written."""
+    found: list[dict[str, Any]] = []
+    formatter, root = JsonFormatter(), logging.getLogger()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(json.loads(formatter.format(record)))
+
+    listener, level = Listener(), root.level
+    root.addHandler(listener)
+    root.setLevel(logging.INFO)
+    yield found
+    root.removeHandler(listener)
+    root.setLevel(level)
+
+
+def counted(client: FlaskClient) -> dict[str, float]:
+    lines = client.get("/metrics").get_data(as_text=True).splitlines()
+    return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("endpoint_tokens_")}
+
+
+def test_metrics_page_and_log_tell_the_same(client: FlaskClient, events: list[dict[str, Any]]) -> None:
+    reply = client.post("/invocations", json=BODY, buffered=True)
+    usage = reply.get_json()["usage"]
+    prompt, output = usage["prompt_tokens"], usage["completion_tokens"]
+    assert output == 4
+    prefill, decode = (8 if prompt <= 8 else 512), (16 if prompt + 3 <= 16 else 512)
+    context = 3 * prompt + 6  # of three steps: the first token comes from the prefill
+    found = counted(client)
+    assert found[f'endpoint_tokens_asked_total{{bucket="{prefill}",phase="prefill"}}'] == prompt
+    assert found[f'endpoint_tokens_computed_total{{bucket="{prefill}",phase="prefill"}}'] == prefill
+    assert found[f'endpoint_tokens_asked_total{{bucket="{decode}",phase="decode"}}'] == context
+    assert found[f'endpoint_tokens_computed_total{{bucket="{decode}",phase="decode"}}'] == 3 * decode
+    shares = client.get("/page/state").get_json()["padding"]
+    assert shares == {
+        "prefill": pytest.approx(1 - prompt / prefill, abs=1e-3),
+        "decode": pytest.approx(1 - context / (3 * decode), abs=1e-3),
+    }
+    end = next(event for event in events if event["event"] == "request_end")
+    names = ("prompt_tokens_computed", "context_tokens", "context_tokens_computed")
+    assert [end[name] for name in names] == [prefill, context, 3 * decode]
+
+
+def test_without_buckets_nothing_is_counted(client: FlaskClient, engine: ScriptedEngine) -> None:
+    engine.buckets = None
+    assert client.post("/invocations", json=BODY, buffered=True).status_code == 200
+    assert counted(client) == {}
+    assert client.get("/page/state").get_json()["padding"] == {}
+
+
+@pytest.fixture
+def address(client: FlaskClient) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, client.application)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.port}"
+    server.shutdown()
+    thread.join()
+
+
+@pytest.mark.parametrize(("length", "moved"), [(400, False), (30, True)])
+def test_watch_says_when_traffic_has_moved_away(
+    client: FlaskClient,
+    engine: ScriptedEngine,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+    length: int,
+    moved: bool,
+) -> None:
+    """The log has prompts of 400 tokens. Then short ones come, which compute the same bucket."""
+    log = "\n".join(['{"prompt_tokens": 400, "output_tokens": 2}'] * 3)
+    engine.buckets = CompiledBuckets((416, 4096), (416, 4096), (1,), exclusive=True)
+
+    def come(seconds: float) -> None:
+        for _ in range(4):
+            client.post("/v1/completions", json={"prompt": "x" * length, "max_tokens": 1}, buffered=True)
+
+    monkeypatch.setattr("time.sleep", come)
+    words = ["tune", "-", "m", "--line", "nxdi-0.16", "--watch", address, "--polls", "1"]
+    result = CliRunner().invoke(main, words, input=log)
+    assert result.exit_code == int(moved), result.output
+    assert ("moved away" in result.output) == moved
