@@ -27,8 +27,8 @@ ROUNDS: tuple[tuple[Sampling, ...], ...] = (
 )
 
 
-# What vLLM can be asked to pool, the usual first (vllm/tasks.py, 0.16).
-POOLING = ("embed", "classify", "token_embed", "token_classify", "plugin")
+# What vLLM can be asked to pool besides embeddings, the usual first (vllm/tasks.py, 0.16).
+POOLING = ("classify", "token_embed", "token_classify", "plugin")
 
 
 @dataclass(slots=True)

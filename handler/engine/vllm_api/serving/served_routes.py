@@ -42,6 +42,7 @@ class ServedRoute:
 GENERATE: Final = frozenset({"generate"})
 SCORES: Final = frozenset({"score", "embed", "token_embed"})
 POOLING: Final = frozenset({"embed", "classify", "score", "token_embed", "token_classify", "plugin"})
+SCORING: Final = ("openai_serving_scores", "serving_scores")  # 0.24.0
 TOKENIZATION: Final = ("openai_serving_tokenization", "serving_tokenization")  # 0.24.0
 SERVED_ROUTES: Final[Mapping[Route, ServedRoute]] = {
     Route.CHAT: ServedRoute(("openai_serving_chat",), "create_chat_completion", {"": ChatCompletionRequest}, GENERATE),
@@ -60,7 +61,7 @@ SERVED_ROUTES: Final[Mapping[Route, ServedRoute]] = {
     ),
     Route.DETOKENIZE: ServedRoute(TOKENIZATION, "create_detokenize", {"": DetokenizeRequest}),
     Route.SCORE: ServedRoute(
-        ("openai_serving_scores",),
+        SCORING,
         "create_score",
         {
             "text_1": scoring.ScoreTextRequest,
@@ -70,15 +71,15 @@ SERVED_ROUTES: Final[Mapping[Route, ServedRoute]] = {
         },
         SCORES,
     ),
-    Route.RERANK: ServedRoute(("openai_serving_scores",), "do_rerank", {"": scoring.RerankRequest}, SCORES),
+    Route.RERANK: ServedRoute(SCORING, "do_rerank", {"": scoring.RerankRequest}, SCORES),
     Route.CLASSIFY: ServedRoute(
-        ("openai_serving_classification",),
+        ("openai_serving_classification", "serving_classification"),
         "create_classify",
         {"messages": ClassificationChatRequest, "": ClassificationCompletionRequest},
         frozenset({"classify"}),
     ),
     Route.POOLING: ServedRoute(
-        ("openai_serving_pooling",),
+        ("openai_serving_pooling", "serving_pooling"),
         "create_pooling",
         {"messages": PoolingChatRequest, "": PoolingCompletionRequest},
         POOLING,

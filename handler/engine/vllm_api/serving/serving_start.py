@@ -66,7 +66,20 @@ async def start(
         encoder.tokenizer = copy.deepcopy(encoder.tokenizer)
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
+    _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))
+
+
+def _omit_token_types(llm: AsyncLLM) -> None:
+    """Keeps token types from models that have none.
+
+    vLLM gives a pair's token types to any model whose tokenizer makes them, and a Llama then ends the engine: "got an
+    unexpected keyword argument 'token_type_ids'" (0.16.0, pooling/score/serving.py).
+    """
+    tokenizer = llm.tokenizer
+    if tokenizer is not None and not getattr(llm.model_config.hf_config, "type_vocab_size", 0):
+        names = getattr(tokenizer, "model_input_names", ())
+        tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
 
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
