@@ -11,6 +11,7 @@ from container.pipeline.session_requests import CLOSE, NEW, REQUEST_TYPE
 from container.routes.adapter_routes import AdapterFields
 from container.routes.model_routes import ModelFields
 from handler.engine.api_routes import Route
+from handler.schemas.anthropic.message_fields import CountFields, MessageFields
 from handler.schemas.openai.chat import ROLES, ChatFields
 from handler.schemas.openai.completion import CompletionFields
 from handler.schemas.openai.sampling_fields import REJECTED_FIELDS, VLLM_PATH_FIELDS
@@ -28,9 +29,20 @@ NAMES: Final[Mapping[Route, str]] = {
     Route.EMBEDDINGS: "Embedding",
     Route.TOKENIZE: "Tokenize",
     Route.DETOKENIZE: "Detokenize",
+    Route.SCORE: "Score",
+    Route.RERANK: "Rerank",
+    Route.CLASSIFY: "Classification",
+    Route.POOLING: "Pooling",
 }
 TABLES: Final[Mapping[Route, type[msgspec.Struct]]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
-OTHERS: Final[Sequence[type[msgspec.Struct]]] = (InputsFields, Parameters, AdapterFields, ModelFields)
+OTHERS: Final[Sequence[type[msgspec.Struct]]] = (
+    InputsFields,
+    Parameters,
+    AdapterFields,
+    ModelFields,
+    MessageFields,
+    CountFields,
+)
 # A message. vLLM's own model of messages allows more kinds of content.
 MESSAGE: Final[Schema] = {
     "type": "object",
@@ -68,6 +80,8 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
         if own is not None or theirs is not None:
             components[f"{name}Request"] = _joined(theirs, own, PROMPTS[route])
     components["ChatRequest"]["properties"]["messages"] = {"type": "array", "minItems": 1, "items": ref("Message")}
+    components["MessageRequest"] = components.pop("MessageFields")
+    components["CountRequest"] = components.pop("CountFields")
     components["Parameters"] = _with_unsupported(components["Parameters"], UNSERVED)
     fields = components.pop("InputsFields")
     fields["properties"]["parameters"] = {"anyOf": [ref("Parameters"), {"type": "null"}]}
@@ -81,8 +95,8 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
     names = [f"{name}Request" for name in NAMES.values() if f"{name}Request" in components]
     components["Invocation"] = {
         "description": "The custom attributes route= and schema= decide which of these it is. Without them one key "
-        "does: messages, prompt, inputs, input or tokens (docs/requests.md).",
-        "anyOf": [ref(name) for name in (*names, "InputsRequest", "SessionRequest")],
+        "does: anthropic_version, messages, prompt, inputs, input, query, queries or tokens (docs/requests.md).",
+        "anyOf": [ref(name) for name in (*names, "MessageRequest", "InputsRequest", "SessionRequest")],
     }
     return components
 

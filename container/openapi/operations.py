@@ -12,7 +12,8 @@ from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, T
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER
 from container.routes.websocket_route import PATH as BIDIRECTIONAL
-from handler.engine.api_routes import Route
+from handler.engine.api_routes import ALIASES, Route
+from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.framing import JSON_LINES, SSE
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
@@ -89,7 +90,12 @@ def _served(route: Route) -> RouteOperation:
 
 
 ANY_REPLY: Final[Schema] = {
-    "anyOf": [*(ref(f"{name}Reply") for name in NAMES.values()), ref("InputsReply"), ref("Session")]
+    "anyOf": [
+        *(ref(f"{name}Reply") for name in NAMES.values()),
+        ref("MessageReply"),
+        ref("InputsReply"),
+        ref("Session"),
+    ]
 }
 INVOCATION: Final = RouteOperation(
     "A body of any schema: OpenAI, TGI or LMI",
@@ -113,7 +119,21 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
         "Health: 200 once it serves", {}, {200: {}, 503: {JSON: ref("Progress")}, 500: {JSON: ref("Progress")}}
     ),
     ("POST", "/invocations"): INVOCATION,
-    **{("POST", str(route)): _served(route) for route in Route},
+    **{("POST", path): _served(route) for path, route in (*((str(each), each) for each in Route), *ALIASES.items())},
+    ("POST", str(MessagesRoute.MESSAGES)): RouteOperation(
+        "Anthropic's API: a message",
+        {JSON: ref("MessageRequest"), JSON_LINES: LINES},
+        {200: {JSON: ref("MessageReply"), SSE: EVENTS, JSON_LINES: LINES}},
+        failures.TOKENS,
+        HEADERS,
+    ),
+    ("POST", str(MessagesRoute.COUNT)): RouteOperation(
+        "Anthropic's API: the tokens of a message",
+        {JSON: ref("CountRequest"), JSON_LINES: LINES},
+        {200: {JSON: ref("CountReply"), JSON_LINES: LINES}},
+        failures.TOKENS,
+        HEADERS,
+    ),
     ("GET", "/v1/models"): RouteOperation(
         "The names of the served models", {}, _json("ModelList"), (*failures.READY, *failures.NAMED)
     ),

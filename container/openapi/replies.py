@@ -33,7 +33,21 @@ BYTES: Final = {"done_bytes": COUNT, "total_bytes": COUNT, "bytes_per_second": C
 REPLIES: Final[dict[str, Schema]] = {
     "Error": closed(
         {"error": closed({"message": TEXT, "type": TEXT, "param": or_null("string"), "code": TEXT})},
+        {"type": {"const": "error"}},
     ),
+    "MessageReply": closed(
+        {
+            "id": TEXT,
+            "type": {"const": "message"},
+            "role": {"const": "assistant"},
+            "model": TEXT,
+            "content": listed({"type": "object", "required": ["type"], "properties": {"type": TEXT}}),
+            "stop_reason": {"enum": ["end_turn", "max_tokens", "stop_sequence", "tool_use"]},
+            "stop_sequence": or_null("string"),
+            "usage": closed({"input_tokens": COUNT, "output_tokens": COUNT}),
+        }
+    ),
+    "CountReply": closed({"input_tokens": COUNT}),
     "Progress": closed(
         {"status": TEXT, "stage": TEXT, "stage_seconds": NUMBER, "seconds": NUMBER},
         {

@@ -23,6 +23,7 @@ from container.telemetry.tracing.traced_call import traced_call
 from handler.engine.api_routes import Route
 from handler.engine.engine import Engine
 from handler.schemas import dispatch
+from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
 from handler.schemas.ignored_fields import drop_ignored_fields
@@ -138,10 +139,10 @@ def accepted_types(header: str) -> tuple[str, ...]:
     return tuple(kind for kind, _ in parse_accept_header(header, MIMEAccept))
 
 
-def route_parser(route: Route, request: Request) -> Parse:
-    """The parser of a body of one of OpenAI's routes."""
+def route_parser(path: Route | MessagesRoute, request: Request) -> Parse:
+    """The parser of a body of one path of OpenAI's API or of Anthropic's."""
     trace = trace_headers(request)
-    return lambda document, engine: dispatch.parse_route(route, document, engine, trace)
+    return lambda document, engine: dispatch.parse_path(path, document, engine, trace)
 
 
 def trace_headers(request: Request) -> dict[str, str]:

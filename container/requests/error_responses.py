@@ -1,4 +1,4 @@
-"""Maps the error tree to HTTP replies with OpenAI's error object. No reply contains a traceback."""
+"""Maps the error tree to HTTP replies with the error object of the path's API. No reply contains a traceback."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from container.connection.gunicorn_connection import GunicornConnection
 from container.requests.request_body import has_unread_body
 from container.requests.request_record import record_of
 from handler import errors
+from handler.schemas.anthropic.message_errors import error_document
+from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.reply import encode
 
 logger = logging.getLogger(__name__)
 
 
-def error_response(error: errors.EndpointError, *, last: bool = False) -> Response:
+def error_response(error: errors.EndpointError, path: str = "", *, last: bool = False) -> Response:
     """The reply for an error.
 
+    :param path: of the request. Paths of the Messages API have its errors, all others OpenAI's.
     :param last: close the connection after it.
     """
     kind = ClosingResponse if last or isinstance(error, errors.RequestTimedOut) else Response
-    response = kind(encode(error.document()), status=error.status, content_type="application/json")
+    document = error_document(error) if path in list(MessagesRoute) else error.document()
+    response = kind(encode(document), status=error.status, content_type="application/json")
     retry_after = getattr(error, "retry_after", None)
     if retry_after is not None:
         response.headers["Retry-After"] = str(retry_after)
@@ -54,7 +58,7 @@ def register(app: Flask, max_body: int) -> None:
 
     def endpoint_error(error: errors.EndpointError) -> Response:
         record_of(request.environ).failed(error)
-        return error_response(error, last=has_unread_body(request))
+        return error_response(error, request.path, last=has_unread_body(request))
 
     def http_error(error: HTTPException) -> Response:
         if isinstance(error, NotFound):

@@ -136,7 +136,7 @@ class TokenResponse(Response):
     def _send_error(self, error: EndpointError, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Sends an error in place of this response, with the headers that Flask's hooks have put on this response."""
         record_of(environ).failed(error)
-        response = error_response(error)
+        response = error_response(error, environ["PATH_INFO"])
         response.headers.extend((name, value) for name, value in self.headers if name not in BODY_HEADERS)
         return response(environ, start_response)
 

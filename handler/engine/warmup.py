@@ -27,6 +27,10 @@ ROUNDS: tuple[tuple[Sampling, ...], ...] = (
 )
 
 
+# What vLLM can be asked to pool besides embeddings, the usual first (vllm/tasks.py, 0.16).
+POOLING = ("classify", "token_embed", "token_classify", "plugin")
+
+
 @dataclass(slots=True)
 class _Outcome:
     """A sink that waits for the end of a request and counts its tokens."""
@@ -61,7 +65,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     :raises TimeoutError: a round did not end in time.
     """
     if engine.traits.pooling:
-        return _embed(engine, timeout)
+        return _pool(engine, timeout)
     model = engine.adapter_names[0] if engine.adapters is not None and engine.adapters.required else None
     prompt = [min(1, engine.prompts.vocab_size - 1)] * 4
     tokens = 0
@@ -74,12 +78,15 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
     return tokens
 
 
-def _embed(engine: Engine, timeout: float) -> int:
-    """The warm-up of an engine that makes embeddings: one request with one token, and one with several."""
+def _pool(engine: Engine, timeout: float) -> int:
+    """The warm-up of an engine that generates no text: one request with one token, and one with several."""
+    task = next(
+        (each for each in ("embed", "classify", "token_embed", "token_classify") if each in engine.traits.tasks), None
+    )
     for length in (1, 4):
-        body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length}
-        prepared = engine.require_serving().request(Route.EMBEDDINGS, body, {})
+        body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length, "task": task}
+        prepared = engine.require_serving().request(Route.POOLING, body, {})
         outcome = _Outcome()
         engine.loop.call(engine.serving_request(prepared, outcome, lambda whole: None).begin)
-        outcome.wait(timeout, "embedding")
+        outcome.wait(timeout, "pooled output")
     return 0

@@ -1,8 +1,10 @@
 """Decides, for each body, which API it uses and which path answers it.
 
-The API. A route of OpenAI's API (`/v1/chat/completions` ...) decides by itself. At /invocations the custom attribute
-`route=` or `schema=` decides, else a key of the body: `messages` is a chat, `prompt` a completion, `inputs` TGI or LMI,
-`input` a response, `tokens` a detokenization. On an endpoint for embeddings, `input` and `messages` are embeddings.
+The API. A route of OpenAI's API (`/v1/chat/completions` ...) or of Anthropic's decides by itself. At /invocations the
+custom attribute `route=` or `schema=` decides, else a key of the body: `anthropic_version` is a message, `messages` a
+chat, `prompt` a completion, `inputs` TGI or LMI, `input` a response, `tokens` a detokenization, `query` a reranking,
+`queries`, `text_1` or `data_1` a score. On an endpoint for embeddings, `input` and `messages` are embeddings. On one
+that classifies and does not embed, they are classified.
 
 The path. The plain path answers one prompt with one plain text, without pydantic. It supports every field in
 `ChatFields` and `CompletionFields`, and all of TGI and LMI. The vLLM path uses vLLM's own serving classes. It is used
@@ -21,10 +23,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from handler.engine.api_routes import Route, Traits
+from handler.engine.api_routes import ALIASES, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
 from handler.schemas import body_limits
+from handler.schemas.anthropic import messages
+from handler.schemas.anthropic.message_fields import VERSION_FIELD
+from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.framing import framed
 from handler.schemas.openai import chat, completion, vllm_path
 from handler.schemas.openai.sampling_fields import VLLM_PATH_FIELDS, has_effect
@@ -38,7 +43,14 @@ PLAIN_KEYS: Final = frozenset({"role", "content", "name"})
 BY_SCHEMA: Final[Mapping[str, Route]] = {CHAT: Route.CHAT, COMPLETION: Route.COMPLETIONS}
 BY_KEY: Final[Mapping[str, Route | None]] = {"messages": Route.CHAT, "prompt": Route.COMPLETIONS, "inputs": None}
 # Keys that other bodies may have as well. They decide only if none of the keys above is present.
-BY_SECONDARY_KEY: Final[Mapping[str, Route]] = {"input": Route.RESPONSES, "tokens": Route.DETOKENIZE}
+BY_SECONDARY_KEY: Final[Mapping[str, Route]] = {
+    "input": Route.RESPONSES,
+    "tokens": Route.DETOKENIZE,
+    "query": Route.RERANK,
+    "queries": Route.SCORE,
+    "text_1": Route.SCORE,
+    "data_1": Route.SCORE,
+}
 FRAMED: Final[Mapping[Route, str]] = {route: schema for schema, route in BY_SCHEMA.items()}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -55,8 +67,8 @@ def parse(
     """
     options = options or RequestOptions()
     attribute = options.attributes.get("route")
-    if attribute:
-        return parse_route(route_of(attribute), document, engine, headers)
+    if attribute or VERSION_FIELD in document:
+        return parse_path(path_of(attribute or MessagesRoute.MESSAGES), document, engine, headers)
     route = BY_SCHEMA.get(options.schema) if options.schema else by_key(document, engine.traits)
     if route is None:
         if engine.traits.pooling:
@@ -65,6 +77,18 @@ def parse(
         return inputs.parse(document, engine, options)
     call = parse_route(route, document, engine, headers)
     return framed(call, options.framing(FRAMED[route])) if route in FRAMED else call
+
+
+def parse_path(
+    path: Route | MessagesRoute, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str] = NO_HEADERS
+) -> AnyCall:
+    """Parses a body of a path of OpenAI's API or of Anthropic's.
+
+    :raises ClientError: a field is wrong. The error names it.
+    """
+    if isinstance(path, Route):
+        return parse_route(path, document, engine, headers)
+    return messages.parse(path, document, lambda route, chat: parse_route(route, chat, engine, headers))
 
 
 def parse_route(
@@ -99,6 +123,8 @@ def fast_path_eligible(route: Route | None, document: Mapping[str, Any], traits:
     :param route: None for a body of /invocations whose schema depends on its keys only.
     :raises ClientError: the keys do not decide the schema.
     """
+    if route is None and VERSION_FIELD in document:
+        return False
     route = route or by_key(document, traits)
     if route is not None:
         return plain_path(route, document, traits)
@@ -115,7 +141,7 @@ def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
     if len(keys) > 1:
         raise InvalidBody(f"it has both '{keys[0]}' and '{keys[1]}', and only one is allowed")
     if traits.pooling and (keys == ["messages"] or (not keys and "input" in document)):
-        return Route.EMBEDDINGS
+        return Route.EMBEDDINGS if "embed" in traits.tasks or "classify" not in traits.tasks else Route.CLASSIFY
     if keys:
         return BY_KEY[keys[0]]
     for key, route in BY_SECONDARY_KEY.items():
@@ -126,15 +152,17 @@ def by_key(document: Mapping[str, Any], traits: Traits) -> Route | None:
     )
 
 
-def route_of(attribute: str) -> Route:
+def path_of(attribute: str) -> Route | MessagesRoute:
     """The route in the custom attribute `route=`.
 
     :raises InvalidField: there is no such route.
     """
+    known = ", ".join((*Route, *MessagesRoute))
     try:
-        return Route(attribute)
+        if attribute in ALIASES:
+            return ALIASES[attribute]
+        return MessagesRoute(attribute) if attribute in list(MessagesRoute) else Route(attribute)
     except ValueError:
-        known = ", ".join(Route)
         raise InvalidField("X-Amzn-SageMaker-Custom-Attributes", f"route= must be one of {known}") from None
 
 

@@ -19,12 +19,12 @@ END_MARK: Final = b"data: [DONE]\n\n"
 
 def framed(call: AnyCall, kind: str) -> AnyCall:
     """The call, with its stream framed as the media type `kind`. Replies write server-sent events by default."""
-    return LinesCall(call, JsonLines(call.reply)) if kind == JSON_LINES and call.stream else call
+    return WrappedCall(call, JsonLines(call.reply)) if kind == JSON_LINES and call.stream else call
 
 
 @dataclass(frozen=True, slots=True)
-class LinesCall:
-    """A call whose stream has one JSON document per line."""
+class WrappedCall:
+    """A call whose reply is translated to another form: lines, or a message."""
 
     call: AnyCall
     reply: Reply
@@ -38,8 +38,8 @@ class LinesCall:
 
 
 def unframed(call: AnyCall) -> AnyCall:
-    """The original call, without a change of framing."""
-    return call.call if isinstance(call, LinesCall) else call
+    """The original call, whose reply is not translated."""
+    return call.call if isinstance(call, WrappedCall) else call
 
 
 class JsonLines(Reply):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from container.requests.request_record import RequestRecord
 from container.telemetry.tracing.span_attributes import reply_attributes, request_attributes
 from handler.engine.generation.generation import Generation
-from handler.schemas.framing import LinesCall, unframed
+from handler.schemas.framing import WrappedCall, unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
@@ -19,7 +19,7 @@ def traced_call(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
     :param model: the model that answers if the body names none.
     """
     record.span_attributes = request_attributes(unframed(call), model)
-    if isinstance(call, LinesCall):
+    if isinstance(call, WrappedCall):
         return replace(call, call=_traced(call.call, record))
     return _traced(call, record)
 

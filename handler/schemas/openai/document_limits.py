@@ -12,6 +12,10 @@ MAX_REQUEST_ID: Final = 128
 MAX_ITEMS: Final = 4096
 
 
+# Lists of texts, each of which becomes a request of its own to the engine.
+TEXTS: Final = ("input", "documents", "queries", "items", "text_1", "text_2", "data_1", "data_2")
+
+
 def check_items(document: Mapping[str, Any], conversation: str) -> None:
     """Limits lists that vLLM checks item by item. 4,096 items block the Python interpreter for up to 0.5 s.
 
@@ -24,8 +28,13 @@ def check_items(document: Mapping[str, Any], conversation: str) -> None:
         if isinstance(item, dict):
             lists.append((f"{conversation}[{index}].content", item.get("content")))
     for field, items in lists:
-        if isinstance(items, list) and len(items) > MAX_ITEMS:
-            raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
+        check_count(field, items)
+
+
+def check_count(field: str, items: object) -> None:
+    """:raises InvalidField: it is a list of more than `MAX_ITEMS` items."""
+    if isinstance(items, list) and len(items) > MAX_ITEMS:
+        raise InvalidField(field, f"it has {len(items):,} items; at most {MAX_ITEMS:,} are allowed")
 
 
 def characters(value: object) -> int:

@@ -41,9 +41,16 @@ PROMPTS: Mapping[Route, str] = {
     Route.EMBEDDINGS: "input",
     Route.TOKENIZE: "prompt",
     Route.DETOKENIZE: "tokens",
+    Route.SCORE: "queries",
+    Route.RERANK: "query",
+    Route.CLASSIFY: "input",
+    Route.POOLING: "input",
 }
-# vLLM ignores the field, and the reply of a stream would have no body.
-NOT_STREAMED = frozenset((Route.EMBEDDINGS, Route.TOKENIZE, Route.DETOKENIZE))
+# What a body may have in place of that key.
+OTHER_PROMPTS: Mapping[Route, tuple[str, ...]] = {Route.SCORE: ("text_1", "data_1")}
+CHATS = ("messages", "prompt_embeds")
+# On other routes vLLM ignores `stream`, and the reply of a stream would have no body.
+STREAMED = frozenset((Route.CHAT, Route.COMPLETIONS, Route.RESPONSES))
 SHARED: Mapping[Route, type[SamplingFields]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
 
 
@@ -53,9 +60,9 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     :raises ClientError: a field is wrong. The error names it.
     """
     key = PROMPTS[route]
-    if document.get(key) in (None, []) and document.get("messages") in (None, []) and not document.get("prompt_embeds"):
+    if all(document.get(name) in (None, []) for name in (key, *OTHER_PROMPTS.get(route, ()), *CHATS)):
         raise MissingField(key, "this route requires it")
-    if route in NOT_STREAMED and document.get("stream"):
+    if route not in STREAMED and document.get("stream"):
         raise UnsupportedField("stream", f"{route} has one reply, which is not streamed: leave it out")
     for name, value in document.items():
         if name in REJECTED_FIELDS:
@@ -81,6 +88,8 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     grammar_limits.check_document(document)
     if document.get("encoding_format") not in (None, "float", "base64"):
         raise UnsupportedField("encoding_format", "send 'float' or 'base64'")
+    for field in document_limits.TEXTS if route not in STREAMED else ():
+        document_limits.check_count(field, document.get(field))
     if route in SHARED:
         _check_sampling(route, document, engine)
     elif route is Route.RESPONSES:

@@ -8,7 +8,7 @@ import pytest
 
 from handler.engine.api_routes import PLAIN, Route, Traits
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField
-from handler.schemas.dispatch import by_key, plain_path, route_of
+from handler.schemas.dispatch import by_key, path_of, plain_path
 
 HELLO = [{"role": "user", "content": "Hello"}]
 PARTS = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}]
@@ -37,7 +37,7 @@ def test_one_key_decides(document: dict[str, Any], route: Route | None) -> None:
 
 
 def test_on_an_endpoint_for_embeddings_a_body_asks_for_one() -> None:
-    pooling = Traits(pooling=True)
+    pooling = Traits(tasks=frozenset({"embed"}))
     assert by_key({"input": "a"}, pooling) is Route.EMBEDDINGS
     assert by_key({"messages": HELLO}, pooling) is Route.EMBEDDINGS
 
@@ -52,9 +52,9 @@ def test_what_no_key_decides_is_the_callers_error(document: dict[str, Any], erro
 
 def test_the_routes_that_vllm_alone_answers() -> None:
     assert not plain_path(Route.TOKENIZE, {"messages": HELLO}, PLAIN)
-    assert route_of("/v1/responses") is Route.RESPONSES
+    assert path_of("/v1/responses") is Route.RESPONSES
     with pytest.raises(InvalidField, match="/v1/chat/completions"):
-        route_of("/v1/audio")
+        path_of("/v1/audio")
 
 
 SHORT: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ from scripted_tokenizer import BOS, STRICT_TEMPLATE, VOCAB_SIZE, text_of
 
 from handler.errors import ClientError, InvalidBody, InvalidField, MissingField, ModelNotFound, UnsupportedField
 from handler.schemas import dispatch
-from handler.schemas.framing import LinesCall
+from handler.schemas.framing import WrappedCall
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai import chat, completion
 from handler.schemas.openai import vllm_path as full
@@ -285,7 +285,7 @@ def test_any_document_is_a_call_or_a_client_error(document: dict[str, Any]) -> N
     except ClientError as error:
         assert 400 <= error.status < 500  # noqa: PT017  either outcome is fine
         return
-    if isinstance(call, LinesCall):
+    if isinstance(call, WrappedCall):
         call = call.call
     if isinstance(call, full.ServedCall):  # its prompt is made by vLLM
         return

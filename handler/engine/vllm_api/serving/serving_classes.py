@@ -14,11 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers
-from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
-from vllm.entrypoints.pooling.embed.protocol import EmbeddingChatRequest, EmbeddingCompletionRequest
-from vllm.entrypoints.serve.tokenize.protocol import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -33,6 +29,7 @@ from handler.engine.vllm_api.serving import (
     serving_errors,
     serving_schemas,
 )
+from handler.engine.vllm_api.serving.served_routes import SERVED_ROUTES, ServedRoute
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
 
 try:
@@ -46,42 +43,8 @@ ERROR_FRAME: Final = 'data: {"error"'
 HEADERS: Final = ("traceparent", "tracestate")
 
 
-@dataclass(frozen=True, slots=True)
-class _Api:
-    """How one route is served by vLLM.
-
-    :param state: the names of vLLM's serving object. Versions have different names.
-    :param method: the method that answers a request.
-    :param models: vLLM's request models, by the key that a body must have. "" is for all other bodies.
-    :param pooling: True if the model must make embeddings, False if it must generate text, None for both.
-    """
-
-    state: tuple[str, ...]
-    method: str
-    models: Mapping[str, type[BaseModel]]
-    pooling: bool | None = None
-
-
 # The routes with beam search. /v1/responses keeps unknown fields, `use_beam_search` too, but has no beam search.
 BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
-TOKENIZATION: Final = ("openai_serving_tokenization", "serving_tokenization")  # 0.24.0
-APIS: Final[Mapping[Route, _Api]] = {
-    Route.CHAT: _Api(("openai_serving_chat",), "create_chat_completion", {"": ChatCompletionRequest}, False),
-    Route.COMPLETIONS: _Api(("openai_serving_completion",), "create_completion", {"": CompletionRequest}, False),
-    Route.RESPONSES: _Api(("openai_serving_responses",), "create_responses", {"": ResponsesRequest}, False),
-    Route.EMBEDDINGS: _Api(
-        ("openai_serving_embedding",),
-        "create_embedding",
-        {"messages": EmbeddingChatRequest, "": EmbeddingCompletionRequest},
-        True,
-    ),
-    Route.TOKENIZE: _Api(
-        TOKENIZATION,
-        "create_tokenize",
-        {"messages": TokenizeChatRequest, "": TokenizeCompletionRequest},
-    ),
-    Route.DETOKENIZE: _Api(TOKENIZATION, "create_detokenize", {"": DetokenizeRequest}),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +84,20 @@ class Serving:
 
     def fields(self, route: Route) -> frozenset[str]:
         """The names of all fields that vLLM accepts on a route."""
-        return frozenset(name for model in APIS[route].models.values() for name in model.model_fields)
+        return frozenset(name for model in SERVED_ROUTES[route].models.values() for name in model.model_fields)
 
     def schemas(self) -> tuple[dict[Route, Any], dict[Route, Any], dict[str, Any]]:
         """The JSON Schemas of each route's body, of its reply, and of their parts. Takes about 3 s."""
-        return serving_schemas.schemas({route: api.models for route, api in APIS.items()})
+        return serving_schemas.schemas({route: api.models for route, api in SERVED_ROUTES.items()})
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> PreparedRequest:
         """Checks a request with vLLM's own models. May be called from any thread.
 
         :raises ClientError: a field is wrong, or the served model has another task.
         """
-        api = APIS[route]
-        if api.pooling is not None and api.pooling != self.traits.pooling:
-            if api.pooling:
-                fix = "serve an embedding model, or set SM_VLLM_RUNNER=pooling"
-                raise UnsupportedTask(route, "generates text and makes no embeddings", fix)
-            raise UnsupportedTask(route, "makes embeddings and generates no text", "use /v1/embeddings")
+        api = SERVED_ROUTES[route]
+        if api.tasks and not api.tasks & self.traits.tasks:
+            raise self._unsupported(route)
         if self._serving(api) is None:
             does = "is served by a vLLM whose classes for it are not known here"
             raise UnsupportedTask(route, does, "use vLLM 0.16.0")
@@ -160,7 +120,16 @@ class Serving:
             route, request, raw, bool(getattr(request, "stream", False)), getattr(request, "model", None)
         )
 
-    def _serving(self, api: _Api) -> Any:
+    def _unsupported(self, route: Route) -> UnsupportedTask:
+        """The error for a route that needs another model. It names the routes of this one."""
+        if not self.traits.pooling:
+            fix = "serve a model that does, or set SM_VLLM_RUNNER=pooling"
+            return UnsupportedTask(route, "generates text, and does not embed, score or classify", fix)
+        known = [str(one) for one, api in SERVED_ROUTES.items() if api.tasks & self.traits.tasks]
+        tasks = ", ".join(sorted(self.traits.tasks))
+        return UnsupportedTask(route, f"has other tasks ({tasks})", f"use {', '.join(known)}")
+
+    def _serving(self, api: ServedRoute) -> Any:
         """The serving object of a route. None if the installed vLLM, or the model's task, has none."""
         found = (getattr(self._state, name, None) for name in api.state)
         return next((serving for serving in found if hasattr(serving, api.method)), None)
@@ -193,7 +162,7 @@ class Serving:
 
         :raises EndpointError: the request failed, before or during a stream.
         """
-        api = APIS[prepared.route]
+        api = SERVED_ROUTES[prepared.route]
         serving = self._serving(api)
         generate_wrapper.COUNTED.set(prepared.tokens)
         searching = prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False))

@@ -9,10 +9,17 @@ from pydantic import BaseModel
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionResponse
 from vllm.entrypoints.openai.completion.protocol import CompletionResponse
 from vllm.entrypoints.openai.responses.protocol import ResponsesResponse
+from vllm.entrypoints.pooling.classify.protocol import ClassificationResponse
 from vllm.entrypoints.pooling.embed.protocol import EmbeddingResponse
+from vllm.entrypoints.pooling.pooling.protocol import PoolingResponse
 from vllm.entrypoints.serve.tokenize.protocol import DetokenizeResponse, TokenizeResponse
 
 from handler.engine.api_routes import Route
+
+try:
+    from vllm.entrypoints.pooling.score.protocol import RerankResponse, ScoreResponse
+except ImportError:
+    from vllm.entrypoints.pooling.scoring.protocol import RerankResponse, ScoreResponse  # 0.24.0
 
 Schema = dict[str, Any]
 REPLIES: Mapping[Route, type[BaseModel]] = {
@@ -22,6 +29,10 @@ REPLIES: Mapping[Route, type[BaseModel]] = {
     Route.EMBEDDINGS: EmbeddingResponse,
     Route.TOKENIZE: TokenizeResponse,
     Route.DETOKENIZE: DetokenizeResponse,
+    Route.SCORE: ScoreResponse,
+    Route.RERANK: RerankResponse,
+    Route.CLASSIFY: ClassificationResponse,
+    Route.POOLING: PoolingResponse,
 }
 # A reply's model may have the same name as a different model of a request, so they get different prefixes.
 REQUEST_REF = "#/components/schemas/vllm.{model}"

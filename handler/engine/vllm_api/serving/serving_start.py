@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from vllm.entrypoints.openai.responses import serving as responses_serving
 from vllm.reasoning import ReasoningParserManager
-from vllm.tasks import POOLING_TASKS
 from vllm.tokenizers import TokenizerLike
 from vllm.tokenizers.mistral import MistralTokenizer
 from vllm.tool_parsers import ToolParserManager
@@ -71,7 +70,20 @@ async def start(
             render_in_threads(llm.renderer)
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
+    _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))
+
+
+def _omit_token_types(llm: AsyncLLM) -> None:
+    """Keeps token types from models that have none.
+
+    vLLM gives a pair's token types to any model whose tokenizer makes them, and a Llama then ends the engine: "got an
+    unexpected keyword argument 'token_type_ids'" (0.16.0, pooling/score/serving.py).
+    """
+    tokenizer = llm.tokenizer
+    if tokenizer is not None and not getattr(llm.model_config.hf_config, "type_vocab_size", 0):
+        names = getattr(tokenizer, "model_input_names", ())
+        tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
 
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
@@ -86,7 +98,7 @@ def _cap(state: SimpleNamespace, tokens: int) -> None:
 def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits:
     tokenizer: TokenizerLike | None = llm.tokenizer
     return Traits(
-        pooling="generate" not in tasks and any(task in POOLING_TASKS for task in tasks),
+        tasks=frozenset(tasks),
         multimodal=bool(llm.model_config.is_multimodal_model),
         priorities=llm.vllm_config.scheduler_config.policy == "priority",
         plain_chat=not (
