@@ -15,9 +15,14 @@ OUTPUT: Final = 256
 
 
 def expected(found: Examination) -> list[PlanPrediction]:
-    """Predictions for one sequence and for max_num_seqs; empty if the model or the instance is not known."""
+    """Predictions for one sequence and for max_num_seqs; empty if the model or the instance is not known.
+
+    A plan for several nodes has none: the prediction knows no network between instances.
+    """
     plan, config, facts, instance = found.plan, found.config, found.facts, found.instance
     if plan is None or config is None or facts is None or instance is None:
+        return []
+    if (config.nodes or 1) > 1:
         return []
     length, sequences = plan.engine_args.get("max_model_len"), plan.engine_args.get("max_num_seqs")
     if not isinstance(length, int) or not isinstance(sequences, int) or length < 4:
