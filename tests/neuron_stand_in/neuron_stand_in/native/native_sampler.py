@@ -77,7 +77,7 @@ class NativeRunner(DeviceRunner):
         super().check_step(scheduler_output)
 
     def step_tokens(self, scheduler_output: Any) -> dict[str, list[int]]:
-        """Tokens of prompts, each padded to its bucket, and sequences that decode, all padded to one."""
+        """Prompts, each padded to its bucket; contexts that decode reads, all of the longest one's; and sequences."""
         assert self.asked is not None
         buckets = compiled_buckets(self.asked)
         new = {request.req_id for request in scheduler_output.scheduled_new_reqs}
@@ -87,8 +87,12 @@ class NativeRunner(DeviceRunner):
         if prompts:
             found["prefill"] = [sum(prompts), sum(padded(count, buckets.tokens) for count in prompts)]
         if len(scheduled) > len(prompts):
-            decoding = len(scheduled) - len(prompts)
-            found["decode"] = [decoding, padded(decoding, buckets.sequences)]
+            cached = scheduler_output.scheduled_cached_reqs
+            computed = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+            contexts = [computed[name] + 1 for name, count in scheduled.items() if name not in new and count == 1]
+            bucket = padded(max(contexts), (*buckets.decode, self.asked.max_model_len))
+            found["decode"] = [sum(contexts), bucket * len(contexts)]
+            found["sequences"] = [len(contexts), padded(len(contexts), buckets.sequences)]
         return found
 
     def sample_tokens(self, grammar_output: Any) -> Any:
