@@ -53,7 +53,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock lock-images image image-test image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock lock-images image image-test image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -61,6 +61,7 @@ help:
 	echo "make s3                                              start an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
+	echo "make test-fast                                       run the tests that need no engine, within a minute"
 	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
@@ -124,6 +125,10 @@ gateway: $(DEV)
 
 test: $(DEV)
 	@$(BIN)/python -m tests.runner
+
+# Without the tests that need an engine or take seconds of CPU time.
+test-fast: $(DEV)
+	@$(BIN)/python -m tests.runner -m 'not engine and not slow'
 
 # A slice of the tests (tests/versions.txt) on the vLLM of each native line. CI runs it after `make test`.
 test-versions: test-version-0.24.0 test-version-0.29.0

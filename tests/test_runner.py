@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path(__file__).parents[1]
-# A test that starts a server in a session of its own, whose parent ends at once, and that is not done when SIGTERM comes.
+# A test that starts a server in a session of its own, whose parent ends at once. SIGTERM comes before its end.
 TEST = """
 import subprocess, time
 

@@ -53,6 +53,7 @@ def arrived(cloud: Cloud, uri: str) -> bytes:
     return found[0]
 
 
+@pytest.mark.slow
 def test_an_answer_is_an_object(cloud: Cloud, queue: str) -> None:
     accepted = accept(cloud, {"do": "echo"}, InferenceId="id-1", ContentType="application/json", CustomAttributes="a=b")
     assert accepted["ResponseMetadata"]["HTTPStatusCode"] == 202

@@ -59,6 +59,7 @@ def test_a_replacement_loads_them_again(cloud: Cloud, many: str) -> None:
         ("slow.tar.gz", "ModelNotReadyException", "still being downloaded or loaded"),
     ],
 )
+@pytest.mark.slow
 def test_a_model_that_cannot_be_had(cloud: Cloud, many: str, target: str, code: str, said: str) -> None:
     with pytest.raises(ClientError, match=said) as caught:
         ask(cloud, target)

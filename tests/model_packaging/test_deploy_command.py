@@ -142,6 +142,7 @@ def test_prefix_routing_takes_its_threshold_from_the_plan(fake: FakeAws, package
 
 
 @pytest.mark.skipif(not CFN_LINT.exists(), reason="needs cfn-lint, which moto brings")
+@pytest.mark.slow
 def test_the_templates_are_what_cloudformation_takes(fake: FakeAws, package: str, tmp_path: Path) -> None:
     scaled = ("--min", "0", "--max", "2", "--concurrency", "4")
     network = ("--subnet", "subnet-01234567", "--security-group", "sg-01234567")
@@ -261,6 +262,7 @@ def test_limits_grow_with_sizes_and_stay_within_the_services() -> None:
         compute(Sizes(packed=1), trn2, volume=100)
 
 
+@pytest.mark.slow
 def test_a_start_compiles_unless_there_are_graphs(s3: Any, bucket: str, package: str, tmp_path: Path) -> None:
     assert sizes_of(package, {}, "inf2").compiles
     store = {"ENDPOINT_ARTIFACT_STORE": f"s3://{bucket}/store"}

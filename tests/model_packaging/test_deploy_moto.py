@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import boto3
+import pytest
 
 from model_packaging.deployment.apply import Application
 from model_packaging.deployment.aws import Aws
@@ -20,6 +21,7 @@ from model_packaging.deployment.watch import PollInterval
 PACE = PollInterval(poll=0, sleep=lambda seconds: None)
 
 
+@pytest.mark.slow
 def test_made_found_again_and_gone(s3: Any) -> None:
     wanted = DeploymentRequest(
         name="chat",

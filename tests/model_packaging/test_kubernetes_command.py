@@ -49,6 +49,7 @@ def test_a_packages_graphs_are_named_by_their_place_in_s3(s3: Any, bucket: str, 
         assert env["ENDPOINT_ARTIFACT_STORE"] == f"{to}artifacts"
 
 
+@pytest.mark.slow
 def test_a_start_that_compiles_has_more_time(s3: Any, bucket: str) -> None:
     to = f"s3://{bucket}/plain/"
     assert run("push", str(sample_model.path()), to).exit_code == 0

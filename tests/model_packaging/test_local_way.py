@@ -15,6 +15,8 @@ from click.testing import CliRunner
 import sample_model
 from model_packaging.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CONTAINER = f"{sys.executable} {Path(__file__).with_name('scripted_endpoint.py')}"
 ANSWER = "It answers 200 when the engine does, süß."

@@ -169,6 +169,7 @@ def test_parts_stay_within_s3s_limits() -> None:
         assert -(-size // part) <= multipart.MOST_PARTS
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_push_cleanly_and_the_next_goes_on(s3: Any, bucket: str, model: Path, s3_url: str) -> None:
     (model / "model.safetensors").write_bytes(os.urandom(200 * MIB))
     command = [sys.executable, "-m", "model_packaging", "push", str(model), f"s3://{bucket}/models/one", "--json"]

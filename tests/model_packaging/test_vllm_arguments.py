@@ -27,6 +27,7 @@ def installed_version() -> str | None:
 
 
 @pytest.mark.skipif(installed_version() is None, reason="needs vLLM")
+@pytest.mark.engine
 def test_the_table_of_the_installed_vllm_is_up_to_date() -> None:
     script = (
         "from model_packaging import vllm_arguments as tables; print('|' + tables.text(tables.installed()), end='')"

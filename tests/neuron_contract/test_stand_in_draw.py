@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
-from neuron_stand_in.device_draw import draw, limit
 from neuron_stand_in.nxdi.sampling_config import sampling_config
 
 DRAWS = 400
@@ -15,6 +13,9 @@ DYNAMIC: dict[str, Any] = {"dynamic": True}
 
 def tokens(config: dict[str, Any], top_k: int = 0, top_p: float = 1.0, temperature: float = 1.0) -> set[int]:
     """The tokens that many draws from 300 equally likely ones give; token 299 is likelier than each other."""
+    import torch
+    from neuron_stand_in.device_draw import draw
+
     logits = torch.zeros(DRAWS, 300)
     logits[:, 299] = 1.0
     full = {"dtype": torch.float32}
@@ -42,6 +43,8 @@ def test_top_k_and_top_p_are_honoured() -> None:
 
 @pytest.mark.parametrize(("asked", "most"), [({}, 256), ({"global_topk": 8}, 8), ({"global_topk": 1000}, 256)])
 def test_top_k_is_clamped(asked: dict[str, Any], most: int) -> None:
+    from neuron_stand_in.device_draw import limit
+
     assert limit(sampling_config(asked) or {}) == most
     for top_k in (0, 299):
         assert len(tokens({**DYNAMIC, **asked}, top_k=top_k, temperature=50.0)) <= most

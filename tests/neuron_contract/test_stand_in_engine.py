@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from engine_run import EngineRun, run_engine
 
-pytestmark = pytest.mark.nxdi_stand_in
+pytestmark = [pytest.mark.engine, pytest.mark.nxdi_stand_in]
 ON = {"NEURON_STAND_IN": "1"}
 PROMPT = "What is a lease?"
 UNSURE: dict[str, Any] = {"prompt": [300, 17, 900, 41, 5], "max_tokens": 24}  # the model has no settled answer to it

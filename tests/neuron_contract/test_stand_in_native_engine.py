@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from engine_run import run_engine
+
+pytestmark = pytest.mark.engine
 
 ON = {"NEURON_STAND_IN": "native"}
 PROMPT: dict[str, Any] = {"prompt": [300, 17, 900, 41, 5], "temperature": 0, "max_tokens": 16}

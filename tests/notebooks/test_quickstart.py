@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sample_model import facts
+
+pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).parents[2]
 SETUP = "make setup && . .venv/bin/activate\n"

@@ -50,6 +50,7 @@ def test_the_steps_are_those_of_the_protocol(place: Path) -> None:
     assert "put leases" in done[done.index("compile") : done.index("compiled")], "renewed while it compiles"
 
 
+@pytest.mark.slow
 def test_a_thousand_instances_compile_once(place: Path) -> None:
     scenario = Scenario(instances=1000)
     fleet = simulate(scenario, place)
@@ -71,6 +72,7 @@ def test_the_one_that_compiles_dies_at_every_step(place: Path) -> None:
         assert fleet.compiles["begun"] <= 2
 
 
+@pytest.mark.slow
 def test_a_thousand_meet_every_death_in_a_row(place: Path) -> None:
     """Until the first manifest, that is: from there on nobody takes the lease any more, or compiles less."""
     first = steps(place).index("put manifests")

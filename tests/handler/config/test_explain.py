@@ -161,6 +161,7 @@ def configurations(draw: st.DrawFn) -> EndpointConfig:
 
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(configurations())
+@pytest.mark.slow
 def test_a_thousand_configurations_survive_explain_file_and_parse(config: EndpointConfig) -> None:
     again = read({"ENDPOINT_CONFIG": "/d.yaml"}, {"/d.yaml": to_document(config)})
     assert dataclasses.replace(again, sources={}) == config

@@ -19,6 +19,7 @@ def requirements(directory: Path, text: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_what_is_there_already_is_enough_and_stays(tmp_path: Path) -> None:
     assert f"numpy=={version('numpy')}" in pins()
     install(requirements(tmp_path, "numpy"), isolated=False)
@@ -37,6 +38,7 @@ def test_network_isolation_refuses_by_name_and_runs_nothing(tmp_path: Path, monk
         install(requirements(tmp_path, "numpy"), isolated=True)
 
 
+@pytest.mark.slow
 def test_a_package_of_ones_own_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Into a directory of the test's, so that the environment of the other tests stays as it is."""
     package = tmp_path / "own_package_for_hooks"

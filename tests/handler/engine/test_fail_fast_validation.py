@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
+pytestmark = pytest.mark.engine
+
 MODELS = {
     "ResponsesRequest": "responses",
     "ChatCompletionRequest": "chat_completion",

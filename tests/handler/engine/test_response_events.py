@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+pytestmark = pytest.mark.engine
+
 
 class Item(BaseModel):
     type: str

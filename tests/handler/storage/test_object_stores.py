@@ -61,6 +61,7 @@ def test_if_match_takes_the_version_it_saw(objects: ObjectStore) -> None:
         objects.delete("lease", if_match=newer)
 
 
+@pytest.mark.slow
 def test_of_many_who_write_at_once_one_wins(objects: ObjectStore, again: Callable[[], ObjectStore]) -> None:
     barrier = Barrier(8)
 
@@ -79,6 +80,7 @@ def test_of_many_who_write_at_once_one_wins(objects: ObjectStore, again: Callabl
     assert objects.get("lease")[0] == f"owner {won.index(True)}".encode()
 
 
+@pytest.mark.slow
 def test_of_many_who_renew_at_once_one_wins(objects: ObjectStore, again: Callable[[], ObjectStore]) -> None:
     etag = objects.put("lease", b"expired")
     barrier = Barrier(8)
@@ -115,6 +117,7 @@ def test_ranges(objects: ObjectStore) -> None:
     assert b"".join(objects.read("big", 0, 0)) == b""
 
 
+@pytest.mark.slow
 def test_upload_of_a_large_file(objects: ObjectStore, tmp_path: Path) -> None:
     body = os.urandom(1_000_000) * 40
     (tmp_path / "large").write_bytes(body)

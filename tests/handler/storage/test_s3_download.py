@@ -99,6 +99,7 @@ def test_a_uri_without_a_bucket(uri: str) -> None:
 
 @settings(max_examples=200, deadline=None, report_multiple_bugs=False)
 @given(st.text(alphabet="ab/[]#?@:%. ", max_size=12))
+@pytest.mark.slow
 def test_any_uri_is_split_or_refused(rest: str) -> None:
     try:
         found = split_uri(f"s3://{rest}", SETTING)

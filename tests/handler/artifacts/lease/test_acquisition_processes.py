@@ -65,6 +65,7 @@ def test_one_compiles_and_two_restore(starts: list[Start], tmp_path: Path) -> No
     assert "weights/tp1_sharded_checkpoint.safetensors" in contents[0]
 
 
+@pytest.mark.slow
 def test_when_the_compiling_one_is_killed_another_takes_over(
     starts: list[Start], objects: ObjectStore, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def here(entry: Entry) -> Entry:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_a_restore_killed_anywhere_is_gone_on_with(entry: Entry, processes: ForkServerContext, tmp_path: Path) -> None:
     expected = here(entry)
     random = Random(1)

@@ -77,6 +77,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyRestore]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_seeded_faults_end_right_to_the_byte_or_in_a_clear_error(faulty: FaultyRestore, tmp_path: Path) -> None:
     ends: Counter[str] = Counter()
     met: Counter[Fault] = Counter()
@@ -156,6 +157,7 @@ def test_a_wrong_digest_is_fetched_once_more_and_then_refused(faulty: FaultyRest
 
 
 @pytest.mark.parametrize("fault", [Fault.STALL, Fault.TRICKLE])
+@pytest.mark.slow
 def test_a_body_that_does_not_get_on_is_given_up_and_asked_for_again(
     faulty: FaultyRestore, tmp_path: Path, fault: Fault
 ) -> None:

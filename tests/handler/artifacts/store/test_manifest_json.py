@@ -144,6 +144,7 @@ def test_ten_million_files_are_refused_before_they_are_parsed() -> None:
         b'{"path":"x"}',
     ],
 )
+@pytest.mark.slow
 def test_a_manifest_of_the_largest_size_takes_bounded_memory(part: bytes) -> None:
     """Memory is what a hostile manifest is after: 32 MB of JSON may become a few times as much, and no more."""
     count = (manifest_json.MOST_BYTES - 2000) // (len(part) + 1)

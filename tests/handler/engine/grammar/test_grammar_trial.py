@@ -18,6 +18,8 @@ import pytest
 import sample_model
 from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
 
+pytestmark = pytest.mark.engine
+
 VOCABULARY = 1024
 
 
