@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress, progress_bar
 from handler.startup.lifecycle import Lifecycle
 from handler.storage.byte_progress import ByteProgress
+from handler.storage.transfer.transfer_progress import ProgressListener, Rate, TransferProgress, progress_bar
 
 logger = logging.getLogger(__name__)
 LINE_SECONDS = 10.0  # between two lines of a log

@@ -26,12 +26,13 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where an object's bytes are: either `bucket` and `key`, or the file `path`."""
+    """Where an object's bytes are: either `bucket` and `key`, or the file `path`. An `etag` names the only version."""
 
     uri: str
     bucket: str = ""
     key: str = ""
     path: Path | None = None
+    etag: str = ""
 
 
 class ObjectStore(Protocol):

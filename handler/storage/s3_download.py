@@ -1,26 +1,41 @@
-"""Downloads a model from S3, many objects at once. The target directory appears complete or not at all."""
+"""Downloads a model from S3, in parts and over many connections. The target directory appears complete or not at all.
+
+    <target>                       the finished directory: appears by one rename
+    .<target>-<identity>           the files that are whole; a killed process leaves them for the next
+    .<target>-<identity>.incoming  the files that are written now; a killed process's are deleted
+
+S3 has no digest that could be checked for a part. A part counts if S3 sends its whole length from the version of the
+object that was listed (`If-Match` with its ETag). A file counts as whole with its last part, when it is renamed.
+Nothing is synced to disk, so what was left in an earlier boot of the machine is not used.
+"""
 
 from __future__ import annotations
 
 import glob
-import os
 import shutil
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import Counter
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from handler.errors import SettingError, StartFailed
-from handler.processes import alive
-from handler.storage.byte_progress import ByteCounter, ByteProgress
+from handler.storage.byte_progress import ByteProgress
+from handler.storage.object_store import Location
 from handler.storage.s3_listing import list_objects
+from handler.storage.storage_errors import ArtifactError
+from handler.storage.boot import boot_id
+from handler.storage.transfer.download_pool import DownloadPool, threads_here
+from handler.storage.transfer.download_worker import Retry
+from handler.storage.transfer.file_lock import locked
+from handler.storage.transfer.file_parts import FilePart
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
 STAGE = "fetch model"
-THREADS = 16
+PART = 16 * 1024 * 1024  # bytes; S3 advises 8 to 16 MB ("Performance design patterns for Amazon S3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +43,28 @@ class RemoteFile:
     """One object below a prefix. `path` is relative to the prefix and does not leave it."""
 
     key: str
-    path: PurePosixPath
+    path: str
     size: int
+    etag: str
+
+    @property
+    def digest(self) -> str:
+        """The version of the object."""
+        return f"{self.key} {self.etag}"
+
+    def parts(self) -> list[FilePart]:
+        return [
+            FilePart(self, offset, min(PART, self.size - offset), None) for offset in range(0, self.size, PART)
+        ]
 
 
-def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress) -> None:
+def download_prefix(
+    uri: str, target: Path, setting: str, progress: ByteProgress, retry: Retry | None = None
+) -> None:
     """Downloads every object below `uri` to `target`. Returns at once if the directory exists.
 
-    The files are written to a directory beside the target, which is renamed at the end: readers never see a partial
-    model. Credentials, region and endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
+    If several processes download to the same directory, one does the work and the others wait. Credentials, region and
+    endpoint are botocore's own (`AWS_ENDPOINT_URL` for a server on loopback).
 
     :raises SettingError: there are no objects, or a key would leave the target.
     :raises StartFailed: S3 refused the request or the connection broke.
@@ -49,40 +77,16 @@ def download_prefix(uri: str, target: Path, setting: str, progress: ByteProgress
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
-    options = Config(
-        max_pool_connections=THREADS,
-        retries={"mode": "adaptive", "max_attempts": 8},
-        connect_timeout=5,
-        read_timeout=30,
-    )
+    options = Config(retries={"mode": "adaptive", "max_attempts": 8}, connect_timeout=5, read_timeout=30)
     try:
         client: S3Client = boto3.client("s3", config=options)
         files = list_files(client, bucket, prefix, setting)
         if not files:
             raise SettingError(setting, f"{uri} has no objects", "Check the bucket, the prefix and the region.")
-        _check_room(target, sum(file.size for file in files))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_left(target)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-{os.getpid()}-", dir=target.parent))
-        try:
-            _fetch(client, bucket, files, partial, progress)
-            try:
-                partial.rename(target)
-            except OSError:
-                if not target.is_dir():  # another process has not finished it meanwhile
-                    raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except (BotoCoreError, ClientError, Boto3Error) as error:
+        fetch = _ModelFetch(client, bucket, files, target, progress)
+        fetch.run(retry or Retry())
+    except (BotoCoreError, ClientError, Boto3Error, ArtifactError) as error:
         raise StartFailed(STAGE, f"{uri}: {error}. Check the role's s3:ListBucket and s3:GetObject.") from error
-
-
-def _remove_left(target: Path) -> None:
-    """Deletes the partial directories of killed processes beside `target`. Each may be as large as the model."""
-    for left in target.parent.glob(f".{glob.escape(target.name)}-*-*"):
-        pid = left.name.split("-")[-2]
-        if not pid.isdigit() or int(pid) == os.getpid() or not alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def split_uri(uri: str, setting: str) -> tuple[str, str]:
@@ -107,12 +111,485 @@ def list_files(client: S3Client, bucket: str, prefix: str, setting: str) -> list
         path = PurePosixPath(relative)
         if path.is_absolute() or ".." in path.parts or "\0" in relative:
             raise SettingError(setting, f"the key '{item.key}' leads out of the model's directory", "Remove it.")
-        files.append(RemoteFile(item.key, path, item.size))
-    paths = {file.path for file in files}
+        files.append(RemoteFile(item.key, str(path), item.size, item.etag))
+    paths = {PurePosixPath(file.path) for file in files}
     for file in files:
-        if not paths.isdisjoint(file.path.parents):
+        if not paths.isdisjoint(PurePosixPath(file.path).parents):
             raise SettingError(setting, f"the key '{file.key}' lies below another that is a file", "Remove one.")
     return files
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(
+            parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False
+        )
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
+
+
+class _ModelFetch:
+    """One download of files to a directory."""
+
+    def __init__(
+        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
+    ) -> None:
+        self._client, self._bucket, self._files, self._target = client, bucket, files, target
+        self._total, self._progress = sum(file.size for file in files), progress
+        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
+        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
+        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
+        self._lock = threading.Lock()
+        self._parts_left: Counter[str] = Counter()
+
+    def run(self, retry: Retry) -> None:
+        """Returns when the target is there. A failure leaves nothing."""
+        while not self._run(retry):  # another process has removed the directory meanwhile
+            pass
+
+    def _run(self, retry: Retry) -> bool:
+        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
+        self._whole.mkdir(parents=True, exist_ok=True)
+        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
+            if not valid and not self._target.is_dir():
+                return False
+            try:
+                if not self._target.is_dir():
+                    self._download(retry)
+                    self._whole.rename(self._target)
+            finally:
+                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+        return True
+
+    def _download(self, retry: Retry) -> None:
+        from handler.storage.s3_requests import S3Requests
+        from handler.storage.transfer.s3_transfer import S3Source
+
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        missing = [file for file in self._files if not self._is_whole(file)]
+        for file in missing:
+            for directory in (self._incoming, self._whole):
+                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
+            if not file.size:
+                (self._whole / file.path).touch()
+        uri = f"s3://{self._bucket}/"
+        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
+        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
+        parts = [part for file in missing for part in file.parts()]
+        self._parts_left = Counter(part.file.path for part in parts)
+        kept = self._total - sum(file.size for file in missing)
+        self._progress(kept, self._total)
+        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
+        pool.download(
+            parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False
+        )
+
+    def _written(self, part: FilePart) -> None:
+        with self._lock:
+            self._parts_left[part.file.path] -= 1
+            whole = not self._parts_left[part.file.path]
+        if whole:
+            (self._incoming / part.file.path).rename(self._whole / part.file.path)
+
+    def _is_whole(self, file: RemoteFile) -> bool:
+        path = self._whole / file.path
+        return path.is_file() and path.stat().st_size == file.size
 
 
 def _check_room(target: Path, needed: int) -> None:
@@ -124,17 +601,3 @@ def _check_room(target: Path, needed: int) -> None:
             f"the model needs {needed / 1e9:.1f} GB and {existing} has {free / 1e9:.1f} GB free",
             "Give a directory on a larger volume, or a larger volume to the endpoint.",
         )
-
-
-def _fetch(client: S3Client, bucket: str, files: list[RemoteFile], directory: Path, progress: ByteProgress) -> None:
-    counter = ByteCounter(sum(file.size for file in files), progress)
-
-    def fetch(file: RemoteFile) -> None:
-        path = directory / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        client.download_file(bucket, file.key, str(path), Callback=counter.add)
-        if path.stat().st_size != file.size:
-            raise StartFailed(STAGE, f"s3://{bucket}/{file.key} ended after {path.stat().st_size} of {file.size} bytes")
-
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="fetch") as pool:
-        list(pool.map(fetch, files))  # the first error cancels the downloads that have not begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from handler.errors import ServerError
@@ -183,3 +184,15 @@ class ChangedFile(LocatedError):
 
     code = "artifact_file_changed"
     text = "{where} changed while it was published: publish it when no process writes to it any more."
+
+
+class RestoreTimedOut(ArtifactError):
+    """The deadline passed. The files on disk are kept, and the next restore resumes."""
+
+    code = "artifact_restore_timed_out"
+
+    def __init__(self, target: Path, done: int, total: int, doing: str) -> None:
+        super().__init__(
+            f"The restore to {target} did not finish in time: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {doing}. "
+            "Allow more time; the next start resumes it."
+        )

@@ -49,7 +49,7 @@ def read_all(assembly: Assembly) -> PackageManifest:
 @contextmanager
 def shown(description: str) -> Iterator[Callable[[int, int], None]]:
     """Shows a progress bar on standard error if that is a terminal."""
-    from handler.artifacts.restore.transfer_progress import TransferProgress, progress_bar
+    from handler.storage.transfer.transfer_progress import TransferProgress, progress_bar
 
     with progress_bar(description) as listener:
         yield lambda done, total: listener(TransferProgress(done, total))

@@ -27,10 +27,7 @@ SMALL = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in one process: half the imports
 }
 # What takes longest of vLLM's imports (0.16.0). None of it reads a variable that differs between the runs.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["torch._inductor.compile_fx", "transformers", "scipy.signal", "scipy.stats", "openai", "networkx", "aiohttp"]
-)
+PRELOADED = ["torch._inductor.compile_fx", "transformers", "scipy.signal", "scipy.stats", "openai", "networkx"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,9 @@ def run_engine(
     own = {"BASE_COMPILE_WORK_DIR": str(workdir / "compile"), "VLLM_CACHE_ROOT": str(workdir / "vllm")}
     log, answer = workdir / "log.txt", workdir / "answer.json"
     whole = {**kept, **SMALL, **own, **installed(site), **(environment or {})}
-    process = FORKS.Process(target=_run_program, args=(whole, [json.dumps(job), str(answer)], log))
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(PRELOADED)
+    process = forks.Process(target=_run_program, args=(whole, [json.dumps(job), str(answer)], log))
     with patch.dict(os.environ, SMALL):  # the first run starts the process that all are forked from
         process.start()
     process.join(within)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,28 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handler.artifacts.restore import disk_space
-from handler.artifacts.restore.download_pool import DownloadPool
-from handler.artifacts.restore.download_worker import Retry
 from handler.artifacts.restore.model_paths import ModelPaths
-from handler.artifacts.restore.restore_errors import NoSpace, RestoreTimedOut, TargetRefused
-from handler.artifacts.restore.restore_lock import locked
+from handler.artifacts.restore.restore_errors import NoSpace, TargetRefused
 from handler.artifacts.restore.restore_parts import RestoreContents
 from handler.artifacts.restore.restore_target import RestoreTarget
-from handler.artifacts.restore.transfer import TransferSource
-from handler.artifacts.restore.transfer_progress import ProgressListener, TransferProgress, ignore_progress
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.storage.s3_objects import S3Objects
-from handler.storage.storage_errors import StoreUnavailable
-
-
-def threads_here() -> int:
-    """Returns the number of connections for this machine: four for each CPU, from 8 to 64.
-
-    On two CPUs and a server on loopback, 4, 8 and 16 are equally fast (measured). S3 delivers 85 to 90 MB/s per
-    connection ("Performance design patterns for Amazon S3"), so a large instance needs many.
-    """
-    return min(64, max(8, 4 * len(os.sched_getaffinity(0))))
+from handler.storage.storage_errors import RestoreTimedOut, StoreUnavailable
+from handler.storage.transfer.download_pool import DownloadPool, threads_here
+from handler.storage.transfer.download_worker import Retry
+from handler.storage.transfer.file_lock import locked
+from handler.storage.transfer.transfer import TransferSource
+from handler.storage.transfer.transfer_progress import ProgressListener, TransferProgress, ignore_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +131,11 @@ def source_of(store: ArtifactStore) -> TransferSource:
     :raises CredentialsRefused: the store is in S3, and there are no credentials.
     """
     if not isinstance(store.objects, S3Objects):
-        from handler.artifacts.restore.directory_transfer import DirectorySource
+        from handler.storage.transfer.directory_transfer import DirectorySource
 
         return DirectorySource(store.object_location)
-    from handler.artifacts.restore.s3_transfer import S3Source
     from handler.storage.s3_requests import S3Requests
+    from handler.storage.transfer.s3_transfer import S3Source
 
     return S3Source(S3Requests(store.objects.bucket, store.objects.client), store.object_location)
 

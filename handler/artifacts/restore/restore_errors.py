@@ -5,19 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from handler.errors import SettingError
-from handler.storage.storage_errors import ArtifactError
-
-
-class RestoreTimedOut(ArtifactError):
-    """The deadline passed. The files on disk are kept, and the next restore resumes."""
-
-    code = "artifact_restore_timed_out"
-
-    def __init__(self, target: Path, done: int, total: int, doing: str) -> None:
-        super().__init__(
-            f"The restore to {target} did not finish in time: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {doing}. "
-            "Allow more time; the next start resumes it."
-        )
 
 
 class NoSpace(SettingError):

@@ -10,16 +10,7 @@ from blake3 import blake3
 from handler.artifacts.store.manifest import PART_SIZE, FileEntry, Manifest
 from handler.storage.safe_paths import confined_all
 from handler.storage.storage_errors import InvalidManifest
-
-
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """A part of a file, and its expected digest. Offset and length are in bytes."""
-
-    file: FileEntry
-    offset: int
-    length: int
-    digest: str
+from handler.storage.transfer.file_parts import FilePart
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from pathlib import Path
 from handler.artifacts.restore.model_paths import CONFIG
 from handler.artifacts.restore.restore_errors import TargetRefused
 from handler.artifacts.restore.restore_parts import RestoreContents
+from handler.storage.boot import boot_id
 
 READ_ONLY = Path("/opt/ml/model")  # read-only on SageMaker, so nothing is ever written there
 SETTING = "ENDPOINT_SCRATCH"
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class RestoreTarget:
@@ -56,7 +56,7 @@ class RestoreTarget:
             raise TargetRefused(self.setting, self.path, "exists and was not made by a restore")
         if stamp.get("identity") != self._contents.identity:
             return False
-        if stamp.get("boot") == _boot() and self._looks_whole():
+        if stamp.get("boot") == boot_id() and self._looks_whole():
             return True
         shutil.rmtree(self.partial, ignore_errors=True)
         self.path.rename(self.partial)
@@ -85,7 +85,7 @@ class RestoreTarget:
         if self.path.is_dir() and any(self.path.iterdir()):
             self.path.rename(old)
         temporary = self._beside("restored-new")
-        temporary.write_text(json.dumps({"identity": self._contents.identity, "boot": _boot()}))
+        temporary.write_text(json.dumps({"identity": self._contents.identity, "boot": boot_id()}))
         temporary.replace(self._stamp)
         self.partial.rename(self.path)
         shutil.rmtree(old, ignore_errors=True)
@@ -143,11 +143,3 @@ def require_scratch(directory: Path, setting: str = SETTING, forbidden: Path = R
 def _require_outside(forbidden: Path, path: Path, configured: Path, setting: str) -> None:
     if path.resolve().is_relative_to(forbidden.resolve()) or path.is_relative_to(forbidden):
         raise TargetRefused(setting, configured, f"is below {forbidden}, which is read-only on SageMaker")
-
-
-def _boot() -> str:
-    """Returns an id that changes with each boot of the machine. Without one, no directory counts as of this boot."""
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:
-        return f"unknown, process {os.getpid()}"

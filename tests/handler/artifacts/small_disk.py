@@ -14,9 +14,9 @@ import pytest
 from restore_entry import make_entry, small_parts
 
 from handler.artifacts.restore import disk_space
-from handler.artifacts.restore.directory_transfer import DirectorySource
 from handler.artifacts.restore.restore import restore
 from handler.errors import SettingError
+from handler.storage.transfer.directory_transfer import DirectorySource
 
 if __name__ == "__main__":
     disk, objects, size, state = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]

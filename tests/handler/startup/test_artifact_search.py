@@ -28,8 +28,6 @@ from container.service import Service
 from handler.artifacts.lease.clock import RealClock
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled, FailedBefore
 from handler.artifacts.lease.lease import Contender
-from handler.artifacts.restore.restore_errors import RestoreTimedOut
-from handler.artifacts.restore.restore_lock import locked
 from handler.artifacts.restore.restore_parts import RestoreContents
 from handler.artifacts.restore.restore_target import RestoreTarget
 from handler.config.endpoint_config import EndpointConfig
@@ -39,6 +37,8 @@ from handler.neuron.engine_plan import EnginePlan
 from handler.startup import artifact_search as artifacts
 from handler.startup.artifact_search import engine_by_artifacts
 from handler.storage.open_store import open_objects
+from handler.storage.storage_errors import RestoreTimedOut
+from handler.storage.transfer.file_lock import locked
 
 GRAPHS = [*graphs({}, 1024, 4), ("decode", 8)]
 ENGINE = cast(Engine, object())

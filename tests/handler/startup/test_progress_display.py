@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from handler.artifacts.restore.transfer_progress import TransferProgress
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.progress_display import of_bytes, shown
+from handler.storage.transfer.transfer_progress import TransferProgress
 
 PROGRAM = """
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.progress_display import shown
-from handler.artifacts.restore.transfer_progress import TransferProgress
+from handler.storage.transfer.transfer_progress import TransferProgress
 with shown(Lifecycle(), "restore artifacts") as tell:
     tell(TransferProgress(1_000_000_000, 2_000_000_000, 5e8))
     tell(TransferProgress(2_000_000_000, 2_000_000_000, 5e8))

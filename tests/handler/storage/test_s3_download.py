@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import shutil
 import threading
 from collections import namedtuple
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from scripted_s3 import ScriptedS3
 
 from handler.errors import SettingError, StartFailed
-from handler.storage.s3_download import download_prefix, split_uri
+from handler.storage.s3_download import PART, download_prefix, split_uri
+from handler.storage.transfer.download_worker import Retry
 
 SETTING = "ENDPOINT_MODEL"
-BIG = bytes(range(256)) * 4096 * 9  # 9 MiB: past the size from which boto3 fetches in parts
+BIG = random.Random(1).randbytes(PART + 100_000)  # two parts
 MODEL = {
     "config.json": b'{"model_type": "llama"}',
     "weights/model-00001.safetensors": BIG,
@@ -59,7 +61,8 @@ def put(client: Any, bucket: str, objects: dict[str, bytes]) -> None:
 def fetch(uri: str, target: Path) -> list[tuple[int, int]]:
     """Downloads; returns the progress that was told."""
     told: list[tuple[int, int]] = []
-    download_prefix(uri, target, SETTING, lambda done, total: told.append((done, total)))
+    retry = Retry(attempts=3, base=0.01)
+    download_prefix(uri, target, SETTING, lambda done, total: told.append((done, total)), retry)
     return told
 
 

@@ -13,15 +13,16 @@ import pytest
 from restore_entry import ELSEWHERE, SMALL_PART, Entry, make_entry, small_parts
 
 from handler.artifacts.restore import restore_target
-from handler.artifacts.restore.directory_transfer import DirectoryReader, DirectorySource
 from handler.artifacts.restore.model_paths import ModelPaths
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.restore.restore_errors import RestoreTimedOut, TargetRefused
-from handler.artifacts.restore.restore_lock import locked
-from handler.artifacts.restore.transfer import Interrupted
-from handler.artifacts.restore.transfer_progress import TransferProgress
+from handler.artifacts.restore.restore_errors import TargetRefused
 from handler.artifacts.store.manifest import FileEntry, Manifest
-from handler.storage.storage_errors import DigestMismatch, InvalidManifest, NotFound, UnsafePath
+from handler.storage import boot
+from handler.storage.storage_errors import DigestMismatch, InvalidManifest, NotFound, RestoreTimedOut, UnsafePath
+from handler.storage.transfer.directory_transfer import DirectoryReader, DirectorySource
+from handler.storage.transfer.file_lock import locked
+from handler.storage.transfer.transfer import Interrupted
+from handler.storage.transfer.transfer_progress import TransferProgress
 
 WEIGHTS = "weights/tp0_sharded_checkpoint.safetensors"
 
@@ -196,7 +197,7 @@ class TestResumption:
         (target / WEIGHTS).write_bytes(bytes(entry.file(WEIGHTS).size))
         assert restore([entry.manifest], source, target).fetched == 0  # of this boot: sizes are all that is looked at
         (tmp_path / "boot_id").write_text("another boot")
-        monkeypatch.setattr(restore_target, "BOOT_ID", tmp_path / "boot_id")
+        monkeypatch.setattr(boot, "BOOT_ID", tmp_path / "boot_id")
         assert restore([entry.manifest], source, target).fetched == entry.file(WEIGHTS).size
         assert entry.is_restored(target)
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
@@ -15,6 +12,7 @@ from random import Random
 
 import pytest
 from dying import PATHS, restore_and_die, restore_quietly
+from forks import processes_with
 from restore_entry import Entry, make_entry, small_parts
 
 KILLS = 100
@@ -28,13 +26,7 @@ def entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Entry]:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[ForkServerContext]:
-    """Clean processes in a few milliseconds each: the server that forks them has imported everything."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dying"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        patch.setattr(sys.modules["__main__"], "__spec__", None)  # the test runner is not their program
-        patch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    with processes_with("dying") as context:
         yield context
 
 

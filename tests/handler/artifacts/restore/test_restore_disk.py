@@ -13,9 +13,9 @@ import pytest
 from restore_entry import make_entry, small_parts
 
 from handler.artifacts.restore import disk_space
-from handler.artifacts.restore.directory_transfer import DirectorySource
 from handler.artifacts.restore.restore import restore
 from handler.artifacts.restore.restore_errors import NoSpace
+from handler.storage.transfer.directory_transfer import DirectorySource
 
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 

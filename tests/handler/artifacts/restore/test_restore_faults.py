@@ -15,10 +15,7 @@ import pytest
 from restore_entry import Entry, make_entry, small_parts
 from s3_server import environment, s3_server
 
-from handler.artifacts.restore.download_pool import GRACE
-from handler.artifacts.restore.download_worker import Retry
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.restore.s3_transfer import S3Source
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
 from handler.storage.s3_requests import S3Requests
@@ -29,6 +26,9 @@ from handler.storage.storage_errors import (
     DigestMismatch,
     StoreUnavailable,
 )
+from handler.storage.transfer.download_pool import GRACE
+from handler.storage.transfer.download_worker import Retry
+from handler.storage.transfer.s3_transfer import S3Source
 from tests.fault_proxy.plan import Fault, Plan
 from tests.fault_proxy.proxy import FaultProxy
 

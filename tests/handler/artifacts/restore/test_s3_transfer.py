@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from restore_entry import Entry, make_entry, small_parts
 from s3_server import environment
 
-from handler.artifacts.restore.download_worker import Retry
 from handler.artifacts.restore.restore import RestoreOptions, restore
-from handler.artifacts.restore.s3_transfer import S3Source
 from handler.artifacts.store.object_names import object_name
 from handler.storage.object_store import Location
 from handler.storage.s3_requests import S3Requests
 from handler.storage.storage_errors import CredentialsRefused, KmsDenied, StoreUnavailable
+from handler.storage.transfer.download_worker import Retry
+from handler.storage.transfer.s3_transfer import S3Source
 
 OPTIONS = RestoreOptions(threads=1, retry=Retry(attempts=2, base=0.001, wait=5))
 Serve = Callable[[type[BaseHTTPRequestHandler]], str]

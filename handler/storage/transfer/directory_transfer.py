@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from handler.artifacts.restore.transfer import Interrupted, Locate
-from handler.artifacts.store.manifest import FileEntry
 from handler.storage.storage_errors import AccessDenied, NotFound
+from handler.storage.transfer.file_parts import TransferFile
+from handler.storage.transfer.transfer import Interrupted, Locate
 
 
 class DirectorySource:
@@ -18,10 +18,10 @@ class DirectorySource:
     def reader(self) -> DirectoryReader:
         return DirectoryReader(self)
 
-    def uri(self, file: FileEntry) -> str:
+    def uri(self, file: TransferFile) -> str:
         return self._locate(file.digest).uri
 
-    def open(self, file: FileEntry) -> int:
+    def open(self, file: TransferFile) -> int:
         path = self._locate(file.digest).path
         assert path is not None, "a store in a directory locates its objects by path"
         try:
@@ -43,7 +43,7 @@ class DirectoryReader:
         self._position = self._left = 0
         self._aborted = False
 
-    def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
+    def open(self, file: TransferFile, offset: int, length: int, timeout: float) -> None:
         self.close()
         self._descriptor = self._source.open(file)
         self._position, self._left, self._aborted = offset, length, False

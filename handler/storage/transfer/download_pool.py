@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
 
-from handler.artifacts.restore.download_worker import DownloadWorker, Retry
-from handler.artifacts.restore.restore_errors import RestoreTimedOut
-from handler.artifacts.restore.restore_parts import FilePart
-from handler.artifacts.restore.transfer import TransferSource
-from handler.artifacts.restore.transfer_progress import ProgressListener, Rate, TransferProgress
+from handler.storage.storage_errors import RestoreTimedOut
+from handler.storage.transfer.download_worker import DownloadWorker, Retry
+from handler.storage.transfer.file_parts import FilePart
+from handler.storage.transfer.transfer import TransferSource
+from handler.storage.transfer.transfer_progress import ProgressListener, Rate, TransferProgress
 
 TICK = 0.2  # seconds between two checks of the workers
 GRACE = 10.0  # seconds that a thread has to end. One that does not (a resolver, a dead disk) writes nothing any more
+
+
+def threads_here() -> int:
+    """Returns the number of connections for this machine: four for each CPU, from 8 to 64.
+
+    On two CPUs and a server on loopback, 4, 8 and 16 are equally fast (measured). S3 delivers 85 to 90 MB/s per
+    connection ("Performance design patterns for Amazon S3"), so a large instance needs many.
+    """
+    return min(64, max(8, 4 * len(os.sched_getaffinity(0))))
 
 
 class DownloadPool:
@@ -26,10 +37,18 @@ class DownloadPool:
     :param target: the final name of the directory, for error messages.
     :param threads: the number of concurrent connections.
     :param deadline: monotonic seconds.
+    :param written: called with each part that is written, in the thread that wrote it.
     """
 
     def __init__(
-        self, directory: Path, target: Path, source: TransferSource, retry: Retry, threads: int, deadline: float
+        self,
+        directory: Path,
+        target: Path,
+        source: TransferSource,
+        retry: Retry,
+        threads: int,
+        deadline: float = math.inf,
+        written: Callable[[FilePart], None] = lambda part: None,
     ) -> None:
         self._target, self._retry, self._deadline = target, retry, deadline
         self._stop = threading.Event()
@@ -37,11 +56,12 @@ class DownloadPool:
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self.workers = [
-            DownloadWorker(directory, source, retry, deadline, self._stop, Random()) for _ in range(max(1, threads))
+            DownloadWorker(directory, source, retry, deadline, self._stop, Random(), written)
+            for _ in range(max(1, threads))
         ]
         self._running = len(self.workers)
 
-    def download(self, parts: Iterator[FilePart], total: int, progress: ProgressListener, *, resume: bool) -> None:
+    def download(self, parts: Iterable[FilePart], total: int, progress: ProgressListener, *, resume: bool) -> None:
         """Returns when every part is written and its digest checked.
 
         :raises RestoreTimedOut: the deadline passed first.

@@ -6,15 +6,16 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from blake3 import blake3
 
-from handler.artifacts.restore.restore_parts import FilePart
-from handler.artifacts.restore.transfer import Interrupted, TransferSource
 from handler.storage.storage_errors import CredentialsRefused, DigestMismatch, StoreUnavailable
+from handler.storage.transfer.file_parts import FilePart
+from handler.storage.transfer.transfer import Interrupted, TransferSource
 
 # Size of the buffer for one read, one digest update and one write (measured: benchmarks/README.md).
 BUFFER = 1024 * 1024
@@ -63,10 +64,12 @@ class DownloadWorker:
         deadline: float,
         stop: threading.Event,
         random: Random,
+        written: Callable[[FilePart], None] = lambda part: None,
     ) -> None:
         self._directory = directory
         self._source, self.reader = source, source.reader()
         self._retry, self._deadline, self._stop, self._random = retry, deadline, stop, random
+        self._written = written
         self._buffer = memoryview(bytearray(BUFFER))
         self.done = self.fetched = self.kept = self.retries = 0
         self.moved: float | None = None
@@ -90,6 +93,8 @@ class DownloadWorker:
                     self.done += part.length
                 else:
                     self._download(part)
+                if not self._stop.is_set():  # otherwise the part may be incomplete
+                    self._written(part)
         finally:
             self.moved = None
             self.reader.close()
@@ -116,7 +121,7 @@ class DownloadWorker:
                 self.retries += 1
                 self._stop.wait(self._retry.delay(failures, self._random))
                 continue
-            if found == part.digest:
+            if part.digest is None or found == part.digest:
                 return
             self.done = before
             if wrong:
@@ -145,7 +150,8 @@ class DownloadWorker:
                 if self._stop.is_set():
                     raise Interrupted("the restore was ended")
                 received = self._buffer[:count]
-                digest.update(received)
+                if part.digest is not None:
+                    digest.update(received)
                 _write(file, received, position)
                 position += count
                 self.done += count
@@ -157,6 +163,8 @@ class DownloadWorker:
         return digest.hexdigest()
 
     def _is_there(self, part: FilePart) -> bool:
+        if part.digest is None:
+            return False
         try:
             file = self._open(part, os.O_RDONLY)
         except FileNotFoundError:

@@ -14,11 +14,11 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from ssl import SSLCertVerificationError
 from typing import NoReturn
 
-from handler.artifacts.restore.transfer import Interrupted, Locate
-from handler.artifacts.store.manifest import FileEntry
 from handler.storage.s3_errors import translated
 from handler.storage.s3_requests import S3Requests
 from handler.storage.storage_errors import NotFound, StoreUnavailable
+from handler.storage.transfer.file_parts import TransferFile
+from handler.storage.transfer.transfer import Interrupted, Locate
 
 # Temporary errors ("Error responses" in S3's API reference). RequestTimeTooSkewed is one if the server's clock is
 # wrong.
@@ -41,7 +41,7 @@ class S3Source:
     def reader(self) -> S3Reader:
         return S3Reader(self)
 
-    def uri(self, file: FileEntry) -> str:
+    def uri(self, file: TransferFile) -> str:
         return self.locate(file.digest).uri
 
 
@@ -54,12 +54,14 @@ class S3Reader:
         self._connection: HTTPConnection | None = None
         self._reply: HTTPResponse | None = None
 
-    def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
+    def open(self, file: TransferFile, offset: int, length: int, timeout: float) -> None:
         location = self._source.locate(file.digest)
         whole = offset == 0 and length == file.size
         path, headers = self._source.requests.signed(
             location.key, None if whole else f"bytes={offset}-{offset + length - 1}"
         )
+        if location.etag:
+            headers["If-Match"] = location.etag
         try:
             reply = self._reply = self._send(path, headers, timeout)
             if reply.status not in {200, 206}:
@@ -71,7 +73,7 @@ class S3Reader:
         # A server on loopback may answer a range with 200. What counts is the range that it declares.
         sent = reply.getheader("Content-Range", "") if not whole else ""
         if reply.length != length or sent != ("" if whole else f"bytes {offset}-{offset + length - 1}/{file.size}"):
-            raise Interrupted(f"{reply.length} bytes ({sent or 'the whole object'}) were sent instead of {length}")
+            raise Interrupted(f"{reply.length} ({sent or 'the whole object'}) of {length} bytes were sent")
 
     def readinto(self, buffer: memoryview) -> int:
         if self._reply is None:
@@ -112,6 +114,8 @@ class S3Reader:
 
         body = reply.read(MOST_ERROR_BYTES).decode(errors="replace")
         code, message = _element(body, "Code"), _element(body, "Message")
+        if reply.status == 412:
+            raise StoreUnavailable(uri, "the object has changed since it was listed")
         if code == "NoSuchKey":
             raise NotFound(uri)
         if reply.status in TEMPORARY_STATUS or code in TEMPORARY_CODES:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from handler.artifacts.store.manifest import FileEntry
 from handler.storage.object_store import Location
+from handler.storage.transfer.file_parts import TransferFile
 
 # Returns the location of the object with a digest: `ArtifactStore.object_location`.
 Locate = Callable[[str], Location]
@@ -31,7 +31,7 @@ class PartReader(Protocol):
     `open` and `readinto` raise Interrupted for temporary errors, and `handler.storage.storage_errors` for others.
     """
 
-    def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
+    def open(self, file: TransferFile, offset: int, length: int, timeout: float) -> None:
         """Requests `length` bytes from `offset` on. `timeout` (seconds) holds for each wait for the server."""
 
     def readinto(self, buffer: memoryview) -> int:
@@ -50,5 +50,5 @@ class TransferSource(Protocol):
     def reader(self) -> PartReader:
         """Returns a new reader. Each thread has its own."""
 
-    def uri(self, file: FileEntry) -> str:
+    def uri(self, file: TransferFile) -> str:
         """Returns the URI of a file's object, for messages."""
