@@ -1,4 +1,4 @@
-"""Compares a restore with s5cmd, boto3 and cp in alternating pairs, with the same bytes, server and disk."""
+"""Compares a restore, and the fetch of a model, with other ways in pairs, with the same bytes, server and disk."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from benchmarks.restore.restore_data import write_entry
 from handler.processes import free_port
 
 RIVALS = ("s5cmd", "boto3", "boto3_8", "cp")
+# What is ours, and the rivals that do the same: they read S3. A fetch checks lengths and versions, a restore digests.
+SUBJECTS = {"restore": RIVALS, "fetch": ("s5cmd", "boto3", "boto3_8")}
 MEMORY_MB = 400.0
 ACCESS, SECRET = "bench", "bench-secret"
 
@@ -33,7 +35,8 @@ def measure(
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    met: dict[str, list[tuple[RestoreRun, RestoreRun]]] = {rival: [] for rival in rivals}
+    paired = [(ours, rival) for ours, able in SUBJECTS.items() for rival in rivals if rival in able]
+    met: dict[tuple[str, str], list[tuple[RestoreRun, RestoreRun]]] = {pair: [] for pair in paired}
     try:
         size = write_entry(directory / "s3", scale)
         report.say(
@@ -51,32 +54,31 @@ def measure(
                 report.say(f"{name:>8} {result.process_s:6.2f} s {rate:>12} {result.cpu_s:5.2f} CPU s")
                 return result
 
-            for name in ("ours", *rivals[:1]):  # loads the pages of the source and of the programs into memory
+            for name in (*SUBJECTS, *rivals[:1]):  # loads the pages of the source and of the programs into memory
                 once(name)
             for pair in range(pairs):
-                for rival in rivals:
-                    first, second = ("ours", rival) if pair % 2 else (rival, "ours")
-                    results = {name: once(name) for name in (first, second)}
-                    met[rival].append((results["ours"], results[rival]))
+                for ours, rival in paired:
+                    results = {name: once(name) for name in ((ours, rival) if pair % 2 else (rival, ours))}
+                    met[ours, rival].append((results[ours], results[rival]))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    report.finish(_comparisons(met, size), "restore: ours against others, rates in MB/s")
+    report.finish(_comparisons(met, size), "restore and fetch: ours against others, rates in MB/s")
     most = max(mine.rss_mb for runs in met.values() for mine, _ in runs)
     if most > MEMORY_MB:
         report.alarm(f"ours took {most:.0f} MB of memory; {MEMORY_MB:.0f} are allowed")
     return most <= MEMORY_MB
 
 
-def _comparisons(met: dict[str, list[tuple[RestoreRun, RestoreRun]]], size: int) -> list[Comparison]:
+def _comparisons(met: dict[tuple[str, str], list[tuple[RestoreRun, RestoreRun]]], size: int) -> list[Comparison]:
     found: list[Comparison | None] = []
-    for rival, runs in met.items():
+    for (ours, rival), runs in met.items():
         # Without the start of Python, which a server that restores has behind it; s5cmd and cp are whole processes.
         rates = [(size / 1e6 / _seconds(mine), size / 1e6 / _seconds(other)) for mine, other in runs]
-        found.append(compare(f"restore_vs_{rival}", rates, "MB/s", better="more"))
+        found.append(compare(f"{ours}_vs_{rival}", rates, "MB/s", better="more"))
         rates = [(size / 1e6 / mine.process_s, size / 1e6 / other.process_s) for mine, other in runs]
-        found.append(compare(f"restore_process_vs_{rival}", rates, "MB/s", better="more"))
+        found.append(compare(f"{ours}_process_vs_{rival}", rates, "MB/s", better="more"))
         cpu = [(mine.cpu_s, other.cpu_s) for mine, other in runs]
-        found.append(compare(f"restore_cpu_vs_{rival}", cpu, "CPU s"))
+        found.append(compare(f"{ours}_cpu_vs_{rival}", cpu, "CPU s"))
     memory = [(mine.rss_mb, MEMORY_MB) for runs in met.values() for mine, _ in runs]
     found.append(compare("restore_rss_vs_allowed", memory, "MB", worst=True))
     return [comparison for comparison in found if comparison is not None]

@@ -1,4 +1,4 @@
-"""Runs one restore in a separate process: `python -m benchmarks.restore.restore_child ours|boto3 TARGET THREADS`.
+"""Runs one download in a process: `python -m benchmarks.restore.restore_child restore|fetch|boto3 TARGET THREADS`.
 
 Prints its duration in seconds, without the start of Python and the imports of this program's own modules.
 """
@@ -13,14 +13,20 @@ from pathlib import Path
 from benchmarks.restore.restore_data import BUCKET, ENTRY, KEY, KINDS, STORE
 from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.storage.s3_download import download_prefix
 
 
-def ours(target: Path, threads: int) -> None:
+def with_restore(target: Path, threads: int) -> None:
     """Restores as a start does: reads the manifests from the store, checks digests, and renames the directory."""
     store = ArtifactStore.open(f"s3://{BUCKET}/{STORE}")
     manifests = [manifest for kind in KINDS if (manifest := store.find(KEY, kind))]
     assert len(manifests) == len(KINDS)
     restore(manifests, source_of(store), target, options=RestoreOptions(threads=threads))
+
+
+def with_fetch(target: Path, threads: int) -> None:
+    """Fetches the files as a start fetches a model. The number of connections is this machine's."""
+    download_prefix(f"s3://{BUCKET}/{ENTRY}", target, "ENDPOINT_MODEL", lambda done, total: None)
 
 
 def with_boto3(target: Path, threads: int) -> None:
@@ -42,5 +48,6 @@ def with_boto3(target: Path, threads: int) -> None:
 
 if __name__ == "__main__":
     began = time.perf_counter()
-    (ours if sys.argv[1] == "ours" else with_boto3)(Path(sys.argv[2]), int(sys.argv[3]))
+    ways = {"restore": with_restore, "fetch": with_fetch, "boto3": with_boto3}
+    ways[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))
     print(time.perf_counter() - began)

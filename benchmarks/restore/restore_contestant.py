@@ -43,7 +43,8 @@ def commands(root: Path, target: Path, endpoint: str, threads: int) -> dict[str,
     child = [sys.executable, "-m", "benchmarks.restore.restore_child"]
     s5cmd = str(Path(sys.executable).with_name("s5cmd"))
     return {
-        "ours": [*child, "ours", str(target), str(threads)],
+        "restore": [*child, "restore", str(target), str(threads)],
+        "fetch": [*child, "fetch", str(target), str(threads)],
         "s5cmd": [s5cmd, "--endpoint-url", endpoint, "cp", f"s3://{BUCKET}/{ENTRY}/*", f"{target}/"],
         "cp": ["cp", "-r", str(root / BUCKET / ENTRY), str(target)],
         "boto3": [*child, "boto3", str(target), "1"],

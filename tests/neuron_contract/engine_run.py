@@ -43,7 +43,7 @@ class EngineRun:
 
 
 def run_engine(
-    site: Path, workdir: Path, environment: dict[str, str] | None = None, within: float = 120, **job: Any
+    site: Path, workdir: Path, environment: dict[str, str] | None = None, within: float = 270, **job: Any
 ) -> EngineRun:
     """Runs the job with the stand-in installed, and switched on by `environment`.
 

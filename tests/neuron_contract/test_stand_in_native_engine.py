@@ -60,7 +60,7 @@ def counted(site: Path, workdir: Path, model: Path, keys: dict[str, Any]) -> tup
     batches = [[PROMPT], *([{**PROMPT, **given}] for given in COUNT.values())]
     seeded = [[{**PROMPT, **SAMPLED, "seed": 1}], [{**PROMPT, **SAMPLED, "seed": 1}]]
     narrowed = [[{**PROMPT, **SAMPLED, "min_p": 1.0}], [{**PROMPT, "logprobs": 1}]]
-    run = run_engine(site, workdir, ON, within=200, engine=engine, batches=[*batches, *seeded, *narrowed])
+    run = run_engine(site, workdir, ON, within=270, engine=engine, batches=[*batches, *seeded, *narrowed])
     plain, (first, second, narrow, last) = run.request(0), [run.request(len(batches) + one) for one in range(4)]
     changed = {name for number, name in enumerate(COUNT, 1) if run.request(number)["ids"] != plain["ids"]}
     changed |= {"seed"} if first["ids"] == second["ids"] else set()

@@ -154,7 +154,7 @@ def test_an_archive_that_was_cut_off_is_refused(refused: Callable[..., str], kee
     assert refused(whole[:keep])
 
 
-@pytest.mark.parametrize("body", [b"", b"not a tar", b"\x1f\x8b", gzip.compress(b"not a tar" * 200)])
+@pytest.mark.parametrize("body", [b"", b"not a tar", b"\x1f\x8b", gzip.compress(b"not a tar" * 200, mtime=0)])
 def test_what_is_no_tar_is_refused(refused: Callable[..., str], body: bytes) -> None:
     refused(body)
 
