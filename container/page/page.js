@@ -28,19 +28,25 @@ function draw(id, names, least) {
   }));
 }
 
+function rows(table, lines) {
+  of(table).tBodies[0].replaceChildren(...lines.map((texts) => {
+    const row = document.createElement("tr");
+    for (const text of texts) row.insertCell().textContent = text;
+    return row;
+  }));
+}
+
 function show(now) {
   const state = of("state");
   state.textContent = now.state;
   state.className = `state ${now.state}`;
-  const share = now.progress.total_bytes ? ` ${Math.floor((100 * now.progress.done_bytes) / now.progress.total_bytes)} %` : "";
+  const percent = (one) => (one.total_bytes ? `${Math.floor((100 * one.done_bytes) / one.total_bytes)} %` : "");
+  const share = now.progress.total_bytes ? ` ${percent(now.progress)}` : "";
   of("doing").textContent = now.reason || (now.state === "starting" ? `${now.stage}${share}, ${now.stage_seconds} s` : "");
   if (now.model) of("model").textContent = now.model;
   document.title = `${now.model || "endpoint"}: ${now.state}`;
-  of("stages").tBodies[0].replaceChildren(...now.stages.map((one) => {
-    const row = document.createElement("tr");
-    for (const text of [one.stage, one.seconds]) row.insertCell().textContent = text;
-    return row;
-  }));
+  rows("stages", now.stages.map((one) => [one.stage, one.seconds]));
+  rows("steps", now.steps.map((one) => [one.step, one.seconds, one.running ? percent(one) || "running" : "done"]));
 }
 
 function chart(now) {

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from container.process_group import shared_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
-from handler.startup.lifecycle import ServingStatus, Status, TimedStep
+from handler.startup.lifecycle import Lifecycle, ServingStatus, Status, TimedStep
 
 # vLLM's own gauges and counters (v1/metrics/loggers.py). Older Neuron lines have another name for the first.
 KV_USE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
@@ -39,6 +39,7 @@ def page_state(service: Service) -> dict[str, object]:
         **stage_times(status, service.lifecycle.began),
         "progress": progress(status),
         "stages": [{"stage": stage, "seconds": round(seconds, 2)} for stage, seconds in service.lifecycle.stages],
+        "steps": steps(service.lifecycle),
         "model": ", ".join(one.served_names[0] for one in engines) or None,
         "slots": sum(one.slots for one in engines) or None,
         "in_flight": service.admission.total,
@@ -75,6 +76,20 @@ def stage_times(status: Status, began: float) -> dict[str, object]:
         "stage_seconds": round(now - status.since, 1),
         "seconds": round(now - began, 1),
     }
+
+
+def steps(lifecycle: Lifecycle) -> list[dict[str, object]]:
+    """The steps of the start that run, or ran, beside each other, in the order in which they began."""
+    now = time.monotonic()
+    return [
+        {
+            "step": step.name,
+            "running": step.ended is None,
+            "seconds": round((step.ended or now) - step.began, 1),
+            **progress(step),
+        }
+        for step in lifecycle.steps.values()
+    ]
 
 
 def progress(status: Status | TimedStep) -> dict[str, object]:

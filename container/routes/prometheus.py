@@ -5,6 +5,7 @@ SageMaker's detailed observability scrapes it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from flask import Blueprint, Response
@@ -16,7 +17,7 @@ from container.process_group.shared_state import Member
 from container.routes import neuron_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
-from handler.startup.lifecycle import ServingStatus
+from handler.startup.lifecycle import Lifecycle, ServingStatus
 from handler.startup.multi_model.loaded_model import ModelState
 
 
@@ -45,6 +46,7 @@ class ServiceCollector:
         for stage, seconds in stage_seconds.items():
             stages.add_metric([stage], seconds)
         yield stages
+        yield from step_metrics(service.lifecycle)
         ready = service.lifecycle.status.state is ServingStatus.READY
         yield GaugeMetricFamily("endpoint_ready", "1 while requests are accepted.", int(ready))
         if service.models is not None:
@@ -66,6 +68,23 @@ class ServiceCollector:
             yield from service.artifacts.families()
         if service.monitor is not None:
             yield from neuron_metrics.metrics(service.monitor)
+
+
+def step_metrics(lifecycle: Lifecycle) -> Iterator[Metric]:
+    """The steps of the start that run beside each other, while they run and afterwards."""
+    labels = ["step"]
+    seconds = GaugeMetricFamily(
+        "endpoint_start_step_seconds", "Seconds that each step of the start has taken so far.", labels=labels
+    )
+    done = GaugeMetricFamily("endpoint_start_step_done_bytes", "Bytes that a running step has fetched.", labels=labels)
+    total = GaugeMetricFamily("endpoint_start_step_total_bytes", "Bytes that a running step fetches.", labels=labels)
+    now = time.monotonic()
+    for step in lifecycle.steps.values():
+        seconds.add_metric([step.name], (step.ended or now) - step.began)
+        if step.total:
+            done.add_metric([step.name], step.done)
+            total.add_metric([step.name], step.total)
+    yield from (seconds, done, total)
 
 
 def blueprint(service: Service) -> Blueprint:

@@ -130,7 +130,11 @@ class _ModelFetch:
         self._parts_left: Counter[str] = Counter()
 
     def run(self, retry: Retry) -> None:
-        """Returns when the target is there. A failure leaves nothing."""
+        """Returns when the target is there.
+
+        :raises ArtifactError: an object cannot be fetched. Nothing is left.
+        """
+        self._remove(but=(self._whole, self._incoming))  # of another version of the model, or of an earlier boot
         while not self._run(retry):  # another process has removed the directory meanwhile
             pass
 
@@ -144,144 +148,16 @@ class _ModelFetch:
                 if not self._target.is_dir():
                     self._download(retry)
                     self._whole.rename(self._target)
-            finally:
-                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
-                    shutil.rmtree(left, ignore_errors=True)
+            except ArtifactError:
+                self._remove()
+                raise
+            self._remove()
         return True
 
-    def _download(self, retry: Retry) -> None:
-        from handler.storage.s3_requests import S3Requests
-        from handler.storage.transfer.s3_transfer import S3Source
-
-        shutil.rmtree(self._incoming, ignore_errors=True)
-        missing = [file for file in self._files if not self._is_whole(file)]
-        for file in missing:
-            for directory in (self._incoming, self._whole):
-                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
-            if not file.size:
-                (self._whole / file.path).touch()
-        uri = f"s3://{self._bucket}/"
-        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
-        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
-        parts = [part for file in missing for part in file.parts()]
-        self._parts_left = Counter(part.file.path for part in parts)
-        kept = self._total - sum(file.size for file in missing)
-        self._progress(kept, self._total)
-        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
-        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
-
-    def _written(self, part: FilePart) -> None:
-        with self._lock:
-            self._parts_left[part.file.path] -= 1
-            whole = not self._parts_left[part.file.path]
-        if whole:
-            (self._incoming / part.file.path).rename(self._whole / part.file.path)
-
-    def _is_whole(self, file: RemoteFile) -> bool:
-        path = self._whole / file.path
-        return path.is_file() and path.stat().st_size == file.size
-
-
-class _ModelFetch:
-    """One download of files to a directory."""
-
-    def __init__(
-        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
-    ) -> None:
-        self._client, self._bucket, self._files, self._target = client, bucket, files, target
-        self._total, self._progress = sum(file.size for file in files), progress
-        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
-        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
-        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
-        self._lock = threading.Lock()
-        self._parts_left: Counter[str] = Counter()
-
-    def run(self, retry: Retry) -> None:
-        """Returns when the target is there. A failure leaves nothing."""
-        while not self._run(retry):  # another process has removed the directory meanwhile
-            pass
-
-    def _run(self, retry: Retry) -> bool:
-        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
-        self._whole.mkdir(parents=True, exist_ok=True)
-        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
-            if not valid and not self._target.is_dir():
-                return False
-            try:
-                if not self._target.is_dir():
-                    self._download(retry)
-                    self._whole.rename(self._target)
-            finally:
-                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
-                    shutil.rmtree(left, ignore_errors=True)
-        return True
-
-    def _download(self, retry: Retry) -> None:
-        from handler.storage.s3_requests import S3Requests
-        from handler.storage.transfer.s3_transfer import S3Source
-
-        shutil.rmtree(self._incoming, ignore_errors=True)
-        missing = [file for file in self._files if not self._is_whole(file)]
-        for file in missing:
-            for directory in (self._incoming, self._whole):
-                (directory / file.path).parent.mkdir(parents=True, exist_ok=True)
-            if not file.size:
-                (self._whole / file.path).touch()
-        uri = f"s3://{self._bucket}/"
-        located = {file.digest: Location(uri + file.key, self._bucket, file.key, etag=file.etag) for file in missing}
-        source = S3Source(S3Requests(self._bucket, self._client), located.__getitem__)
-        parts = [part for file in missing for part in file.parts()]
-        self._parts_left = Counter(part.file.path for part in parts)
-        kept = self._total - sum(file.size for file in missing)
-        self._progress(kept, self._total)
-        pool = DownloadPool(self._incoming, self._target, source, retry, threads_here(), written=self._written)
-        pool.download(parts, self._total - kept, lambda now: self._progress(kept + now.done, self._total), resume=False)
-
-    def _written(self, part: FilePart) -> None:
-        with self._lock:
-            self._parts_left[part.file.path] -= 1
-            whole = not self._parts_left[part.file.path]
-        if whole:
-            (self._incoming / part.file.path).rename(self._whole / part.file.path)
-
-    def _is_whole(self, file: RemoteFile) -> bool:
-        path = self._whole / file.path
-        return path.is_file() and path.stat().st_size == file.size
-
-
-class _ModelFetch:
-    """One download of files to a directory."""
-
-    def __init__(
-        self, client: S3Client, bucket: str, files: list[RemoteFile], target: Path, progress: ByteProgress
-    ) -> None:
-        self._client, self._bucket, self._files, self._target = client, bucket, files, target
-        self._total, self._progress = sum(file.size for file in files), progress
-        content = "\n".join([boot_id(), *(f"{file.path}\0{file.size}\0{file.etag}" for file in files)])
-        self._whole = target.with_name(f".{target.name}-{sha256(content.encode()).hexdigest()[:16]}")
-        self._incoming = self._whole.with_name(f"{self._whole.name}.incoming")
-        self._lock = threading.Lock()
-        self._parts_left: Counter[str] = Counter()
-
-    def run(self, retry: Retry) -> None:
-        """Returns when the target is there. A failure leaves nothing."""
-        while not self._run(retry):  # another process has removed the directory meanwhile
-            pass
-
-    def _run(self, retry: Retry) -> bool:
-        _check_room(self._target, sum(file.size for file in self._files if not self._is_whole(file)))
-        self._whole.mkdir(parents=True, exist_ok=True)
-        with locked(self._whole, lambda: self._progress(0, self._total)) as valid:
-            if not valid and not self._target.is_dir():
-                return False
-            try:
-                if not self._target.is_dir():
-                    self._download(retry)
-                    self._whole.rename(self._target)
-            finally:
-                for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
-                    shutil.rmtree(left, ignore_errors=True)
-        return True
+    def _remove(self, but: tuple[Path, ...] = ()) -> None:
+        for left in self._target.parent.glob(f".{glob.escape(self._target.name)}-*"):
+            if left not in but:
+                shutil.rmtree(left, ignore_errors=True)
 
     def _download(self, retry: Retry) -> None:
         from handler.storage.s3_requests import S3Requests

@@ -10,16 +10,16 @@ from typing import Final
 
 from handler.artifacts.lease.acquisition_options import AcquisitionOptions
 from handler.errors import SettingError
+from handler.storage.s3_download import PART
 from model_packaging.deployment.definition.limits import DISK_RATE
 
 # CPU seconds of the serving process for 1,000 streamed tokens (benchmarks/README.md, "Measured", 32 streams).
 FRONT_END: Final = 0.030
 # Requests a second for each prefix of a bucket (Amazon S3 user guide, "Best practices design patterns").
 S3_READS: Final = 5500
-# An instance that fetches its model: bytes per second, and bytes per request, which are boto3's parts
-# (handler/storage/s3_download.py). Entries of an artifact store are read in parts of 16 MiB.
+# An instance that fetches its model: bytes per second, and bytes per request.
 RESTORE_RATE: Final = DISK_RATE
-READ_SIZE: Final = 8 * 1024 * 1024
+READ_SIZE: Final = PART
 # S3 requests of an instance that waits for the compile of another one, without polls and files: 4 for manifests, 1 for
 # failures. Counted in the simulation of a fleet's start, `make bench-fleet`.
 LOOKS: Final = 5

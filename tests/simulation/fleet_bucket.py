@@ -10,10 +10,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from handler.artifacts.restore.transfer import Interrupted
-from handler.artifacts.store.manifest import FileEntry
 from handler.storage.object_store import SMALL, Location, ObjectInfo
 from handler.storage.storage_errors import ArtifactError, Conflict, NotFound, StoreUnavailable, TooLarge
+from handler.storage.transfer.file_parts import TransferFile
+from handler.storage.transfer.transfer import Interrupted
 from tests.simulation.fleet_time import EPOCH, Machine
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class BucketSource:
     def reader(self) -> BucketReader:
         return BucketReader(self._objects, self._name)
 
-    def uri(self, file: FileEntry) -> str:
+    def uri(self, file: TransferFile) -> str:
         return self._objects.location(self._name(file.digest)).uri
 
 
@@ -227,7 +227,7 @@ class BucketReader:
         self._objects, self._name = objects, name
         self._rest = b""
 
-    def open(self, file: FileEntry, offset: int, length: int, timeout: float) -> None:
+    def open(self, file: TransferFile, offset: int, length: int, timeout: float) -> None:
         try:
             self._rest = b"".join(self._objects.read(self._name(file.digest), offset, length))
         except StoreUnavailable as error:

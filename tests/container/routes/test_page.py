@@ -53,6 +53,22 @@ def test_it_says_state_stages_and_settings_with_their_sources(page: FlaskClient)
     assert "<td>max_num_seqs</td><td>7</td><td>SM_VLLM_MAX_NUM_SEQS</td>" in text
 
 
+def test_the_steps_of_a_start_show_their_progress_to_people_and_to_prometheus() -> None:
+    service = Service.of(load(ENVIRONMENT))
+    client = create_app(service).test_client()
+    with service.lifecycle.step("import vLLM"):
+        pass
+    with service.lifecycle.step("fetch model"):
+        service.lifecycle.progress(30, 40, step="fetch model")
+        page_steps = client.get("/page/state").get_json()["steps"]
+        figures = client.get("/metrics").get_data(as_text=True)
+    assert [(one["step"], one["running"]) for one in page_steps] == [("import vLLM", False), ("fetch model", True)]
+    assert (page_steps[1]["done_bytes"], page_steps[1]["total_bytes"]) == (30, 40)
+    assert 'endpoint_start_step_done_bytes{step="fetch model"} 30.0' in figures
+    assert 'endpoint_start_step_total_bytes{step="fetch model"} 40.0' in figures
+    assert 'endpoint_start_step_seconds{step="import vLLM"}' in figures
+
+
 def test_secrets_are_masked_and_settings_are_text(page: FlaskClient) -> None:
     text = page.get("/").get_data(as_text=True)
     assert "hf_token" in text
