@@ -9,6 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serve_process import ServeProcess
 
+pytestmark = pytest.mark.engine
+
 ROUTE = "/v1/completions"
 TOKENS = 24
 BODY: dict[str, Any] = {

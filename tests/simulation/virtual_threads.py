@@ -15,8 +15,9 @@ from uuid import UUID
 
 from container.recovery import recovery
 from handler.artifacts.lease import lease
-from handler.artifacts.restore import download_pool, download_worker, restore, restore_lock
+from handler.artifacts.restore import restore
 from handler.artifacts.store import artifact_store, gc_marks, publication
+from handler.storage.transfer import download_pool, download_worker, file_lock
 from tests.simulation.fleet_time import EPOCH, VirtualTime, Waiter
 
 # Bytes of a download's buffer. The product's own are of no use to files of 100 bytes, and take time to allocate.
@@ -166,7 +167,7 @@ def virtual_threads(time: VirtualTime) -> Iterator[None]:
         (artifact_store, {"ThreadPoolExecutor": pool}),
         (publication, {"ThreadPoolExecutor": pool, "time": clock}),
         (restore, {"time": clock}),
-        (restore_lock, {"time": clock}),
+        (file_lock, {"time": clock}),
         (download_pool, {"threading": threads, "time": clock, "Random": random}),
         (download_worker, {"time": clock, "BUFFER": BUFFER}),
         (recovery, {"time": clock}),
