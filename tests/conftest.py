@@ -33,7 +33,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what the installed vLLM does not have, and gives `make test` its groups: tests/runner.py."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(ENDPOINT if _shares_endpoint(item) else item.path.stem))
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(ENDPOINT if _shares_endpoint(item) else item.path.stem))
     items.sort(key=lambda item: (not _shares_endpoint(item), item.get_closest_marker("engine") is None))
     _skip_by_version(items)
 

@@ -22,7 +22,8 @@ from serve_process import ServeProcess, session_members
 import sample_model
 from sample_model.facts import by_name
 
-pytestmark = pytest.mark.engine
+# No other test makes such directories in /dev/shm at the same time.
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("front ends")]
 
 SEAT = "X-Endpoint-Front-End"
 SLOTS, QUEUE = 16, 4
