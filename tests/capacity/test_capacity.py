@@ -83,7 +83,7 @@ def test_by_hand() -> None:
     assert fleet.cost_million == pytest.approx(2)  # 36 for 18 million tokens
     assert fleet.request_seconds == pytest.approx(0.5)
     assert fleet.in_flight == pytest.approx(50)
-    assert (fleet.reads, fleet.read_bytes) == (200, 10 * server.weights)
+    assert (fleet.reads, fleet.read_bytes) == (100, 10 * server.weights)
 
 
 @settings(deadline=None)
