@@ -61,7 +61,7 @@ help:
 	echo "make s3                                              start an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
-	echo "make test-fast                                       run the tests that need no engine, within a minute"
+	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
 	echo "make test-clients                                    test with litellm, langchain-aws, the SageMaker SDK ...: docs/clients.md"
