@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # The packages that the simulation imports.
 PACKAGES = ("handler", "container")
 MOST_SCHEDULES = 3000
-LEASE, STORE, RESTORE = "handler/artifacts/lease", "handler/artifacts/store", "handler/artifacts/restore"
+LEASE, STORE, TRANSFER = "handler/artifacts/lease", "handler/artifacts/store", "handler/storage/transfer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ MUTATIONS = (
     ),
     Mutation(
         "restore_ignores_digests",
-        f"{RESTORE}/download_worker.py",
-        "if found == part.digest:",
+        f"{TRANSFER}/download_worker.py",
+        "if part.digest is None or found == part.digest:",
         "if found:",
         "wrong artifacts",
     ),
