@@ -79,6 +79,8 @@ def test_nothing_is_sent_before_the_engine_has_accepted_the_request() -> None:
     """Found by the fuzz: a stream had begun with 200 when the engine rejected its schema."""
     frames: list[str] = []
 
+    from handler.engine.vllm_api.serving.response_events import events  # imports vLLM
+
     async def collect() -> None:
         async for frame in events(rejected(), fix=True):
             frames.append(frame)
