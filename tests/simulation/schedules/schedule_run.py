@@ -96,6 +96,8 @@ class Run:
                 self.time.run()
                 for client in self.clients:
                     client.close()
+                for host in self.hosts.values():
+                    self._end_container(host)
 
     def _ended(self) -> bool:
         now, clear = self.time.now, self.schedule.clear
@@ -161,6 +163,8 @@ class Run:
     def _end_container(self, host: Host) -> None:
         if host.serving is not None:
             host.serving.killed()
+        if host.container is not None:
+            host.container.close()
         host.container = None
 
     def _strike_any(self, stroke: Stroke) -> None:
