@@ -6,6 +6,7 @@ import importlib.metadata
 import logging
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,15 @@ ENDPOINT = "endpoint"
 def pytest_configure() -> None:
     """A shell's background job ignores Ctrl-C, and so would every command that the tests start and interrupt.
 
-    SIGTERM interrupts the tests too, so their fixtures end what they have started.
+    SIGTERM interrupts the tests too, so their fixtures end what they have started. No property may fail because the
+    machine is slow.
     """
+    if find_spec("hypothesis") is None:  # a Neuron machine's tests do without
+        return
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any-speed")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
