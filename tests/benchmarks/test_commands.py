@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from benchmarks.__main__ import main
 from benchmarks.lib.contestant import ROOT, SAMPLE_MODEL
-from tests.simulation.__main__ import fleet
+from tests.simulation.__main__ import main as fleet
 
 
 @pytest.mark.parametrize("name", sorted(main.commands))
