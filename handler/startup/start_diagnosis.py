@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
-from handler.artifacts.lease.compile_failure import compile_failure
+from handler.artifacts.lease.compile_failure_cause import compile_failure
 from handler.engine.engine import Engine
 from handler.engine.vllm_api.core.core_exits import core_exits
 from handler.errors import EndpointError, StartFailed

@@ -19,10 +19,10 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection, InvocationDeadline
+from local_sagemaker.gateway.container_selection import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.gateway_settings import ContainerAddress, Endpoint, RuntimeLimits
 from local_sagemaker.gateway.http_reply import ReplyHead
 from local_sagemaker.gateway.idle_connections import IdleConnections
-from local_sagemaker.gateway.invocation_routes import FixedRoutes, InvocationRoute, Routes
 from local_sagemaker.gateway.payload_parts import Cut
 from local_sagemaker.gateway.stream_pump import Pump
 

@@ -6,9 +6,9 @@ from werkzeug.datastructures import Headers
 
 from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.container_selection import InvocationRoute
 from local_sagemaker.gateway.gateway_settings import Endpoint
 from local_sagemaker.gateway.http_reply import ReplyHead
-from local_sagemaker.gateway.invocation_routes import InvocationRoute
 from local_sagemaker.hosting.component import Component
 from local_sagemaker.hosting.endpoint import LiveEndpoint
 from local_sagemaker.hosting.host import Host

@@ -13,8 +13,8 @@ from local_sagemaker.gateway import gateway_errors as errors
 from local_sagemaker.gateway import invocation_headers as headers
 from local_sagemaker.gateway.body_reader import read_body
 from local_sagemaker.gateway.container_connection import ContainerConnection
+from local_sagemaker.gateway.container_selection import Routes
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
-from local_sagemaker.gateway.invocation_routes import Routes
 from local_sagemaker.gateway.runtime_gateway import client_socket, reach
 
 PASSED = ("Content-Type", "Accept")

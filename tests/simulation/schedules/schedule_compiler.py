@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from handler.artifacts.identity.artifact_key import ArtifactKey
-from handler.artifacts.lease.compile_failure import compile_failure
+from handler.artifacts.lease.compile_failure_cause import compile_failure
 from tests.simulation.schedules.schedule import Cause
 
 FAILED = "Engine core initialization failed. See root cause above. Failed core proc(s): {}"

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 import pytest
 
 from handler.artifacts.lease.compile_errors import SHORT, CompileFailed, CompileKilled
-from handler.artifacts.lease.compile_failure import compile_failure
+from handler.artifacts.lease.compile_failure_cause import compile_failure
 from handler.engine.vllm_api.core.core_exits import core_exits
 
 VLLM = "Engine core initialization failed. See root cause above. Failed core proc(s): "
