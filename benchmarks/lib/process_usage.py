@@ -11,6 +11,8 @@ from psutil import CONN_LISTEN, Error, NoSuchProcess, Process, wait_procs
 
 T = TypeVar("T")
 
+# The name of the container's process that accepts connections (container/server/acceptor_process.py).
+ACCEPTOR = "acceptor"
 ENGINE_TITLE = "VLLM::"  # the process title vLLM gives to its engine core and workers
 GRACE_S = 3.0  # that descendants have to follow the first of them
 
@@ -37,7 +39,8 @@ def family(root: int) -> list[Process]:
 def http_processes(root: int, port: int) -> list[Process]:
     """Returns the processes that hold the listening socket and have no descendant that does, except the engine's.
 
-    gunicorn's master holds the socket, but its workers serve requests. A forked engine core may hold a copy.
+    gunicorn's master holds the socket, but its workers serve requests. A forked engine core may hold a copy. Our
+    acceptor, which only passes connections on, comes last.
     """
     holders = {
         process.pid: process
@@ -45,7 +48,8 @@ def http_processes(root: int, port: int) -> list[Process]:
         if not title(process).startswith(ENGINE_TITLE) and _listens(process, port)
     }
     ancestors = {parent.pid for process in holders.values() for parent in process.parents()}
-    return [process for pid, process in holders.items() if pid not in ancestors]
+    found = [process for pid, process in holders.items() if pid not in ancestors]
+    return sorted(found, key=lambda process: process.name() == ACCEPTOR)
 
 
 def usage(root: int, http: Sequence[Process]) -> Usage:

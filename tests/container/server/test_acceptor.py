@@ -16,6 +16,7 @@ from raw_http import Connection, request
 from scripted_process import PING, Server
 from waiting import eventually
 
+from benchmarks.lib.process_usage import http_processes
 from container.server.acceptor import ping_keeps_alive
 from container.server.acceptor_process import NAME, NICE, AcceptorProcess
 from container.server.gunicorn_server import GunicornServer
@@ -115,6 +116,12 @@ def test_it_comes_before_the_serving_process_where_that_is_permitted(server: Ser
     acceptor, worker = processes(server)
     effective = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
     assert acceptor.nice() == worker.nice() + (NICE if effective & CAP_SYS_NICE else 0)
+
+
+def test_the_serving_process_is_the_one_that_is_measured(server: Server) -> None:
+    """Found by a soak whose serving process had 16 MB: it was the acceptor."""
+    acceptor, worker = processes(server)
+    assert [process.pid for process in http_processes(server.process.pid, server.port)] == [worker.pid, acceptor.pid]
 
 
 def test_an_acceptor_that_ends_is_replaced(tmp_path: Path) -> None:
