@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.groups import group
+
 # The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself.
 NXDI_VLLM = "0.16.0"
 # handler/engine/vllm_api/serving/serving_classes.py knows vLLM's serving classes where this version has them.
 SERVING_VLLM = "0.16.0"
-# The folder and the fixture of the tests that share one engine. They run one after the other.
-ENDPOINT = "endpoint"
 
 
 def pytest_configure() -> None:
@@ -26,30 +26,38 @@ def pytest_configure() -> None:
     SIGTERM interrupts the tests too, so their fixtures end what they have started. No property may fail because the
     machine is slow.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if find_spec("hypothesis") is None:  # a Neuron machine's tests do without
         return
     from hypothesis import HealthCheck, settings
 
     settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any-speed")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives `make test` its groups: tests/runner.py."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid.partition("::")[0])
+
+    return GroupScheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what the installed vLLM does not have, and gives `make test` its groups: tests/runner.py."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(ENDPOINT if _shares_endpoint(item) else item.path.stem))
-    items.sort(key=lambda item: (not _shares_endpoint(item), item.get_closest_marker("engine") is None))
+    """Puts tests with an engine first, and skips what the installed vLLM does not have."""
+    items.sort(key=lambda item: (group(_file(item)) != "endpoint", item.get_closest_marker("engine") is None))
     _skip_by_version(items)
 
 
-def _shares_endpoint(item: pytest.Item) -> bool:
-    """Whether the test uses the engine that tests/endpoint/conftest.py starts once."""
-    return item.path.parent.name == ENDPOINT and ENDPOINT in getattr(item, "fixturenames", ())
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _skip_by_version(items: list[pytest.Item]) -> None:

@@ -1,8 +1,8 @@
 """`make test`: runs pytest over several processes, and ends whatever the tests leave running.
 
-Each process takes a file at a time, so a file's fixtures are made once. There is one process more than cores, because
-many tests wait: for a timeout, for a server. This process adopts every orphan of the tests (prctl(2),
-PR_SET_CHILD_SUBREAPER), so a server outlives neither its test's fixture nor a SIGTERM to this process.
+Each process takes a file, or a group of files (tests/groups.py), at a time, so its fixtures are made once. There is one
+process more than cores, because many tests wait: for a timeout, for a server. This process adopts every orphan of the
+tests (prctl(2), PR_SET_CHILD_SUBREAPER), so a server outlives neither its test's fixture nor a SIGTERM to this process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     signal.signal(signal.SIGTERM, _exit)
     processes = min(MOST_PROCESSES, len(os.sched_getaffinity(0)) + 1)
-    parallel = ["-n", str(processes), "--dist", "loadgroup", "--no-loadscope-reorder"]
+    parallel = ["-n", str(processes), "--dist", "loadscope", "--no-loadscope-reorder"]
     # Without cached bytecode, each of some hundred processes would compile all that it imports.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     pytest = subprocess.Popen([sys.executable, "-m", "pytest", *parallel, *sys.argv[1:]], env=environment)

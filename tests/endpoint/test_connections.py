@@ -48,8 +48,9 @@ def worker(served: ServeProcess) -> psutil.Process:
     found: list[psutil.Process] = []
 
     def one() -> bool:
-        found[:] = [child for child in psutil.Process(served.process.pid).children() if child.name() != "acceptor"]
-        return len(found) == 1
+        children = psutil.Process(served.process.pid).children()
+        found[:] = [child for child in children if child.name() != "acceptor"]
+        return len(found) == 1 and len(children) == 2  # the acceptor gets its name after it has begun
 
     served.until(one, 20)
     return found[0]

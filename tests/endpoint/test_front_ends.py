@@ -23,7 +23,7 @@ import sample_model
 from sample_model.facts import by_name
 
 # No other test makes such directories in /dev/shm at the same time.
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("front ends")]
+pytestmark = pytest.mark.engine
 
 SEAT = "X-Endpoint-Front-End"
 SLOTS, QUEUE = 16, 4

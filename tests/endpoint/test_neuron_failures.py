@@ -48,7 +48,7 @@ def test_a_compile_that_is_killed_is_no_fault_of_the_configuration(fleet: Fleet)
     """Nothing is remembered, so that the next start tries again; test_neuron_kills has such next starts."""
     reason = failed(fleet.serve("killed", "killed", STAND_IN_FAULT="kill"))
     assert "SIGKILL" in reason
-    assert "ran out of memory" in reason
+    assert "run out of memory" in reason
     assert not {name.split("/")[0] for name in fleet.stored("killed/")} & {"failures", "manifests", "objects"}
 
 

@@ -22,7 +22,6 @@ from raw_http import Connection, request
 from scripted_front_ends import PLACES
 
 # tests/endpoint/test_front_ends.py looks at the directories that front ends make in /dev/shm.
-pytestmark = pytest.mark.xdist_group("front ends")
 SLOT = "x-endpoint-front-end"
 HOLD = request("/invocations", {"prompt": "a|<hold>", "stream": True})
 WITHIN = 20.0
