@@ -130,7 +130,7 @@ test: $(DEV)
 test-fast: $(DEV)
 	@$(BIN)/python -m tests.runner -m 'not engine and not slow'
 
-# A slice of the tests (tests/versions.txt) on the vLLM of each native line. CI runs it after `make test`.
+# A slice of the tests (tests/versions.txt) on the vLLM of each native line.
 test-versions: test-version-0.24.0 test-version-0.29.0
 
 test-version-%:
