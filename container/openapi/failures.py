@@ -22,6 +22,7 @@ PAGED: Final[Errors] = (errors.InvalidField,)
 BODY: Final[Errors] = (
     errors.ForeignOrigin,
     errors.BodyTooLarge,
+    errors.BodiesTooLarge,
     errors.UnsupportedMediaType,
     errors.RequestTimedOut,
     errors.MissingField,
@@ -52,6 +53,7 @@ TOKENS: Final[Errors] = (
     sessions.SessionsDisabled,
     sessions.SessionNotFound,
     sessions.TooManySessions,
+    adapters.AdapterRequired,
 )
 OWN_CODE: Final[Errors] = (custom.CustomCodeFailed, custom.CustomCodeRefused, custom.UnsupportedFormat)
 NAMED: Final[Errors] = (*ENGINE, adapters.AdapterNotFound, adapters.AdaptersUnsupported)

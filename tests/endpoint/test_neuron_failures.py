@@ -45,11 +45,12 @@ def test_a_compile_that_fails_says_why_and_is_not_tried_again(
 
 
 def test_a_compile_that_is_killed_is_no_fault_of_the_configuration(fleet: Fleet) -> None:
-    """Nothing is remembered, so that the next start tries again; test_neuron_kills has such next starts."""
+    """It is remembered as a kill, so that the next start tries again; test_neuron_kills has such next starts."""
     reason = failed(fleet.serve("killed", "killed", STAND_IN_FAULT="kill"))
     assert "SIGKILL" in reason
     assert "run out of memory" in reason
-    assert not {name.split("/")[0] for name in fleet.stored("killed/")} & {"failures", "manifests", "objects"}
+    assert "another one at once" in reason
+    assert not {name.split("/")[0] for name in fleet.stored("killed/")} & {"manifests", "objects"}
 
 
 def test_without_a_store_a_load_that_fails_says_why_as_well(fleet: Fleet) -> None:

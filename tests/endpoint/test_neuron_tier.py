@@ -38,7 +38,6 @@ def test_a_compile_goes_on_from_what_a_killed_one_had_finished(fleet: Fleet, tmp
     assert killed.process.wait(120) != 0
     assert "artifact_published" not in killed.log
     assert "ended by SIGKILL" in killed.log
-    assert not any("/failures/" in f"/{name}" for name in fleet.stored()), "a kill is no failed compile"
     finished = count("compiled graphs saved", killed)
     assert finished > 0
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.engine
 # vLLM's own way into its plugins, and its own choice, under a CPU that says it has AMX.
 PROGRAM = """
 import torch
@@ -16,8 +17,6 @@ from vllm.plugins import load_general_plugins
 load_general_plugins()
 from handler.engine.vllm_api.core.cpu_isa import has_kernels
 from vllm.v1.attention.backends.cpu_attn import _get_attn_isa
-
-pytestmark = pytest.mark.engine
 chosen = _get_attn_isa(torch.bfloat16, 128, 64)
 print(has_kernels("amx"), chosen, has_kernels(chosen))
 """

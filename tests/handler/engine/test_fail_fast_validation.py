@@ -49,6 +49,19 @@ def test_errors_do_not_grow_with_the_request(name: str, document: dict[str, Any]
     assert caught.value.error_count() < 250
 
 
+def test_a_model_that_is_built_already_stops_as_well() -> None:
+    from openai.types.responses import ResponseInputText, ResponseOutputMessage
+
+    from handler.engine.vllm_api.serving import fail_fast_validation
+
+    for model in (ResponseInputText, ResponseOutputMessage):
+        model.model_rebuild(force=True)
+    fail_fast_validation._validator.cache_clear()
+    with pytest.raises(ValidationError) as caught:
+        fail_fast_validation.checked(request_model("ResponsesRequest"), WRONG[1][1])
+    assert caught.value.error_count() < 250
+
+
 @pytest.mark.parametrize(("name", "document"), RIGHT)
 def test_what_is_right_is_what_it_always_was(name: str, document: dict[str, Any]) -> None:
     from handler.engine.vllm_api.serving.fail_fast_validation import checked

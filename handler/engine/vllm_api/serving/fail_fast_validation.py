@@ -27,7 +27,9 @@ def checked(model: type[Model], document: dict[str, Any]) -> Model:
 
 @cache
 def _validator(model: type[BaseModel]) -> SchemaValidator:
-    return SchemaValidator(cast(CoreSchema, _failing_fast(TypeAdapter(model).core_schema)))
+    schema = cast(CoreSchema, _failing_fast(TypeAdapter(model).core_schema))
+    # Else pydantic takes the validator of each model inside that somebody has built already, which does not stop.
+    return SchemaValidator(schema, _use_prebuilt=False)
 
 
 def _failing_fast(schema: Any) -> Any:
