@@ -23,8 +23,8 @@ from hashlib import sha256
 logger = logging.getLogger(__name__)
 # Seconds of processor time. A schema of 64 KB takes 0.2 s. All other requests with a new grammar wait meanwhile.
 COMPILE_SECONDS = 10.0
-# A trial whose process gets too little of the processor ends after this many times `COMPILE_SECONDS`.
-WALL_TIMES = 6.0
+# A trial whose process gets too little of the processor ends after so many seconds.
+WALL_SECONDS = 60.0
 START_SECONDS = 240.0
 PROGRAM = "handler.engine.grammar.trial_process"
 # How many results are kept, each under the grammar's digest.
@@ -61,6 +61,7 @@ class GrammarTrial:
         whitespace = "any" if any_whitespace else "none"
         self._command = (sys.executable, "-m", PROGRAM, tokenizer, str(vocabulary), whitespace, str(compile_seconds))
         self._compile_seconds = compile_seconds
+        self._wall_seconds = WALL_SECONDS
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._received = b""
@@ -99,7 +100,7 @@ class GrammarTrial:
         try:
             process.stdin.write(json.dumps({"kind": kind, "spec": spec}).encode() + b"\n")
             process.stdin.flush()
-            line = self._line(process, self._compile_seconds * WALL_TIMES)
+            line = self._line(process, self._wall_seconds)
         except OSError:
             line = b""
         if not line:

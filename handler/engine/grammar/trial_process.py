@@ -1,9 +1,9 @@
 """The process in which each grammar is compiled first. It may crash, be killed, or run out of memory.
 
 `python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE SECONDS` reads one JSON object a line
-from standard input, `{"kind": ..., "spec": ...}`, and answers each with one, `{"problem": ...}`. A child does the work.
-When a grammar has ended the child, the answer is `{"signal": number}`. The next child is a fork away: the imports and
-the vocabulary, which take seconds, are there already.
+from standard input, `{"kind": ..., "spec": ...}`, and answers each with exactly one, `{"problem": ...}`. A child does
+the work. When a grammar has ended the child, the answer is `{"signal": number}`. The next child is a fork away: the
+imports and the vocabulary, which take seconds, are there already.
 
 It does what vLLM's core does with a grammar, with the same library and vocabulary, and computes the first token's mask
 (vllm/v1/structured_output/backend_xgrammar.py, XgrammarBackend.compile_grammar, 0.16.0).
@@ -19,8 +19,9 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
 
 # Bytes that a grammar may take beyond what the imports and the vocabulary have taken.
 MEMORY = 1 << 30
@@ -43,27 +44,58 @@ def main() -> None:
     tried("json", '{"type": "object"}')  # makes what is made lazily, before the memory is measured
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps({"ready": True}), file=answers, flush=True)
-    while (status := _run_child(tried, seconds, answers)) != 0:
-        print(json.dumps({"signal": -status}), file=answers, flush=True)
+    trials = ChildTrials(tried, seconds)
+    for line in sys.stdin:
+        print(json.dumps(trials.answer(json.loads(line))), file=answers, flush=True)
 
 
-def _run_child(tried: Trial, seconds: float, answers: TextIO) -> int:
-    """Has a child try grammars until it ends. Returns its exit status: 0 at the end of standard input."""
-    parent = os.getpid()
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+class ChildTrials:
+    """Has a child try grammars, and makes another child when it has ended.
+
+    :param seconds: of processor time that a grammar may take.
+    """
+
+    def __init__(self, tried: Trial, seconds: float) -> None:
+        self._tried = tried
+        self._seconds = seconds
+        self._start()
+
+    def _start(self) -> None:
+        context = get_context("fork")
+        self._pipe, theirs = context.Pipe()
+        self._child = context.Process(target=_try_each, args=(self._tried, self._seconds, theirs, os.getpid()))
+        self._child.start()
+        theirs.close()
+        self._used = False
+
+    def answer(self, request: dict[str, str]) -> dict[str, str | int | None]:
+        """Tries a grammar. If a child ends that has tried others before, another tries the grammar again."""
+        while True:
+            used, self._used = self._used, True
+            try:
+                self._pipe.send(request)
+                return {"problem": self._pipe.recv()}
+            except (EOFError, OSError):
+                self._child.join()
+                status = self._child.exitcode or 0
+                self._pipe.close()
+                self._start()
+            if not used or status == -signal.SIGPROF:
+                return {"signal": -status}
+
+
+def _try_each(tried: Trial, seconds: float, pipe: Connection, parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == parent:
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-        for line in sys.stdin:
-            request = json.loads(line)
-            signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
-            problem = tried(request["kind"], request["spec"])
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            print(json.dumps({"problem": problem}), file=answers, flush=True)
-    os._exit(0)
+    if os.getppid() != parent:
+        return
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    while True:
+        request = pipe.recv()
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
+        problem = tried(request["kind"], request["spec"])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        pipe.send(problem)
 
 
 def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Trial:

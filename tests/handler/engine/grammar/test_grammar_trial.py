@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
-import termios
 import threading
 import time
-from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -21,6 +18,10 @@ from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
 pytestmark = pytest.mark.engine
 
 VOCABULARY = 1024
+# Ends the process that compiles it by a segmentation fault.
+DEEP = "(" * 100_000 + "a" + ")" * 100_000
+# Takes minutes.
+SLOW = 'root ::= (("a"{1,1000}){1,1000}){1,1000}'
 
 
 @pytest.fixture(scope="module")
@@ -54,45 +55,48 @@ def test_an_unknown_structural_tag_is_a_problem(trial: GrammarTrial) -> None:
     assert trial.problem("structural_tag", spec)
 
 
-def once_asked(trial: GrammarTrial, kill: Callable[[], None]) -> threading.Thread:
-    """Kills once the process has a grammar to read."""
-    process = trial._process
-    assert process is not None
-    assert process.stdin is not None
-    pipe = process.stdin.fileno()
-
-    def wait() -> None:
-        while not array("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]:
-            time.sleep(0.01)
-        kill()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
+def child_of(trial: GrammarTrial) -> psutil.Process:
+    assert trial.pid is not None
+    (child,) = psutil.Process(trial.pid).children()
+    return child
 
 
 def test_one_that_ends_the_child_is_a_problem_and_another_child_tries_the_next(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "abc") is None
-    assert trial.pid is not None
-    first, (child,) = trial.pid, psutil.Process(trial.pid).children()
-    child.suspend()
-    killer = once_asked(trial, child.kill)
-    assert trial.problem("regex", "abcd") == "the grammar library cannot compile it"
-    killer.join()
-    assert trial.problem("regex", "abcde") is None
+    first = trial.pid
+    assert trial.problem("regex", DEEP) == "the grammar library cannot compile it"
+    assert str(trial.problem("regex", "[a")).startswith("Regex parsing error")
+    assert trial.problem("regex", "abcd") is None
     assert trial.pid == first
 
 
+def test_the_end_of_a_child_that_has_tried_others_says_nothing_of_the_next(trial: GrammarTrial) -> None:
+    assert trial.problem("regex", "bc") is None
+    first, child = trial.pid, child_of(trial)
+    child.kill()
+    assert trial.problem("regex", "bcd") is None
+    assert str(trial.problem("regex", "[b")).startswith("Regex parsing error")
+    assert trial.pid == first
+    assert not child.is_running()
+
+
 def test_one_that_ends_the_whole_process_is_a_problem_and_the_next_is_tried_again(trial: GrammarTrial) -> None:
-    assert trial.problem("regex", "abc") is None
-    assert trial.pid is not None
-    first, (child,) = trial.pid, psutil.Process(trial.pid).children()
-    child.suspend()
-    killer = once_asked(trial, lambda: os.kill(first, signal.SIGKILL))
-    assert trial.problem("regex", "bcd") == "the grammar library cannot compile it"
+    assert trial.problem("regex", "cd") is None
+    first, child = trial.pid, child_of(trial)
+    assert first is not None
+    before = child.cpu_times().user
+
+    def kill() -> None:
+        while child.cpu_times().user == before:
+            time.sleep(0.01)
+        os.kill(first, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    assert trial.problem("ebnf", SLOW) == "the grammar library cannot compile it"
     killer.join()
-    child.wait(10)  # it ends with its parent
-    assert trial.problem("regex", "bcde") is None
+    child.wait(60)  # it ends with its parent
+    assert trial.problem("regex", "cde") is None
     assert trial.pid != first
 
 
@@ -110,31 +114,27 @@ def test_a_verdict_is_kept_without_a_process(trial: GrammarTrial) -> None:
 
 
 def test_one_that_takes_too_long_is_a_problem_and_ends_its_child() -> None:
-    quick = GrammarTrial(str(sample_model.path()), VOCABULARY, compile_seconds=0.3)
+    quick = GrammarTrial(str(sample_model.path()), VOCABULARY, compile_seconds=1)
     try:
         assert quick.problem("regex", "warm") is None
-        assert quick.pid is not None
-        (child,) = psutil.Process(quick.pid).children()
-        assert "longer than 0.3 s" in str(quick.problem("ebnf", 'root ::= (("a"{1,1000}){1,1000}){1,1000}'))
+        child = child_of(quick)
+        assert "longer than 1 s" in str(quick.problem("ebnf", SLOW))
         assert not child.is_running()
         assert quick.problem("regex", "after") is None
     finally:
         quick.close()
 
 
-def test_one_that_gets_no_processor_time_may_come_again() -> None:
-    quick = GrammarTrial(str(sample_model.path()), VOCABULARY, compile_seconds=0.05)
-    try:
-        assert quick.problem("regex", "warm") is None
-        assert quick.pid is not None
-        (child,) = psutil.Process(quick.pid).children()
-        child.suspend()
-        assert "again" in str(quick.problem("regex", "stalled"))
-        child.wait(10)
-        assert quick.known("regex", "stalled") == (False, None)
-        assert quick.problem("regex", "stalled") is None
-    finally:
-        quick.close()
+def test_one_that_gets_no_processor_time_may_come_again(trial: GrammarTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trial.problem("regex", "warm") is None
+    child = child_of(trial)
+    child.suspend()
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "_wall_seconds", 0.2)
+        assert "again" in str(trial.problem("regex", "stalled"))
+    child.wait(60)
+    assert trial.known("regex", "stalled") == (False, None)
+    assert trial.problem("regex", "stalled") is None
 
 
 def test_where_no_process_starts_nothing_is_known() -> None:
