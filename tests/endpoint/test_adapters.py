@@ -392,7 +392,6 @@ def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None
     assert "nobody reads this" not in clean.log
 
 
-@pytest.mark.serving_classes
 def test_the_bare_models_requests_stay_its_own_on_vllms_way_too(clean: ServeProcess) -> None:
     """Requests for the adapter and for the bare model in one batch; `logprobs` are its serving classes'."""
     hello = by_name("hello")

@@ -67,7 +67,6 @@ def cutting(endpoint: ServeProcess) -> Iterator[EndpointClient]:
     assert process.wait(10) == 0
 
 
-@pytest.mark.serving_classes  # echo is theirs
 def test_parts_that_cut_events_and_characters_are_put_together(cutting: EndpointClient) -> None:
     echo = {"prompt": ODD, "echo": True, "max_tokens": 2, "temperature": 0}
     assert "".join(cutting.text(echo)).startswith(ODD)

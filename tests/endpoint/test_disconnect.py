@@ -53,7 +53,6 @@ FULL: list[tuple[dict[str, object], int]] = [
 ]
 
 
-@pytest.mark.serving_classes
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "not streamed"])
 @pytest.mark.parametrize(("fields", "sequences"), FULL)
 def test_on_the_full_path_all_of_its_slots(

@@ -11,7 +11,8 @@ from serve_process import ServeProcess
 
 import sample_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+POOLING = "vLLM's pooling classes are known as 0.16.0 has them; on others their routes are a 400"
+pytestmark = [pytest.mark.engine, pytest.mark.vllm_016(POOLING)]
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,6 @@ class Run:
         client.close()
 
 
-@pytest.mark.serving_classes
 def test_streams_of_responses_beside_each_other_are_whole(endpoint: ServeProcess) -> None:
     """Found by the fuzz: vLLM's parsers and its encoding thread shared a tokenizer, and now and then broke a stream."""
 

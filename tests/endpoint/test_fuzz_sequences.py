@@ -18,7 +18,7 @@ from serve_process import ServeProcess
 import sample_model
 from benchmarks.fuzz.fuzz_run import FuzzRun
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 SEQUENCES = int(os.environ.get("FUZZ_SEQUENCES", "300"))
 FIRST = int(os.environ.get("FUZZ_FIRST", "0"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from serve_process import ServeProcess
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 DEEP: dict[str, Any] = {"type": "integer"}
 for _ in range(40):
     DEEP = {"type": "object", "properties": {"a": DEEP, "b": DEEP if len(json.dumps(DEEP)) < 1000 else {}}}

@@ -13,7 +13,7 @@ from serve_process import ServeProcess
 
 from sample_model.facts import by_name, load
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 QUESTION = "What does /ping mean?"
 MESSAGES: Any = [{"role": "user", "content": QUESTION}]

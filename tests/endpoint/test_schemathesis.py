@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from serve_process import ServeProcess
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "4"))
 CHECKS = (

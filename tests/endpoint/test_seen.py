@@ -67,7 +67,6 @@ FULL: list[tuple[str, dict[str, Any], int]] = [
 ]
 
 
-@pytest.mark.serving_classes
 @pytest.mark.parametrize(("route", "body", "sequences"), FULL)
 def test_tokens_of_the_full_path_are_counted(
     endpoint: ServeProcess, route: str, body: dict[str, Any], sequences: int

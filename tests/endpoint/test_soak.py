@@ -11,7 +11,7 @@ from serve_process import ServeProcess
 from benchmarks.soak.soak import SoakPlan, soak
 from benchmarks.soak.soak_state import StateWatch
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 SLOTS = 16  # SM_VLLM_MAX_NUM_SEQS of serve_process.py
 SECONDS = float(os.environ.get("SOAK_SECONDS", "8"))

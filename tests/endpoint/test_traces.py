@@ -9,13 +9,13 @@ from serve_process import ServeProcess
 
 from tests.otlp_receiver import Receiver
 
-# The stages are told on the way of tokens that is written for vLLM 0.16.
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 BODY = {"prompt": "What does /ping mean?", "max_tokens": 8, "ignore_eos": True, "temperature": 0}
 PARENT = "00f067aa0ba902b7"
 
 
+@pytest.mark.vllm_016("the direct token path, which tells the stages, is written for 0.16.0")
 @pytest.mark.parametrize("stream", [False, True])
 def test_the_stages_of_a_request_in_the_engine(endpoint: ServeProcess, otlp: Receiver, stream: bool) -> None:
     trace = secrets.token_hex(16)

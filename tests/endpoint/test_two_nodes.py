@@ -24,7 +24,6 @@ from sample_model import facts
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("SEVERAL_NODES"), reason="two engines more: SEVERAL_NODES=1 runs it"),
-    pytest.mark.serving_classes,
 ]
 COMMAND = Path(sys.executable).with_name("neuron-endpoint")
 WAYS = {

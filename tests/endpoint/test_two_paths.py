@@ -15,7 +15,7 @@ from serve_process import ServeProcess
 
 from sample_model.facts import load
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 REQUESTS = 320
 BATCHES = 8

@@ -22,7 +22,7 @@ print(has_kernels("amx"), chosen, has_kernels(chosen))
 """
 
 
-@pytest.mark.serving_classes
+@pytest.mark.vllm_016("the fixed crash is one of 0.16.0")
 def test_vllm_chooses_what_its_library_has() -> None:
     environment = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR"}
     done = subprocess.run(

@@ -13,7 +13,7 @@ import pytest
 
 import sample_model
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the direct token path is written for 0.16.0")]
 PROGRAM = Path(__file__).with_name("token_path_program.py")
 TEXT = "What does /ping mean? It says whether the endpoint is able to answer now."
 KINDS = ("plain", "apart", "whole", "stops")
