@@ -59,7 +59,7 @@ def test_on_the_full_path_all_of_its_slots(
     endpoint: ServeProcess, fields: dict[str, object], sequences: int, stream: bool
 ) -> None:
     leaves = connect(endpoint, {**LONG, **fields, "stream": stream})
-    endpoint.until(lambda: running(endpoint) == sequences, 20)
+    endpoint.until(lambda: running(endpoint) == sequences, 300)  # the first grammar is tried in a process that starts
     if stream:
         assert leaves.recv(15) == b"HTTP/1.1 200 OK"
     leaves.close()

@@ -11,6 +11,7 @@ import pytest
 from serve_process import ServeProcess
 
 from sample_model.facts import by_name
+from tests.installed_vllm import is_016
 
 pytestmark = pytest.mark.engine
 
@@ -77,7 +78,8 @@ def test_a_named_tool_is_called_with_its_schemas_arguments(client: openai.OpenAI
     assert call.id
     deltas = [chunk.choices[0].delta for chunk in chat(client, tools=TOOLS, tool_choice=NAMED, stream=True)]
     calls = [call for delta in deltas for call in delta.tool_calls or ()]
-    assert "".join(call.function.arguments or "" for call in calls) == FIXED
+    # 0.24 streams the text that the model wrote, whose grammar allows other spaces.
+    assert json.loads("".join(call.function.arguments or "" for call in calls)) == json.loads(FIXED)
     assert [call.function.name for call in calls if call.function.name] == ["ask"]
 
 
@@ -101,8 +103,13 @@ def test_tools_may_be_left_alone_and_a_conversation_about_them_goes_on(client: o
 
 
 def test_a_tool_call_cut_short_says_what_mends_it(client: openai.OpenAI) -> None:
-    error = refused(lambda: chat(client, tools=TOOLS, tool_choice="required", max_tokens=2))
-    assert error.param == "max_tokens"
+    """0.24 and later answer with what there is, and say that it is cut, as OpenAI does."""
+    cut = partial(chat, client, tools=TOOLS, tool_choice="required", max_tokens=2)
+    if is_016():
+        assert refused(cut).param == "max_tokens"
+    else:
+        (choice,) = cut().choices
+        assert (choice.finish_reason, choice.message.tool_calls) == ("length", None)
 
 
 def test_a_tool_choice_without_its_tool_is_refused(client: openai.OpenAI) -> None:
@@ -177,7 +184,7 @@ def test_beams_are_the_same_whatever_is_drawn_beside_them(endpoint: ServeProcess
         events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
         return [choice["delta"] for event in events for choice in event["choices"]]
 
-    assert texts(1000) == texts(0)
+    assert texts(1000 if is_016() else 2) == texts(0)  # 0.24 takes no temperature above 2
 
 
 def test_usage_at_the_end_of_a_stream(client: openai.OpenAI) -> None:

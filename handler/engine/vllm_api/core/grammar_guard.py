@@ -1,4 +1,4 @@
-"""Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0.
+"""Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0 and 0.24.0.
 
 vLLM reads a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
 untried grammar raises an exception. The code that catches it awaits the trial and calls vLLM again.
@@ -78,6 +78,13 @@ class GrammarGuard:
                 assert isinstance(params, SamplingParams)
                 raise GrammarUntried(params)
             _require(problem)
+
+    async def ensure_tried(self, params: object) -> None:
+        """As `check`, but a grammar that has been tried waits for no other one's trial."""
+        try:
+            self.require_tried(params)
+        except GrammarUntried:
+            await self.check(params)
 
     def _problem(self, structured: Any) -> str | None:
         try:

@@ -1,4 +1,4 @@
-"""What vLLM checks of a grammar on the event loop, without parsing it there. Seen on vLLM 0.16.0.
+"""What vLLM checks of a grammar on the event loop, without parsing it there. Seen on vLLM 0.16.0, 0.24.0 and 0.29.0.
 
 The trial has parsed and compiled each grammar in a process of its own. vLLM would parse it again on the loop, while
 every other request waits (vllm/v1/structured_output/backend_xgrammar.py, `validate_xgrammar_grammar`).
@@ -11,19 +11,29 @@ from collections.abc import Callable
 
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine import input_processor
+from vllm.v1.structured_output import backend_xgrammar
 
 NAME = "validate_xgrammar_grammar"
 UNSUPPORTED = "The provided JSON schema contains features not supported by xgrammar."
 
 
 def replace(tried: Callable[[], bool]) -> None:
-    """Has vLLM use `validate` in place of its own function, if this version has it.
+    """Has vLLM use `validate` in place of its own function.
 
     :param tried: whether grammars are tried. If not, vLLM's own function runs.
     """
-    original = getattr(input_processor, NAME, None)
-    if original is not None:
-        setattr(input_processor, NAME, lambda params: validate(params) if tried() else original(params))
+    original = backend_xgrammar.validate_xgrammar_grammar
+
+    def replaced(params: SamplingParams) -> None:
+        if tried():
+            validate(params)
+        else:
+            original(params)
+
+    # 0.24.0 and later import it where they call it, also where they parse a request. 0.16.0 has it in this module.
+    for module in (backend_xgrammar, input_processor):
+        if hasattr(module, NAME):
+            setattr(module, NAME, replaced)
 
 
 def validate(params: SamplingParams) -> None:
@@ -32,7 +42,6 @@ def validate(params: SamplingParams) -> None:
     :raises ValueError: xgrammar ignores a keyword of the schema, or a Lark grammar cannot be converted.
     """
     from vllm.v1.structured_output import utils
-    from vllm.v1.structured_output.backend_xgrammar import has_xgrammar_unsupported_json_features
 
     structured = params.structured_outputs
     if structured is None:
@@ -41,7 +50,7 @@ def validate(params: SamplingParams) -> None:
         structured.grammar, structured.choice = utils.choice_as_grammar(structured.choice), None
     elif structured.json:
         schema = json.loads(structured.json) if isinstance(structured.json, str) else structured.json
-        if has_xgrammar_unsupported_json_features(schema):
+        if backend_xgrammar.has_xgrammar_unsupported_json_features(schema):
             raise ValueError(UNSUPPORTED)
     elif structured.grammar and utils.grammar_is_likely_lark(structured.grammar):
         structured.grammar = utils.convert_lark_to_ebnf(structured.grammar)

@@ -1,7 +1,11 @@
-"""Wraps `AsyncLLM.generate` and `encode` for vLLM's serving classes: counts tokens, and fixes beam search.
+"""Wraps `AsyncLLM.generate` and `encode` for vLLM's serving classes: counts tokens, tries grammars, fixes beam search.
 
 The classes call both in the task of the request, or in tasks that it creates, which inherit its context. So a context
-variable tells to which request the tokens belong, for any route and any number of sequences. Tested on 0.16.0.
+variable tells to which request the tokens belong, for any route and any number of sequences. Tested on 0.16.0, 0.24.0
+and 0.29.0.
+
+0.24.0 and later process a request's inputs in `generate`. A stream has begun by then, so an untried grammar is tried
+here. 0.16.0 processes them before it calls `generate` (core/grammar_guard.py).
 
 vLLM's beam search fails if it gets more log probabilities per step than it requested. Seen on 0.16.0 and 0.32.0. It
 requests one token with the `2 * n` likeliest, and finds a beam by its position in the list of all of them
@@ -31,14 +35,17 @@ Generate = Callable[..., AsyncGenerator[Any, None]]
 
 def wrap(llm: AsyncLLM) -> None:
     """Wraps `llm.generate` and `llm.encode`. Call once for an engine."""
-    llm.generate = _wrapped(llm.generate)
-    llm.encode = _wrapped(llm.encode)
+    llm.generate = _wrapped(llm.generate, llm)
+    llm.encode = _wrapped(llm.encode, llm)
 
 
-def _wrapped(generate: Generate) -> Generate:
+def _wrapped(generate: Generate, llm: AsyncLLM) -> Generate:
     @functools.wraps(generate)
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         tokens, searching, first = COUNTED.get(), SEARCHING.get(), True
+        guard = getattr(llm, "grammar_guard", None)
+        if guard is not None:
+            await guard.ensure_tried(arguments[1] if len(arguments) > 1 else None)
         # vLLM frees the slots when its generator is closed, so it is closed together with this one.
         async with contextlib.aclosing(generate(*arguments, **named)) as outputs:
             async for output in outputs:
