@@ -11,6 +11,7 @@ COLUMNS = ("recipe", "model", "instance", "line", "cores", "context", "sequences
 FEATURES = {
     "quantization": "{} weights",
     "speculation": "{} speculation",
+    "disaggregation": "{} half of disaggregated inference",
     "vision_neuron_config": "images",
     "attn_kernel_enabled": "kernels",
 }

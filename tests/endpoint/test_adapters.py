@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from serve_process import ServeProcess
+from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
@@ -318,7 +318,7 @@ def loaded_beside(served: ServeProcess, whole: str) -> None:
 
 
 def post_model(served: ServeProcess, name: str, url: str) -> int:
-    return served.client.post("/models", json={"model_name": name, "url": url}).status_code
+    return served.client.post("/models", json={"model_name": name, "url": url}, timeout=STARTED_WITHIN).status_code
 
 
 def endless(tokens: int, **fields: object) -> dict[str, object]:

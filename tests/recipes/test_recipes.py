@@ -39,6 +39,8 @@ PROMISED = [
     ("qwen3-8b", "trn2.48xlarge"),
     ("qwen3-32b", "trn2.48xlarge"),
     ("qwen3-vl-32b", "trn2.48xlarge"),
+    ("qwen3-32b-prefill", "trn2.48xlarge"),
+    ("qwen3-32b-decode", "trn2.48xlarge"),
 ]
 every_recipe = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
