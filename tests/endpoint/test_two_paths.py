@@ -112,7 +112,8 @@ def parsed(text: str) -> dict[str, Any]:
     def kept(fields: dict[str, Any]) -> dict[str, Any]:
         if is_016():
             return fields
-        return {name: value for name, value in fields.items() if value is not None and name != "system_fingerprint"}
+        empty = {name for name, value in fields.items() if value is None or (name, value) == ("tool_calls", [])}
+        return {name: value for name, value in fields.items() if name not in {*empty, "system_fingerprint"}}
 
     document: dict[str, Any] = json.loads(text, object_hook=kept)
     return document
