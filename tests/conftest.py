@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.groups import group
+from tests.groups import group, place
 
 # The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself. So are the parts
 # of the product that use most of vLLM's internals.
@@ -43,20 +43,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class GroupScheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return group(nodeid.partition("::")[0])
+            return group(nodeid)
 
     return GroupScheduling(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts tests with an engine first, and skips what the installed vLLM does not have."""
-    items.sort(key=lambda item: (group(_file(item)) != "endpoint", item.get_closest_marker("engine") is None))
+    """Puts the longest groups first, then tests with an engine, and skips what the installed vLLM does not have."""
+    items.sort(key=lambda item: (place(item.nodeid), item.get_closest_marker("engine") is None))
     _skip_by_version(items)
-
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
 
 
 def _skip_by_version(items: list[pytest.Item]) -> None:

@@ -1,4 +1,7 @@
-"""Which tests of `make test` run one after the other in one process: those of a file, and those that share something.
+"""Which tests of `make test` run one after the other in one process, and which groups start first.
+
+A group is a file's tests, or the tests that share something, or one notebook. The longest groups start first, so that
+no process is left alone with one at the end.
 
 xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2, which took away the attribute that xdist 3.8.0
 writes a group to.
@@ -15,11 +18,43 @@ ROOT = Path(__file__).parents[1]
 SHARES = re.compile(r"\bendpoint: ServeProcess|\bgateway\b|\bruntime\b")
 # These look at every /dev/shm/endpoint-*.
 FRONT_ENDS = ("tests/endpoint/test_front_ends.py", "tests/container/server/test_multiprocess.py")
+NOTEBOOKS = "tests/notebooks/test_notebooks.py"
+# The groups that take longest, by the processor time that they took on two cores.
+LONGEST = (
+    "4-measure",
+    "2-compile",
+    "tests/endpoint/test_artifacts.py",
+    "endpoint",
+    "tests/local_sagemaker/test_service_with_boto3.py",
+    "tests/endpoint/test_neuron_failures.py",
+    "tests/endpoint/test_adapters.py",
+    "tests/endpoint/test_neuron_kills.py",
+    "tests/endpoint/test_neuron_native.py",
+    "tests/endpoint/test_failure.py",
+    "tests/simulation/test_schedules.py",
+    "tests/endpoint/test_pooling.py",
+    "front ends",
+    "3-deploy-and-invoke",
+    "5-adapters-and-code",
+)
+
+
+def group(node: str) -> str:
+    """The group of a test, given as its path from the root, `::` and its name."""
+    file, _, name = node.partition("::")
+    if file == NOTEBOOKS and name.endswith("]"):
+        return name.partition("[")[2].rstrip("]")
+    return _group_of_file(file)
+
+
+def place(node: str) -> int:
+    """Where the group of a test is in `LONGEST`: the number of these groups if it is none of them."""
+    found = group(node)
+    return LONGEST.index(found) if found in LONGEST else len(LONGEST)
 
 
 @cache
-def group(file: str) -> str:
-    """The group of a test file, given as its path from the root."""
+def _group_of_file(file: str) -> str:
     if file in FRONT_ENDS:
         return "front ends"
     shares = file.startswith("tests/endpoint/") and SHARES.search((ROOT / file).read_text(encoding="utf-8"))

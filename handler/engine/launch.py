@@ -30,12 +30,18 @@ Stage = Callable[[str], None]
 logger = logging.getLogger(__name__)
 
 
-def import_vllm() -> None:
-    """Imports vLLM and its serving classes, which takes 7 to 10 s. The plan's environment must be set before."""
+def import_vllm(*, core: bool = False) -> None:
+    """Imports vLLM and its serving classes, which takes 7 to 10 s. The plan's environment must be set before.
+
+    :param core: also imports what the engine core needs, for a fork of this process.
+    """
     with without_collection():
-        from handler.engine.vllm_api.core import core, engine_arguments  # noqa: F401
+        from handler.engine.vllm_api.core import core as vllm_api  # noqa: F401
+        from handler.engine.vllm_api.core import engine_arguments, model_inspection  # noqa: F401
 
         _serving_api()
+        if core:
+            from handler.engine.vllm_api.core import core_imports  # noqa: F401
 
 
 def launch(
@@ -61,8 +67,9 @@ def launch(
     stage("import vLLM")
     imports()
     from handler.engine.vllm_api.core import core as vllm_api
-    from handler.engine.vllm_api.core import engine_arguments
+    from handler.engine.vllm_api.core import engine_arguments, model_inspection
 
+    model_inspection.inspect_here()
     engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
     build = partial(vllm_api.build_engine, engine_args, pace, further=further)
     if config.front_ends > 1:

@@ -41,8 +41,7 @@ from handler.startup.start_steps import StartSteps, Step
 
 logger = logging.getLogger(__name__)
 MODEL, CODE, COMPANIONS, IMPORT = "fetch model", "prepare custom code", "fetch adapters and draft", "import vLLM"
-CORE, CORE_IMPORT = "start the core's process", "import vLLM in the core's process"
-CORE_IMPORTS = "handler.engine.vllm_api.core.core_imports"
+CORE = "fork the core's process"
 
 
 def start(state: ServingState) -> None:
@@ -116,10 +115,10 @@ def _side_by_side(
 
             return fetch(update)
 
-    def begin_core(*_: object) -> WaitingProcess | None:
+    def fork_core(imported: object) -> WaitingProcess | None:
         if not spawned:
             return None
-        cores.append(WaitingProcess(CORE_IMPORTS))
+        cores.append(WaitingProcess(environment))
         return cores[-1]
 
     found = [
@@ -128,18 +127,19 @@ def _side_by_side(
     ]
     if plan is None:
         return found
+    environment = dict(os.environ)
     use_environment(plan)
     # Packages that the model's own code requires are installed before anything of vLLM is imported.
     before = (CODE,) if names_requirements(config) else ()
     companions = partial(fetch_companions, config, compiled_in=plan.line != "cpu")
-    # Otherwise vLLM forks the core, which then has the imports already. On a CPU vLLM spawns it (platforms/cpu.py).
-    spawned = plan.line == "cpu" or os.environ.get("VLLM_WORKER_MULTIPROC_METHOD") == "spawn"
-    found += [
+    # Elsewhere vLLM forks the core itself. On a CPU it would spawn it (platforms/cpu.py).
+    spawned = plan.line == "cpu"
+    return [
+        *found,
         Step(COMPANIONS, partial(transfer, COMPANIONS, companions)),
-        Step(IMPORT, lambda *_: import_vllm(), before),
-        Step(CORE, begin_core, before),
+        Step(IMPORT, lambda *_: import_vllm(core=spawned), before),
+        Step(CORE, fork_core, (IMPORT,)),
     ]
-    return [*found, Step(CORE_IMPORT, WaitingProcess.imported, (CORE,))] if spawned else found
 
 
 def _start_without_model(state: ServingState) -> None:

@@ -1,4 +1,4 @@
-"""What the process of an engine core imports, and with it a process that waits to become one. Seen on 0.16.0.
+"""What the process of an engine core imports, beside what the serving process does. Seen on 0.16.0.
 
 The worker's module is named in vllm/platforms/cpu.py (`check_and_update_config`).
 """
