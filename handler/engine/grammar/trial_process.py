@@ -25,6 +25,9 @@ from pathlib import Path
 
 # Bytes that a grammar may take beyond what the imports and the vocabulary have taken.
 MEMORY = 1 << 30
+# Bytes of the stack. The core compiles in threads, whose stacks have 8 MB, or 2 MB where the limit is `unlimited`
+# (pthread_create(3)). A grammar that needs a part of that here cannot end the core by its depth.
+STACK = 1 << 20
 LONGEST = 300
 # The engine and the requests of others come first.
 NICE = 5
@@ -90,6 +93,7 @@ def _try_each(tried: Trial, seconds: float, pipe: Connection, parent: int) -> No
         return
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    resource.setrlimit(resource.RLIMIT_STACK, (STACK, STACK))
     while True:
         request = pipe.recv()
         signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process

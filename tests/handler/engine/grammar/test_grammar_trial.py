@@ -18,8 +18,8 @@ from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
 pytestmark = pytest.mark.engine
 
 VOCABULARY = 1024
-# Ends the process that compiles it by a segmentation fault.
-DEEP = "(" * 100_000 + "a" + ")" * 100_000
+# A regular expression of this depth ends the process that compiles it by a segmentation fault.
+DEEP = 100_000
 # Takes minutes.
 SLOW = 'root ::= (("a"{1,1000}){1,1000}){1,1000}'
 
@@ -55,6 +55,10 @@ def test_an_unknown_structural_tag_is_a_problem(trial: GrammarTrial) -> None:
     assert trial.problem("structural_tag", spec)
 
 
+def nested(depth: int) -> str:
+    return "(" * depth + "a" + ")" * depth
+
+
 def child_of(trial: GrammarTrial) -> psutil.Process:
     assert trial.pid is not None
     (child,) = psutil.Process(trial.pid).children()
@@ -64,10 +68,15 @@ def child_of(trial: GrammarTrial) -> psutil.Process:
 def test_one_that_ends_the_child_is_a_problem_and_another_child_tries_the_next(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "abc") is None
     first = trial.pid
-    assert trial.problem("regex", DEEP) == "the grammar library cannot compile it"
+    assert trial.problem("regex", nested(DEEP)) == "the grammar library cannot compile it"
     assert str(trial.problem("regex", "[a")).startswith("Regex parsing error")
     assert trial.problem("regex", "abcd") is None
     assert trial.pid == first
+
+
+def test_the_core_has_more_of_a_stack_than_the_trial(trial: GrammarTrial) -> None:
+    assert trial.problem("regex", nested(1000)) is None
+    assert trial.problem("regex", nested(4000)) == "the grammar library cannot compile it"  # the core can
 
 
 def test_the_end_of_a_child_that_has_tried_others_says_nothing_of_the_next(trial: GrammarTrial) -> None:
