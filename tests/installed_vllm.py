@@ -6,6 +6,10 @@ from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.planning.vllm_versions import public
 
 
+def version() -> str:
+    return public(installed_versions()["vllm"])
+
+
 def is_016() -> bool:
     """Whether it is 0.16.0, for which the product's direct token path is written."""
-    return public(installed_versions()["vllm"]) == "0.16.0"
+    return version() == "0.16.0"

@@ -19,6 +19,7 @@ from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
+from tests.installed_vllm import version
 
 pytestmark = pytest.mark.engine
 
@@ -347,7 +348,8 @@ def test_every_other_port_that_others_reach_lies_in_the_range_that_sagemaker_giv
     assert ("0.0.0.0", clean.port) in listening
     outside = {(ip, port) for ip, port in listening - {("0.0.0.0", clean.port)} if not 23100 <= port <= 23199}
     assert {ip for ip, _ in outside} <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, outside
-    assert any(23100 <= port <= 23199 for _, port in listening), listening
+    if version() != "0.29.0":  # whose engine listens on loopback only
+        assert any(23100 <= port <= 23199 for _, port in listening), listening
 
 
 def test_an_isolated_endpoint_fetches_no_adapter(clean: ServeProcess) -> None:

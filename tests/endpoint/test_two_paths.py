@@ -135,7 +135,7 @@ def merged(chunks: list[dict[str, Any]]) -> dict[str, Any]:
             name = "content" if "delta" in choice else "text"
             text += holder.get(name, "")
             holder[name] = "text"
-            kind = "last" if choice["finish_reason"] else "opening" if "role" in holder else "middle"
+            kind = "last" if choice.get("finish_reason") else "opening" if "role" in holder else "middle"
         if shape not in by_kind[kind]:
             by_kind[kind].append(shape)
     kinds = {usage if isinstance(usage, str | None) else tuple(usage) for usage in usages}

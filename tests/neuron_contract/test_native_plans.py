@@ -86,14 +86,23 @@ def test_a_model_starts_without_settings(name: str, line: str) -> None:
     assert refused(plan, MODELS[name]) is None
 
 
+def directory_of(tmp_path: Path, name: str, config: dict[str, Any]) -> str:
+    """A directory with a model's configuration and no weights."""
+    directory = tmp_path / name
+    directory.mkdir(exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config))
+    return str(directory)
+
+
 @pytest.mark.engine
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_vllms_own_parser_takes_the_plans(site: Path, tmp_path: Path) -> None:
     """vLLM 0.24 parses each plan that `check` lets through, and the stand-in's rules pass what it builds."""
     version = installed_versions()["vllm"]
     if not version.startswith("0.24."):
         pytest.skip(f"the native plugin's vLLM is 0.24, and {version} is installed (make test VLLM=0.24.0)")
-    jobs, names = [], []
+    jobs: list[dict[str, Any]] = []
+    names: list[object] = []
     for name, environment in TYPED:
         plan, _ = checked(environment, MODELS[name])
         if (
@@ -102,13 +111,22 @@ def test_vllms_own_parser_takes_the_plans(site: Path, tmp_path: Path) -> None:
             or "speculative_config" in plan.engine_args
         ):
             continue  # a variable of one plan is of the whole process, and no draft model is on this machine
-        directory = tmp_path / name
-        if not directory.is_dir():
-            directory.mkdir()
-            (directory / "config.json").write_text(json.dumps(MODELS[name]))
-        jobs.append({**plan.engine_args, "model": str(directory), "skip_tokenizer_init": True})
+        jobs.append({**plan.engine_args, "model": directory_of(tmp_path, name, MODELS[name])})
         names.append(environment)
-    answer = run_engine(site, tmp_path / "run", {"NEURON_STAND_IN": "native"}, within=800, configure=jobs).answer
+    for path in NATIVE_RECIPES:
+        config = load({"ENDPOINT_CONFIG": str(path)})
+        model = PUBLISHED[config.model]["config"]
+        plan, _ = checked({"ENDPOINT_CONFIG": str(path)}, model)
+        assert plan is not None
+        jobs.append({**plan.engine_args, "model": directory_of(tmp_path, path.stem, model)})
+        if config.speculative_model:
+            draft = directory_of(tmp_path, "draft", PUBLISHED[config.speculative_model]["config"])
+            given = plan.engine_args["speculative_config"]
+            assert isinstance(given, dict)
+            jobs[-1]["speculative_config"] = {**given, "model": draft}
+        names.append(path.stem)
+    jobs = [{**job, "skip_tokenizer_init": True} for job in jobs]
+    answer = run_engine(site, tmp_path / "run", {"NEURON_STAND_IN": "native"}, within=1700, configure=jobs).answer
     failed = [(names[number], one) for number, one in enumerate(answer["configured"]) if "error" in one]
     assert failed == []
     assert len(answer["configured"]) > COUNT / 8

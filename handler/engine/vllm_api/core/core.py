@@ -19,6 +19,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.prefill_pace import PaceLimit
 from handler.engine.vllm_api.core import engine_metrics
+from handler.engine.vllm_api.core.client_error import client_error
 from handler.engine.vllm_api.core.core_processes import engine_pids
 from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request
@@ -110,7 +111,8 @@ def limit_lengths(engine: AsyncLLM, prompt: int | None, sequence: int | None) ->
         request = process(*arguments, **named)
         tokens = len(request.prompt_token_ids or ())
         if tokens > prompt:
-            raise ValueError(f"The prompt has {tokens} tokens, over the context length of {prompt} that was compiled.")
+            message = f"The prompt has {tokens} tokens, over the context length of {prompt} that was compiled."
+            raise client_error(message)
         return request
 
     engine.input_processor.process_inputs = checked

@@ -18,7 +18,7 @@ from handler.engine.generation.generation import Generation, Position, Sampling,
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 try:
-    from vllm.exceptions import VLLMClientError  # 0.32.0
+    from vllm.exceptions import VLLMClientError  # 0.29.0
 except ImportError:
     VLLMClientError = ValueError
 try:
@@ -37,7 +37,7 @@ if DIRECT:
     from handler.engine.vllm_api.tokens import sink_collector
 
 # vLLM's exceptions for a wrong request. On 0.13.0 they are a ValueError. On 0.16.0 and 0.24.0 some are a
-# `VLLMValidationError`, a ValueError that names the parameter and repeats it at the end of its text. On 0.32.0 that is
+# `VLLMValidationError`, a ValueError that names the parameter and repeats it at the end of its text. On 0.29.0 that is
 # a `VLLMClientError`, which is not a ValueError.
 REFUSALS: tuple[type[Exception], ...] = (ValueError, VLLMClientError)
 

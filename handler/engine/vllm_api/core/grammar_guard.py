@@ -17,11 +17,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
 from handler.engine.vllm_api.core import grammar_validation
+from handler.engine.vllm_api.core.client_error import client_error
 
-try:
-    from vllm.exceptions import VLLMValidationError  # 0.16.0
-except ImportError:
-    VLLMValidationError = None
 try:
     from vllm.v1.structured_output.request import get_structured_output_key
     from vllm.v1.structured_output.utils import choice_as_grammar, convert_lark_to_ebnf, grammar_is_likely_lark
@@ -29,7 +26,6 @@ except ImportError:
     choice_as_grammar = None
 logger = logging.getLogger(__name__)
 BACKEND = "xgrammar"
-FIELD = "structured_outputs"
 
 
 class GrammarUntried(BaseException):
@@ -55,7 +51,7 @@ class GrammarGuard:
     async def check(self, params: object) -> None:
         """Waits for the trial of a request's grammar. Call on the engine's loop, which is not blocked.
 
-        :raises ValueError: the grammar cannot be compiled. It is a VLLMValidationError if vLLM has that class.
+        :raises Exception: `client_error`: the grammar cannot be compiled.
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
         if structured is not None and self.available:
@@ -66,7 +62,7 @@ class GrammarGuard:
         """As `check`, without waiting.
 
         :raises GrammarUntried: `check` is to be awaited first.
-        :raises ValueError: the grammar cannot be compiled.
+        :raises Exception: as `check`.
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
         if structured is None or not self.available:
@@ -102,14 +98,13 @@ class GrammarGuard:
 
 def _require(problem: str | None) -> None:
     if problem is not None:
-        message = f"The grammar is rejected: {problem}"
-        raise VLLMValidationError(message, parameter=FIELD) if VLLMValidationError else ValueError(message)
+        raise client_error(f"The grammar is rejected: {problem}", grammar_validation.FIELD)
 
 
 def spec_of(structured: Any) -> tuple[str, str] | None:
     """The kind and the text of a grammar, as the core will compile it. None: there is nothing to try.
 
-    :raises ValueError: there is no grammar, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
+    :raises Exception: `client_error`: there is no grammar, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
 
     vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
     """

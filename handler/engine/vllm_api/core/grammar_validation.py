@@ -13,7 +13,10 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.engine import input_processor
 from vllm.v1.structured_output import backend_xgrammar
 
+from handler.engine.vllm_api.core.client_error import client_error
+
 NAME = "validate_xgrammar_grammar"
+FIELD = "structured_outputs"
 UNSUPPORTED = "The provided JSON schema contains features not supported by xgrammar."
 
 
@@ -39,7 +42,7 @@ def replace(tried: Callable[[], bool]) -> None:
 def validate(params: SamplingParams) -> None:
     """Checks that xgrammar enforces all of a schema, and turns choices and Lark grammars into EBNF.
 
-    :raises ValueError: xgrammar ignores a keyword of the schema, or a Lark grammar cannot be converted.
+    :raises Exception: `client_error`: xgrammar ignores a keyword of the schema, or a Lark grammar cannot be converted.
     """
     from vllm.v1.structured_output import utils
 
@@ -51,6 +54,9 @@ def validate(params: SamplingParams) -> None:
     elif structured.json:
         schema = json.loads(structured.json) if isinstance(structured.json, str) else structured.json
         if backend_xgrammar.has_xgrammar_unsupported_json_features(schema):
-            raise ValueError(UNSUPPORTED)
+            raise client_error(UNSUPPORTED, FIELD)
     elif structured.grammar and utils.grammar_is_likely_lark(structured.grammar):
-        structured.grammar = utils.convert_lark_to_ebnf(structured.grammar)
+        try:
+            structured.grammar = utils.convert_lark_to_ebnf(structured.grammar)
+        except ValueError as error:
+            raise client_error("The grammar cannot be converted from Lark to EBNF.", FIELD) from error

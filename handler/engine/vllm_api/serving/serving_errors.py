@@ -44,6 +44,11 @@ def from_validation(error: ValidationError) -> errors.ClientError:
     return errors.InvalidField(_dotted(path), problem[:1].lower() + problem[1:].rstrip("."))
 
 
+def from_refusal(error: Exception) -> errors.ClientError:
+    """An error for vLLM's own exception for a wrong request, with the parameter that it names."""
+    return errors.RequestRefused(clean(str(error.args[0] if error.args else "")), getattr(error, "parameter", None))
+
+
 def _path(location: Sequence[int | str]) -> tuple[int | str, ...]:
     """The keys and indexes of a location, without the type names that pydantic inserts."""
     return tuple(part for part in location if isinstance(part, int) or (part.isidentifier() and not part[:1].isupper()))
