@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
-    from vllm.exceptions import VLLMValidationError  # 0.16.0
-except ImportError:
-    VLLMValidationError = None
+    import vllm.exceptions as own
+except ImportError:  # 0.13.0
+    own = None
+
+VALIDATION_ERROR: Any = getattr(own, "VLLMValidationError", None)
+# Since 0.29.0 they have a class above them, which is no ValueError.
+CLIENT_ERROR: type[Exception] = getattr(own, "VLLMClientError", VALIDATION_ERROR or ValueError)
 
 
 def client_error(message: str, parameter: str | None = None) -> Exception:
@@ -13,4 +19,5 @@ def client_error(message: str, parameter: str | None = None) -> Exception:
 
     :param parameter: the wrong field.
     """
-    return VLLMValidationError(message, parameter=parameter) if VLLMValidationError else ValueError(message)
+    found: Exception = VALIDATION_ERROR(message, parameter=parameter) if VALIDATION_ERROR else ValueError(message)
+    return found

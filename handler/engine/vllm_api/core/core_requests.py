@@ -15,12 +15,9 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.generation.generation import Generation, Position, Sampling, Score, Scores, StageListener
+from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
-try:
-    from vllm.exceptions import VLLMClientError  # 0.29.0
-except ImportError:
-    VLLMClientError = ValueError
 try:
     # 0.21.0, 0.24.0 and 0.32.0: the form of a prompt that vLLM's renderer makes. Other forms are deprecated, and 0.32.0
     # passes them to a thread first.
@@ -39,7 +36,7 @@ if DIRECT:
 # vLLM's exceptions for a wrong request. On 0.13.0 they are a ValueError. On 0.16.0 and 0.24.0 some are a
 # `VLLMValidationError`, a ValueError that names the parameter and repeats it at the end of its text. On 0.29.0 that is
 # a `VLLMClientError`, which is not a ValueError.
-REFUSALS: tuple[type[Exception], ...] = (ValueError, VLLMClientError)
+REFUSALS: tuple[type[Exception], ...] = (ValueError, CLIENT_ERROR)
 
 # The fields of `Sampling` that vLLM has under the same name and in the same form.
 SAMPLING_FIELDS = tuple(

@@ -104,7 +104,7 @@ def _require(problem: str | None) -> None:
 def spec_of(structured: Any) -> tuple[str, str] | None:
     """The kind and the text of a grammar, as the core will compile it. None: there is nothing to try.
 
-    :raises Exception: `client_error`: there is no grammar, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
+    :raises Exception: `client_error`: there is none, as in `{"json_object": false}`, which ends the core (vLLM 0.16).
 
     vLLM turns choices and Lark grammars into EBNF before the core has them (validate_xgrammar_grammar).
     """

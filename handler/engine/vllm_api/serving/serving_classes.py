@@ -20,7 +20,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
 from handler.engine.generation.token_counts import TokenCounts
-from handler.engine.vllm_api.core.core_requests import VLLMClientError
+from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
 from handler.engine.vllm_api.core.grammar_guard import GrammarUntried
 from handler.engine.vllm_api.serving import (
     fail_fast_validation,
@@ -109,7 +109,7 @@ class Serving:
             raise serving_errors.from_validation(error) from None
         except EndpointError:
             raise
-        except VLLMClientError as error:  # no ValueError in 0.29.0, so pydantic lets it pass
+        except CLIENT_ERROR as error:  # no ValueError in 0.29.0, so pydantic lets it pass
             raise serving_errors.from_refusal(error) from None
         except Exception as error:  # vLLM's validators index values without checking their type
             raise InvalidBody(
