@@ -49,7 +49,7 @@ COUNT: dict[str, dict[str, Any]] = {
     "allowed_token_ids": {"allowed_token_ids": [7, 8]},
     "grammar": {"choices": ["red", "blue"]},
 }
-SAMPLED = {"temperature": 5.0, "top_k": 200}
+SAMPLED = {"temperature": 2.0, "top_k": 200}
 
 
 def counted(site: Path, workdir: Path, model: Path, keys: dict[str, Any]) -> tuple[set[str], dict[str, Any]]:
