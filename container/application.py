@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Flask, request
 
 from container.openapi import openapi_route as openapi
+from container.pipeline.custom_code_reply import reply_of_code
 from container.requests import error_responses as errors
 from container.requests.body_budget import bound_bodies
 from container.requests.http_limits import max_body
@@ -28,6 +29,7 @@ def create_app(service: Service) -> Flask:
     app.url_map.strict_slashes = False
     errors.register(app, max_body(service.config))
     app.before_request(lambda: check_origin(request))
+    app.before_request(lambda: reply_of_code(service, request))
     for routes in (health, inference, metrics, models, transform, adapters, multi_model, bidirectional, page, openapi):
         app.register_blueprint(routes.blueprint(service))
     bound_bodies(app, service.bodies)

@@ -41,6 +41,12 @@ class EndpointConfig:
         "vllm", "vllm: the embedded engine; none: the model's own code generates the replies", choices=("vllm", "none")
     )
     custom_code: bool = setting(True, "run code/inference.py or model.py that comes with the model; false runs neither")
+    requirements: str = setting(
+        "offline",
+        "requirements.txt beside custom code: install it from the wheels in requirements/, download too, or ignore it",
+        choices=("offline", "download", "none"),
+        aliases={"true": "download", "false": "none"},
+    )
     network_isolation: bool = setting(
         False, "the container has no network: reject settings that need one, fetch nothing"
     )
