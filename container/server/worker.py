@@ -81,6 +81,8 @@ class EngineWorker(ConnectionWorker):
         if self.service.observer.emf is not None:
             self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
+        if self.service.batches is not None:
+            self.service.batches.start()
         threading.Thread(
             target=watch_engine, args=(self.service, self.end, self._publish), name="engine-watchdog", daemon=True
         ).start()

@@ -125,6 +125,9 @@ class EndpointConfig:
     unload_least_used: bool = setting(
         False, "multi-model: unload the least recently used model when full; SageMaker does so itself"
     )
+    batch_store: str | None = setting(
+        None, "where /v1/files and /v1/batches keep their files: a directory or s3://bucket/prefix; default: off"
+    )
     asynchronous: bool = setting(
         False, "asynchronous endpoint: no streaming, replies have a length and an hour's time limit"
     )
