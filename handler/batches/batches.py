@@ -87,10 +87,10 @@ class Batches:
     def get(self, identity: str) -> BatchObject:
         """:raises NothingStored: there is no such batch."""
         batch = self.store.batch(identity)
-        counts = self._runner.counts.get(identity)
+        counts = self._runner.progress.counts.get(identity)
         if counts is None or batch.status.ended:
             return batch
-        cancelling = identity in self._runner.cancelled
+        cancelling = identity in self._runner.progress.cancelled
         status = BatchStatus.CANCELLING if cancelling else batch.status
         return msgspec.structs.replace(batch, request_counts=counts, status=status)
 
@@ -99,12 +99,12 @@ class Batches:
 
         :raises BatchEnded: it has ended.
         """
-        with self._runner.lock:
+        with self._runner.progress.lock:
             batch = self.store.batch(identity)
             if batch.status.ended:
                 raise BatchEnded(identity, batch.status)
             if batch.status is not BatchStatus.CANCELLING:
-                self._runner.cancelled.add(identity)
+                self._runner.progress.cancelled.add(identity)
                 batch = batch.entered(BatchStatus.CANCELLING)
                 self.store.save(batch)
                 self._runner.wake.set()
