@@ -77,7 +77,7 @@ def test_hooks_over_the_engine(tmp_path: Path) -> None:
         served.until(lambda: served.metric("endpoint_requests_in_engine") == 0, 20)
     finally:
         assert served.terminate() == 0, served.log
-    assert "load inference.py" in served.log
+    assert "load model.py" in served.log
 
 
 def test_code_alone_starts_without_an_engine(tmp_path: Path) -> None:
