@@ -16,6 +16,7 @@ from container.requests.body_budget import BodyBudget
 from container.telemetry.neuron_monitor import NeuronMonitor
 from container.telemetry.request_observer import RequestObserver
 from container.telemetry.tracing.tracing_settings import wanted
+from handler.batches.batches import Batches
 from handler.config.endpoint_config import EndpointConfig
 from handler.sessions.session_store import Sessions
 from handler.startup.admission import Admission
@@ -45,6 +46,7 @@ class Service(ServingState):
     :ivar sessions: None where sessions are off.
     :ivar monitor: None where neuron-monitor is not installed.
     :ivar peers: the other serving processes; None where there are none.
+    :ivar batches: files and batches; None where they are off.
     :ivar recovery: what becomes of requests whose engine has died.
     """
 
@@ -55,6 +57,7 @@ class Service(ServingState):
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
     peers: Peers | None = None
+    batches: Batches | None = None
     recovery: Recovery = field(default_factory=Recovery)
 
     @classmethod
@@ -75,6 +78,8 @@ class Service(ServingState):
             bodies=BodyBudget.of(config),
         )
         observer.buckets = service.buckets
+        if config.batch_store:
+            service.batches = Batches(service, config.batch_store)
         if config.enable_sessions:
             service.sessions = Sessions(config.max_sessions, config.session_expiration, time.time)
         return service

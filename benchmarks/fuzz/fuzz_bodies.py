@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 Body = dict[str, Any]
+# The route whose bodies are forms.
+FILES = "/v1/files"
 
 TEXTS = ("What does /ping mean?", "Hello", "a", "Ünïcödé 😀 你好", "<|end|><|user|>", "line\nline", "1 2 3 " * 20)
 TOOL = {
@@ -157,6 +160,69 @@ def other(rng: random.Random) -> Body:
     )
 
 
+def messages(rng: random.Random) -> Body:
+    """A body of Anthropic's Messages API."""
+    every: Body = {
+        "system": rng.choice(("Be short.", [{"type": "text", "text": "Be short."}])),
+        "temperature": 0.5,
+        "top_k": 3,
+        "stop_sequences": ["."],
+        "tools": [{"name": "weather", "input_schema": TOOL["function"]["parameters"]}],  # type: ignore[index]
+        "tool_choice": rng.choice(({"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "weather"})),
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "metadata": {"user_id": "u"},
+        "anthropic_version": "bedrock-2023-05-31",
+    }
+    turns = [
+        {"role": "user", "content": rng.choice((rng.choice(TEXTS), [{"type": "text", "text": "a"}]))},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "weather", "input": {"city": "a"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "rain"}]},
+    ]
+    chosen = {name: every[name] for name in rng.sample(sorted(every), rng.randrange(4))}
+    return copy.deepcopy(
+        {
+            "model": "sample",
+            "messages": turns[: rng.choice((1, 1, 3))],
+            "max_tokens": rng.randrange(1, 5),
+            "stream": rng.random() < 0.3,
+            **chosen,
+        }
+    )
+
+
+def pooling(rng: random.Random) -> Body:
+    """A body of the routes that score, rerank, classify and pool. The sample model generates text, and has none."""
+    return copy.deepcopy(
+        rng.choice(
+            (
+                {"query": rng.choice(TEXTS), "documents": [*TEXTS[:3]], "top_n": 2},
+                {"query": "a", "documents": [{"text": "b"}, "c"], "return_documents": True},
+                {"text_1": rng.choice(TEXTS), "text_2": [*TEXTS[:2]]},
+                {"queries": ["a"], "items": ["b"]},
+                {"data_1": "a", "data_2": ["b"]},
+                {"input": rng.choice(TEXTS), "activation": False, "task": "classify"},
+                {"messages": [_message(rng)], "truncate_prompt_tokens": 3},
+            )
+        )
+    )
+
+
+def batch(rng: random.Random) -> Body:
+    return {
+        "input_file_id": rng.choice(("file-" + "0" * 32, "file-1")),
+        "endpoint": rng.choice(("/v1/chat/completions", "/v1/completions", "/v1/embeddings")),
+        "completion_window": "24h",
+        "metadata": {"a": "b"},
+    }
+
+
+def batch_lines(rng: random.Random) -> Body:
+    """The parts of a form that uploads the input of a batch."""
+    line = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": chat(rng)}
+    return {"purpose": "batch", "file": json.dumps(line)}
+
+
 Maker = Callable[[random.Random], Body]
 # Each with its own route besides /invocations.
 MAKERS: tuple[tuple[Maker, str], ...] = (
@@ -165,4 +231,12 @@ MAKERS: tuple[tuple[Maker, str], ...] = (
     *((inputs, "/invocations"),) * 2,
     (responses, "/v1/responses"),
     (other, "/tokenize"),
+    (messages, "/v1/messages"),
+    (messages, "/v1/messages/count_tokens"),
+    (pooling, "/rerank"),
+    (pooling, "/score"),
+    (pooling, "/classify"),
+    (pooling, "/pooling"),
+    (batch, "/v1/batches"),
+    (batch_lines, FILES),
 )

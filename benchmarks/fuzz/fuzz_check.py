@@ -80,8 +80,10 @@ def finding(sent: Sent, status: int, kind: str, body: bytes) -> str | None:
 
 
 def is_error(document: Any) -> bool:
-    """OpenAI's error object, and nothing beside it."""
-    if not isinstance(document, dict) or set(document) != {"error"} or not isinstance(document["error"], dict):
+    """OpenAI's error object, or Anthropic's, and nothing beside it."""
+    if not isinstance(document, dict) or not isinstance(document.get("error"), dict):
+        return False
+    if set(document) != {"error"} and (set(document) != {"error", "type"} or document["type"] != "error"):
         return False
     error = document["error"]
     texts = [error.get(name) for name in ("message", "type", "code")]

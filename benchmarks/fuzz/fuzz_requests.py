@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from benchmarks.fuzz.fuzz_bodies import MAKERS, inputs
+from benchmarks.fuzz.fuzz_bodies import FILES, MAKERS, Body, inputs
 from benchmarks.fuzz.fuzz_mutations import broken, encoded, mutated
 
 ROUTES = (
@@ -16,12 +16,23 @@ ROUTES = (
     "/v1/embeddings",
     "/tokenize",
     "/detokenize",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/rerank",
+    "/v1/rerank",
+    "/score",
+    "/classify",
+    "/pooling",
+    "/v1/batches",
+    FILES,
 )
 ODD_ROUTES = (
     "/adapters", "/adapters/a", "/adapters/%ff%00", "/models", "/models/a/invoke", "/v1/models", "/ping", "/metrics",
     "/execution-parameters", "/openapi.json", "/invocations-bidirectional-stream", "/", "//invocations",
     "/invocations/",
     "/invocations?x=%zz", "/%2e%2e/etc/passwd", "/v1/chat/completions/", "/v1/nowhere", "/adapters?limit=-1",
+    "/v1/files/x", "/v1/files/file-" + "0" * 32 + "/content", "/v1/files?limit=0", "/v1/files?after=%ff&order=x",
+    "/v1/batches/x", "/v1/batches/batch_" + "0" * 32 + "/cancel", "/v1/batches?limit=-1", "/v1/files/..%2f..%2fx",
     "/adapters?limit=%C2%B2&next_page_token=99999999999", "*", "http://x/invocations", "/page/state", "/caf\xe9",
 )  # fmt: skip
 METHODS = ("GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW", "POST")
@@ -56,6 +67,7 @@ HEADERS = (
     ("Host", ("", "x:y", "\xff", "a b")),
     ("x" * 300, ("y" * 9000,)),
 )  # fmt: skip
+BOUNDARY = "fuzz"
 # Bytes of white space behind some bodies, which change nothing of them, and more often where the head is damaged.
 LARGE = (100_000, 6_000_000)
 
@@ -91,6 +103,8 @@ def sent(seed: int, number: int) -> Sent:
             content += b"\n" + encoded(rng, mutated(rng, inputs(rng))) + b"\n" + encoded(rng, inputs(rng))
     elif rng.random() < 0.05:
         kind = rng.choice(ODD_TYPES)
+    elif own == FILES:
+        kind, content = f"multipart/form-data; boundary={BOUNDARY}", _form(rng, body)
     if kind:
         headers.append(("Content-Type", kind))
     if rng.random() < 0.12:
@@ -105,6 +119,19 @@ def sent(seed: int, number: int) -> Sent:
     if rng.random() < 0.03:
         method = rng.choice(METHODS)
     return _framed(rng, method, path, headers, content)
+
+
+def _form(rng: random.Random, body: Body) -> bytes:
+    """A form with the fields of a body; `file` is a file."""
+    parts = b""
+    for name, value in body.items():
+        more = '; filename="input.jsonl"' if name == "file" else ""
+        head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+        parts += head.encode(errors="replace") + (value if isinstance(value, str) else repr(value)).encode(
+            errors="replace"
+        )
+        parts += b"\r\n"
+    return parts + rng.choice((f"--{BOUNDARY}--\r\n", f"--{BOUNDARY}--\r\n", "", "--")).encode()
 
 
 def _framed(rng: random.Random, method: str, path: str, headers: list[tuple[str, str]], content: bytes) -> Sent:

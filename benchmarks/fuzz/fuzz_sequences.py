@@ -7,7 +7,18 @@ import json
 import random
 from dataclasses import dataclass
 
-from benchmarks.fuzz.fuzz_bodies import TEXTS, Body, chat, completion, inputs, other, responses
+from benchmarks.fuzz.fuzz_bodies import (
+    TEXTS,
+    Body,
+    batch,
+    chat,
+    completion,
+    inputs,
+    messages,
+    other,
+    pooling,
+    responses,
+)
 from benchmarks.fuzz.fuzz_grammars import inputs_grammar, openai_fields, responses_fields
 from benchmarks.fuzz.fuzz_mutations import encoded, mutated
 from benchmarks.fuzz.fuzz_requests import Sent
@@ -20,6 +31,12 @@ MAKERS = {
     "/tokenize": other,
     "/detokenize": other,
     "/v1/embeddings": other,
+    "/v1/messages": messages,
+    "/rerank": pooling,
+    "/score": pooling,
+    "/classify": pooling,
+    "/pooling": pooling,
+    "/v1/batches": batch,
 }
 ROUTES = (*MAKERS, "/v1/chat/completions", "/v1/completions", "/invocations")
 WITH_GRAMMAR = 0.55

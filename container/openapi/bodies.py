@@ -10,6 +10,7 @@ import msgspec
 from container.pipeline.session_requests import CLOSE, NEW, REQUEST_TYPE
 from container.routes.adapter_routes import AdapterFields
 from container.routes.model_routes import ModelFields
+from handler.batches.batches import BatchFields
 from handler.engine.api_routes import Route
 from handler.schemas.anthropic.message_fields import CountFields, MessageFields
 from handler.schemas.openai.chat import ROLES, ChatFields
@@ -39,6 +40,7 @@ OTHERS: Final[Sequence[type[msgspec.Struct]]] = (
     InputsFields,
     Parameters,
     AdapterFields,
+    BatchFields,
     ModelFields,
     MessageFields,
     CountFields,

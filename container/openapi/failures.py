@@ -8,6 +8,7 @@ from typing import Any, Final
 from container.openapi.bodies import ref
 from container.requests.unparsed_requests import STATUSES
 from handler import errors
+from handler.batches.batch_errors import BatchEnded, BatchesOff
 from handler.custom_code import code_errors as custom
 from handler.engine.adapters import adapter_errors as adapters
 from handler.errors import EndpointError
@@ -58,6 +59,9 @@ TOKENS: Final[Errors] = (
 OWN_CODE: Final[Errors] = (custom.CustomCodeFailed, custom.CustomCodeRefused, custom.UnsupportedFormat)
 NAMED: Final[Errors] = (*ENGINE, adapters.AdapterNotFound, adapters.AdaptersUnsupported)
 LOADED: Final[Errors] = (*NAMED, *BODY, adapters.InvalidAdapter, adapters.AdapterExists, adapters.AdaptersFull)
+BATCHES: Final[Errors] = (*ENGINE, BatchesOff, errors.NothingStored, errors.InvalidField)
+BATCH_BODY: Final[Errors] = (*BATCHES, *BODY)
+CANCELLED: Final[Errors] = (*BATCHES, BatchEnded, errors.ForeignOrigin)
 ONE_MODEL: Final[Errors] = (*NAMED, models.ModelNotLoaded)
 LOADED_MODEL: Final[Errors] = (
     *LOADED,

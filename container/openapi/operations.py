@@ -43,6 +43,11 @@ PAGE: Final[tuple[Schema, ...]] = tuple(
     }
     for name, minimum in (("limit", 1), ("next_page_token", 0))
 )
+LISTED: Final[tuple[Schema, ...]] = (
+    PAGE[0],
+    {"name": "after", "in": "query", "required": False, "schema": {"type": "string"}},
+    {"name": "order", "in": "query", "required": False, "schema": {"enum": ["asc", "desc"]}},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,24 @@ OPERATIONS: Final[Mapping[tuple[str, str], RouteOperation]] = {
     ),
     ("GET", "/adapters/{name}"): RouteOperation("One adapter", {}, _json("Adapter"), failures.NAMED),
     ("DELETE", "/adapters/{name}"): RouteOperation("Unload an adapter", {}, _json("AdapterDone"), failures.NAMED),
+    ("POST", "/v1/files"): RouteOperation(
+        "Upload the input of a batch", {"multipart/form-data": ref("FileForm")}, _json("File"), failures.BATCH_BODY
+    ),
+    ("GET", "/v1/files"): RouteOperation("The files", {}, _json("FileList"), failures.BATCHES, LISTED),
+    ("GET", "/v1/files/{identity}"): RouteOperation("One file", {}, _json("File"), failures.BATCHES),
+    ("GET", "/v1/files/{identity}/content"): RouteOperation(
+        "The content of a file", {}, {200: {"application/octet-stream": TEXT}}, failures.BATCHES
+    ),
+    ("DELETE", "/v1/files/{identity}"): RouteOperation("Delete a file", {}, _json("FileGone"), failures.BATCHES),
+    ("POST", "/v1/batches"): RouteOperation(
+        "Run a file of requests while the engine is idle",
+        {JSON: ref("BatchFields")},
+        _json("Batch"),
+        failures.BATCH_BODY,
+    ),
+    ("GET", "/v1/batches"): RouteOperation("The batches", {}, _json("BatchList"), failures.BATCHES, LISTED),
+    ("GET", "/v1/batches/{identity}"): RouteOperation("One batch", {}, _json("Batch"), failures.BATCHES),
+    ("POST", "/v1/batches/{identity}/cancel"): RouteOperation("Cancel a batch", {}, _json("Batch"), failures.CANCELLED),
     ("POST", "/models"): RouteOperation(
         "Load a model", {JSON: ref("ModelFields")}, _json("Model"), failures.LOADED_MODEL
     ),

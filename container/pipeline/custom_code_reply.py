@@ -1,4 +1,4 @@
-"""Answers /invocations with the model's custom code (`handler.custom_code`)."""
+"""Answers requests with the model's custom code (`handler.custom_code`)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,18 @@ from container.requests.http_limits import TIMEOUT_HEADER, deadline, max_body, r
 from container.requests.request_body import read_body
 from container.requests.request_record import record_of
 from container.service import Service
-from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
+from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.request_deadline import REQUEST_DEADLINE
 
 logger = logging.getLogger(__name__)
+
+
+def reply_of_code(service: Service, request: Request) -> Response | None:
+    """The code's reply to a request of a route that the code answers. None: the endpoint answers it."""
+    code, path = service.custom_code, request.path.rstrip("/")
+    if code is None or (request.method, path) == PING or not code.answers(request.method, path):
+        return None
+    return custom_response(service, code, request)
 
 
 def custom_response(service: Service, code: CustomCode, request: Request) -> Response | None:
@@ -44,9 +52,7 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
         context.run(
             REQUEST_DEADLINE.set, lambda stream: ((limit := deadline_of(stream=stream)).remaining(), limit.error())
         )
-        accept = request.headers.get("Accept", "")
-        code_request = CodeRequest(body, dict(request.headers), request.mimetype, accept, uuid.uuid4().hex)
-        outcome = context.run(code.invoke, code_request)
+        outcome = context.run(code.invoke, _code_request(request, body))
         if outcome is None:
             request.environ["wsgi.input"] = BytesIO(body)
             return None
@@ -58,6 +64,26 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
     finally:
         if response is None:
             service.admission.leave()
+
+
+def custom_ping(code: CustomCode, request: Request) -> Response:
+    """The reply of the code to a health check. It needs no admission."""
+    outcome = code.invoke(_code_request(request, b""))
+    assert outcome is not None, "code answers the routes that it has"
+    return _response(outcome, copy_context())
+
+
+def _code_request(request: Request, body: bytes) -> CodeRequest:
+    return CodeRequest(
+        body,
+        dict(request.headers),
+        request.mimetype,
+        request.headers.get("Accept", ""),
+        uuid.uuid4().hex,
+        request.method,
+        request.path.rstrip("/"),
+        request.query_string.decode("latin-1"),
+    )
 
 
 def _response(outcome: CodeReply, context: Context) -> Response:

@@ -18,13 +18,17 @@ def page(request: Request, items: Sequence[Item]) -> tuple[list[Item], str | Non
 
     :raises InvalidField: a limit or a token that is not a number.
     """
-    limit = _number(request, "limit", LIMIT, 1)
-    start = _number(request, "next_page_token", 0, 0)
+    limit = number(request, "limit", LIMIT, 1)
+    start = number(request, "next_page_token", 0, 0)
     end = start + limit
     return list(items[start:end]), str(end) if end < len(items) else None
 
 
-def _number(request: Request, name: str, default: int, minimum: int) -> int:
+def number(request: Request, name: str, default: int, minimum: int) -> int:
+    """A number in the query.
+
+    :raises InvalidField: it is not one, or too small.
+    """
     text = request.args.get(name, "")
     if not text:
         return default

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from flask import Blueprint, Response, request
 
-from container.pipeline.custom_code_reply import custom_response
 from container.pipeline.request_pipeline import body_parser, respond, route_parser
 from container.requests import custom_attributes
 from container.service import Service
@@ -22,10 +21,6 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.post("/invocations")
     def invocations() -> Response:
-        if service.custom_code is not None:
-            reply = custom_response(service, service.custom_code, request)
-            if reply is not None:
-                return reply
         return respond(service, request, body_parser(service, request))
 
     for route in (*Route, *MessagesRoute):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from container.fast_path.reply_head import ReplyHeads
 from container.server.connection_channel import ConnectionChannel
 from container.server.descriptor_shortage import FIXES, ShortageLog, lowest_reserved
-from container.server.ping_state import PingState
+from container.server.ping_state import PASSED_ON, PingState
 
 logger = logging.getLogger(__name__)
 HEAD_END = b"\r\n\r\n"
@@ -132,11 +132,12 @@ class Acceptor:
             if end < 0 and len(data) < MAX_HEAD:
                 return
             keep = ping_keeps_alive(data[:end]) if end >= 0 else None
-            if keep is None:
+            status, body = self._state.read()
+            if keep is None or status == PASSED_ON:
                 self._pass_on(client)
                 return
             connection.recv(end + len(HEAD_END))
-            if not self._answer(connection, keep) or not keep:
+            if not self._answer(connection, status, body, keep) or not keep:
                 self._close(client)
                 return
             descriptor = connection.fileno()
@@ -145,9 +146,8 @@ class Acceptor:
             self._kept[descriptor] = client
             client.deadline = time.monotonic() + KEEP_SECONDS
 
-    def _answer(self, connection: socket.socket, keep: bool) -> bool:
+    def _answer(self, connection: socket.socket, status: int, body: bytes, keep: bool) -> bool:
         """Answers a /ping. False: the client has left, or does not read its replies."""
-        status, body = self._state.read()
         headers = (JSON if body else NO_BODY, ("Content-Length", str(len(body))))
         reply = self._heads.head(status, headers, keep_alive=keep, chunked=False) + body
         try:

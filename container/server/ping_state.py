@@ -16,6 +16,9 @@ HEAD = struct.Struct("=dHI")
 SLOT_BYTES = 64 * 1024
 MAX_BODY = SLOT_BYTES - HEAD.size
 
+# In place of a status: the serving process is healthy, and answers /ping itself, with custom code.
+PASSED_ON = 0
+
 
 class PingState:
     """One reply, shared by this process and those that it forks.
@@ -41,7 +44,7 @@ class PingState:
             COUNT.pack_into(self._memory, 0, count)
 
     def read(self) -> tuple[int, bytes]:
-        """The status and the body; 500 if the serving process was healthy and has stalled since."""
+        """The status and the body, or PASSED_ON; 500 if the serving process was healthy and has stalled since."""
         while True:
             (count,) = COUNT.unpack_from(self._memory)
             start = COUNT.size + count % 2 * SLOT_BYTES
@@ -50,7 +53,7 @@ class PingState:
             if COUNT.unpack_from(self._memory) == (count,):
                 break
         silent = time.monotonic() - written
-        if status == 200 and silent > self._stall:
+        if status in (200, PASSED_ON) and silent > self._stall:
             reason = f"the serving process has made no progress for {silent:.0f} s"
             return 500, f'{{"status":"stalled","stage":"ready","reason":"{reason}"}}'.encode()
         return status, body

@@ -19,7 +19,9 @@ from container.server.connection_worker import ConnectionWorker
 from container.server.descriptor_shortage import AcceptPause
 from container.server.engine_watchdog import watch_engine
 from container.server.held_requests import HeldRequests
+from container.server.ping_state import PASSED_ON
 from container.telemetry.neuron_monitor import start_monitor
+from handler.custom_code.code_contract import PING
 from handler.errors import Draining
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.start import start
@@ -79,13 +81,18 @@ class EngineWorker(ConnectionWorker):
         if self.service.observer.emf is not None:
             self.service.observer.emf.begin()
         threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
+        if self.service.batches is not None:
+            self.service.batches.start()
         threading.Thread(
             target=watch_engine, args=(self.service, self.end, self._publish), name="engine-watchdog", daemon=True
         ).start()
 
     def _publish(self) -> None:
-        """Tells the acceptor what /ping answers."""
-        self.app.acceptor.state.write(*ping_reply(self.service))
+        """Tells the acceptor what /ping answers, or that this process answers it."""
+        status, body = ping_reply(self.service)
+        code = self.service.custom_code
+        own = status == 200 and code is not None and code.answers(*PING)
+        self.app.acceptor.state.write(PASSED_ON if own else status, body)
 
     def end(self) -> None:
         """Ends the process after a failure of the engine, without waiting for the engine."""

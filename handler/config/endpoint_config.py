@@ -41,6 +41,12 @@ class EndpointConfig:
         "vllm", "vllm: the embedded engine; none: the model's own code generates the replies", choices=("vllm", "none")
     )
     custom_code: bool = setting(True, "run code/inference.py or model.py that comes with the model; false runs neither")
+    requirements: str = setting(
+        "offline",
+        "requirements.txt beside custom code: install it from the wheels in requirements/, download too, or ignore it",
+        choices=("offline", "download", "none"),
+        aliases={"true": "download", "false": "none"},
+    )
     network_isolation: bool = setting(
         False, "the container has no network: reject settings that need one, fetch nothing"
     )
@@ -118,6 +124,9 @@ class EndpointConfig:
     )
     unload_least_used: bool = setting(
         False, "multi-model: unload the least recently used model when full; SageMaker does so itself"
+    )
+    batch_store: str | None = setting(
+        None, "where /v1/files and /v1/batches keep their files: a directory or s3://bucket/prefix; default: off"
     )
     asynchronous: bool = setting(
         False, "asynchronous endpoint: no streaming, replies have a length and an hour's time limit"

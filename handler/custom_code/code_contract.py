@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from handler.schemas.reply import encode
+
+INVOCATIONS: Final = ("POST", "/invocations")
+PING: Final = ("GET", "/ping")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,9 @@ class CodeRequest:
     content_type: str
     accept: str
     request_id: str = ""
+    method: str = INVOCATIONS[0]
+    path: str = INVOCATIONS[1]
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,9 @@ class CodeReply:
 
 class CustomCode(Protocol):
     """Loaded custom code. Called from many threads at the same time."""
+
+    def answers(self, method: str, path: str) -> bool:
+        """Whether requests of this method and path go to the code."""
 
     def invoke(self, request: CodeRequest) -> CodeReply | None:
         """The reply. None if the code leaves this request to the endpoint.

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from handler.custom_code.code_contract import CodeReply
 from handler.custom_code.request_deadline import deadline_arguments
 from handler.engine.engine import Engine
 from handler.engine.engine_request import EngineRequest
@@ -17,7 +18,7 @@ from handler.engine.generation.generation import Generation
 from handler.errors import EndpointError, InvalidField
 from handler.schemas import dispatch
 from handler.schemas.openai import chat, completion
-from handler.schemas.reply import AnyCall, Call
+from handler.schemas.reply import AnyCall, Call, Reply, RunningCall
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 CompletionStep = tuple[str, Sequence[int], str | None, int | str | None]
@@ -92,13 +93,42 @@ class EngineModel:
 
     def respond(self, document: Mapping[str, Any]) -> Any:
         """The reply of /invocations to a body, as an object: chat, completion, TGI or LMI. It is never streamed."""
-        call: AnyCall = dispatch.parse({**document, "stream": False}, self._engine)
-        if call.stream:
+        body = self.answer({**document, "stream": False}).body
+        if not isinstance(body, bytes):
             raise InvalidField("parameters.output_formatter", "respond() cannot stream: use stream()")
+        return msgspec.json.decode(body)
+
+    def answer(self, document: Mapping[str, Any]) -> CodeReply:
+        """The reply of /invocations to a body, as bytes. An iterator of events if the body asks for a stream."""
+        call: AnyCall = dispatch.parse(document, self._engine)
         queue: SimpleQueue[CompletionStep | EndpointError] = SimpleQueue()
         request = call.request(self._engine, _ForwardingSink(queue.put))
-        self._engine.loop.call(request.begin, *deadline_arguments(stream=False))
-        return msgspec.json.decode(call.reply.whole(*_checked(queue.get())))
+        self._engine.loop.call(request.begin, *deadline_arguments(stream=call.stream))
+        first = _checked(queue.get())
+        if not call.stream:
+            return CodeReply(call.reply.whole(*first), call.reply.content_type)
+        return CodeReply(self._events(call.reply, first, queue, request), call.reply.stream_content_type)
+
+    def _events(
+        self,
+        reply: Reply,
+        step: CompletionStep,
+        queue: SimpleQueue[CompletionStep | EndpointError],
+        request: RunningCall,
+    ) -> Iterator[bytes]:
+        try:
+            yield reply.opening() + reply.event(*step)
+            while step[2] is None:
+                item = queue.get()
+                if isinstance(item, EndpointError):
+                    yield reply.broken(item)
+                    raise item
+                step = item
+                if event := reply.event(*step):
+                    yield event
+            yield reply.closing()
+        finally:
+            self._engine.loop.call(request.cancel)
 
     def _generation(self, prompt: Prompt, fields: Mapping[str, Any], *, stream: bool) -> Generation:
         is_chat = not isinstance(prompt, str) and all(isinstance(item, Mapping) for item in prompt)

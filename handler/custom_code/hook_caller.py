@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +74,7 @@ class HookCaller:
         except Exception as error:
             raise as_endpoint_error(hook.name, error) from error
 
-    def pieces(self, name: str, stream: object) -> Iterator[Any]:
+    def pieces(self, name: str, stream: object) -> Generator[Any]:
         """The items of a sync or async generator. Closing this iterator closes the generator.
 
         :raises EndpointError: as `call`.

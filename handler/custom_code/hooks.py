@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 
 from sagemaker_inference import content_types, encoder, parameters
 
-from handler.custom_code.code_contract import CodeReply, CodeRequest, piece
+from handler.custom_code.code_contract import INVOCATIONS, CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import CodeSource
 from handler.custom_code.default_handler import EngineInferenceHandler, framed
 from handler.custom_code.engine_model import EngineModel
@@ -47,6 +48,9 @@ class HookedCode:
     engine: EngineModel | None
     default_accept: str
     caller: HookCaller
+
+    def answers(self, method: str, path: str) -> bool:
+        return (method, path) == INVOCATIONS
 
     def invoke(self, request: CodeRequest) -> CodeReply:
         context = HookContext(self.model_dir, self.engine, request.headers, request.request_id)
@@ -102,12 +106,18 @@ class HookedCode:
         return encode(result)
 
 
-def load_hooks(source: CodeSource, engine: EngineModel | None, environ: Mapping[str, str] = os.environ) -> HookedCode:
+def load_hooks(
+    source: CodeSource,
+    engine: EngineModel | None,
+    environ: Mapping[str, str] = os.environ,
+    module: ModuleType | None = None,
+) -> HookedCode:
     """Imports the module, and loads its model once.
 
+    :param module: the module, if it is imported already.
     :raises SettingError: the hooks cannot be combined, or a hook that runs at the start raised an exception.
     """
-    module = load_module(source.file)
+    module = module or load_module(source.file)
     handler = EngineInferenceHandler()
     defined = {name: getattr(module, name) for name in ARGUMENTS if callable(getattr(module, name, None))}
     if "transform_fn" in defined and any(name in defined for name in PARTS):

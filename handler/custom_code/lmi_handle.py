@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from handler.custom_code.code_contract import CodeReply, CodeRequest, piece
+from handler.custom_code.code_contract import INVOCATIONS, CodeReply, CodeRequest, piece
 from handler.custom_code.code_source import HANDLE, CodeSource
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_caller import Hook, HookCaller
@@ -25,6 +25,9 @@ class HandleCode:
     model_dir: str
     engine: EngineModel | None
     caller: HookCaller
+
+    def answers(self, method: str, path: str) -> bool:
+        return (method, path) == INVOCATIONS
 
     def invoke(self, request: CodeRequest) -> CodeReply | None:
         properties = {**request.headers, "model_dir": self.model_dir, "requestId": request.request_id}

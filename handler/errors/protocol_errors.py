@@ -97,15 +97,15 @@ class BodyTooLarge(ClientError):
 
 
 class UnsupportedMediaType(ClientError):
-    """The content type is not JSON."""
+    """The content type is not the route's, which is JSON for all but one."""
 
     status = 415
     code = "unsupported_media_type"
 
-    def __init__(self, content_type: str) -> None:
+    def __init__(self, content_type: str, wanted: str = "application/json") -> None:
         self.content_type = content_type
         given = f"'{content_type[:100]}'" if content_type else "missing"
-        super().__init__(f"Content-Type is {given}: send 'application/json'.", param="Content-Type")
+        super().__init__(f"Content-Type is {given}: send '{wanted}'.", param="Content-Type")
 
 
 class TooManyRequests(ClientError):

@@ -88,7 +88,7 @@ class UnsupportedTask(ClientError):
 
     def __init__(self, path: str, does: str, fix: str) -> None:
         self.path = path
-        super().__init__(f"{path} is not available on this endpoint, because its model {does}: {fix}.")
+        super().__init__(f"{path} is not available on this endpoint, because its model {does}: {fix}.", param=path)
 
 
 class RequestRefused(ClientError):

@@ -61,7 +61,7 @@ class Batch:
         self._left = left
         self._late = late
         self._begin_call = begin
-        self._ended: SimpleQueue[_Line | None] = SimpleQueue()
+        self._ended: SimpleQueue[LineSink | None] = SimpleQueue()
         self._running: dict[int, RunningCall] = {}
 
     def leave(self, reason: str) -> None:
@@ -97,7 +97,7 @@ class Batch:
         call = self._parse(decode(line), self._engine)
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
-        request = call.request(self._engine, _Line(index, call.reply, self._ended))
+        request = call.request(self._engine, LineSink(index, call.reply, self._ended))
         self._running[index] = request
         self._engine.loop.call(self._begin_call, request)
 
@@ -118,12 +118,12 @@ def _error(error: EndpointError) -> bytes:
     return encode(error.document())
 
 
-class _Line:
+class LineSink:
     """The sink of one line. Puts itself into a queue when the line has ended."""
 
     __slots__ = ("_ended", "error", "index", "output", "reply")
 
-    def __init__(self, index: int, reply: Reply, ended: SimpleQueue[_Line | None]) -> None:
+    def __init__(self, index: int, reply: Reply, ended: SimpleQueue[LineSink | None]) -> None:
         self.index = index
         self.reply = reply
         self._ended = ended

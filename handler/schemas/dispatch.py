@@ -72,7 +72,7 @@ def parse(
     route = BY_SCHEMA.get(options.schema) if options.schema else by_key(document, engine.traits)
     if route is None:
         if engine.traits.pooling:
-            raise UnsupportedTask("'inputs'", "makes embeddings and generates no text", "send 'input'")
+            raise UnsupportedTask("inputs", "makes embeddings and generates no text", "send 'input'")
         body_limits.check(document)
         return inputs.parse(document, engine, options)
     call = parse_route(route, document, engine, headers)

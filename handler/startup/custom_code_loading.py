@@ -8,7 +8,7 @@ from pathlib import Path
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code import requirements
 from handler.custom_code.code_contract import CustomCode
-from handler.custom_code.code_source import CodeSource, find_code
+from handler.custom_code.code_source import CodeKind, CodeSource, find_code
 from handler.custom_code.engine_model import EngineModel
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, SettingError
@@ -25,11 +25,11 @@ def names_requirements(config: EndpointConfig) -> bool:
     True also if that cannot be read. The fetch of the model then reports why.
     """
     name = config.model
-    if not config.custom_code:
+    if not config.custom_code or config.requirements == "none":
         return False
     try:
         files = S3Files(name) if name.startswith("s3://") else LocalFiles(Path(name), name)
-        return any(files.read(file) is not None for file in (requirements.NAME, Path(requirements.NAME).name))
+        return any(files.read(file) is not None for file in (f"code/{requirements.NAME}", requirements.NAME))
     except EndpointError:
         return True
 
@@ -49,9 +49,9 @@ def prepared_code(state: ServingState, model: Model) -> CodeSource | None:
             )
             raise SettingError("ENDPOINT_ENGINE", "without an engine, the model needs code of its own", fix)
         return None
-    if source.requirements is not None:
-        state.lifecycle.stage(f"install {requirements.NAME}")
-        requirements.install(source.requirements, isolated=config.network_isolation)
+    for file in source.requirements:
+        state.lifecycle.stage(f"install {file.name}")
+        requirements.install(file, config)
     return source
 
 
@@ -63,7 +63,7 @@ def load_custom_code(state: ServingState, source: CodeSource | None) -> None:
     if source is None:
         return
     state.lifecycle.stage(f"load {source.file.name}")
-    logger.info("/invocations is answered by the model's own %s", source.file)
+    logger.info("the model has code of its own: %s", source.file)
     state.custom_code = load_code(source, state.engine)
 
 
@@ -74,10 +74,14 @@ def load_code(source: CodeSource, engine: Engine | None) -> CustomCode:
     :raises SettingError: the code cannot be loaded.
     """
     model = None if engine is None else EngineModel(engine)
-    if source.lmi:
+    if source.kind is CodeKind.HANDLE:
         from handler.custom_code.lmi_handle import load_handle
 
         return load_handle(source, model)
     from handler.custom_code.hooks import load_hooks
 
-    return load_hooks(source, model)
+    if source.kind is CodeKind.HOOKS:
+        return load_hooks(source, model)
+    from handler.custom_code.standards_app import load_standards
+
+    return load_standards(source, model, lambda module: load_hooks(source.hooks or source, model, module=module))

@@ -17,6 +17,10 @@ EVERYTHING = (
         b"POST %s " % route
         for route in (b"/invocations", b"/v1/chat/completions", b"/v1/completions", b"/v1/responses")
     ),
+    *(
+        b"POST %s " % route
+        for route in (b"/v1/messages", b"/rerank", b"/score", b"/classify", b"/pooling", b"/v1/batches")
+    ),
     *(b"POST %s " % route for route in (b"/tokenize", b"/detokenize", b"/v1/embeddings")),
     *(b"schema=tgi", b"schema=lmi", b"route=/v1/responses", b"application/jsonlines", b'"tool_choice": "required"'),
 )

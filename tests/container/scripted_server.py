@@ -70,6 +70,10 @@ class ScriptedServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         for given in sys.argv:
             if given.startswith("--budget="):
                 limits["body_budget"] = int(given.removeprefix("--budget="))
+            if given.startswith("--body="):
+                limits["max_body"] = int(given.removeprefix("--body="))
+            if given.startswith("--batches="):
+                limits["batch_store"] = given.removeprefix("--batches=")
         limits["page"] = "--page" in sys.argv
         self.service = Service.of(EndpointConfig(model="scripted", **limits))
         return self.service

@@ -60,6 +60,7 @@ def endpoint(s3_endpoint: str, otlp: Receiver, tmp_path_factory: pytest.TempPath
             "OTEL_BSP_SCHEDULE_DELAY": "100",
             "SM_VLLM_OTLP_TRACES_ENDPOINT": f"{otlp.url}/v1/traces",
             "ENDPOINT_ENABLE_SESSIONS": "true",
+            "ENDPOINT_BATCH_STORE": "s3://models/batches",
             "SM_VLLM_TOOL_CALL_PARSER": "hermes",
             "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
             # Else a grammar for JSON allows white space anywhere, and so small a model likes it.

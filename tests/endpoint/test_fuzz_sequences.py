@@ -33,7 +33,8 @@ def start(tmp_path: Path) -> Callable[[], AbstractContextManager[ServeProcess]]:
 
     @contextmanager
     def started() -> Iterator[ServeProcess]:
-        served = ServeProcess(tmp_path / str(next(numbers)), {"ENDPOINT_MODEL": str(sample_model.path())})
+        settings = {"ENDPOINT_MODEL": str(sample_model.path()), "ENDPOINT_BATCH_STORE": str(tmp_path / "batches")}
+        served = ServeProcess(tmp_path / str(next(numbers)), settings)
         try:
             served.wait_port()
             served.wait_ready()

@@ -356,6 +356,20 @@ def test_what_has_one_reply_is_not_streamed(endpoint: ServeProcess, path: str, b
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "stream")
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/rerank", {"query": "a", "documents": ["b"]}),
+        ("/score", {"text_1": "a", "text_2": "b"}),
+        ("/classify", {"input": "a"}),
+        ("/pooling", {"input": "a"}),
+    ],
+)
+def test_routes_of_other_models_are_named(endpoint: ServeProcess, path: str, body: dict[str, Any]) -> None:
+    error = endpoint.client.post(path, json=body).json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_task", path)
+
+
 def test_embeddings_are_refused_by_name(client: openai.OpenAI) -> None:
     error = refused(lambda: client.embeddings.create(model="sample", input="a"))
     assert error.code == "unsupported_task"

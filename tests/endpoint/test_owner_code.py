@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
-from serve_process import ServeProcess
+from serve_process import STARTED_WITHIN, ServeProcess
 
 import sample_model
 from sample_model.facts import by_name
@@ -21,6 +22,14 @@ def predict_fn(question, model):
     if question == "fail":
         raise ValueError("this question is not for me")
     return model.stream([{"role": "user", "content": question}], temperature=0)
+"""
+PING = """
+import model_hosting_container_standards.sagemaker as sagemaker_standards
+from fastapi import Response
+
+@sagemaker_standards.custom_ping_handler
+async def ping():
+    return Response("my own, with vLLM's package", 201)
 """
 ALONE = """
 import os
@@ -46,12 +55,13 @@ def test_hooks_over_the_engine(tmp_path: Path) -> None:
     model = tmp_path / "model"
     shutil.copytree(sample_model.path(), model)
     put(model, HOOKS)
+    (model / "model.py").write_text(PING)
     served = ServeProcess(
         tmp_path / "run", {"ENDPOINT_MODEL": str(model), "ENDPOINT_SCRATCH": str(tmp_path / "scratch")}
     )
     try:
         served.wait_port()
-        served.wait_ready()
+        served.until(lambda: served.ping() == (201, "my own, with vLLM's package"), STARTED_WITHIN)
         text = {"Content-Type": "text/plain"}
         with served.client.stream("POST", "/invocations", content=QUESTION, headers=text) as reply:
             assert reply.headers["content-type"] == "application/jsonlines"
@@ -67,12 +77,12 @@ def test_hooks_over_the_engine(tmp_path: Path) -> None:
         served.until(lambda: served.metric("endpoint_requests_in_engine") == 0, 20)
     finally:
         assert served.terminate() == 0, served.log
-    assert "load inference.py" in served.log
+    assert "load model.py" in served.log
 
 
 def test_code_alone_starts_without_an_engine(tmp_path: Path) -> None:
     model = put(tmp_path / "model", ALONE)
-    (model / "code" / "requirements.txt").write_text("--no-index\nnumpy\n")
+    (model / "code" / "requirements.txt").write_text("numpy\n")
     served = ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(model), "ENDPOINT_ENGINE": "none"})
     try:
         served.wait_port()
@@ -87,12 +97,33 @@ def test_code_alone_starts_without_an_engine(tmp_path: Path) -> None:
     assert "import vLLM" not in served.log
 
 
+def test_an_example_of_the_aws_images_runs_unchanged_without_an_engine(tmp_path: Path) -> None:
+    """The README's customization of model_hosting_container_standards, over HTTP."""
+    readme = str(metadata("model-hosting-container-standards").get_payload())
+    example = readme.split("### 2. Customer Script Customization")[1].split("```python\n")[1].split("```")[0]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.py").write_text(example)
+    served = ServeProcess(tmp_path / "run", {"ENDPOINT_MODEL": str(tmp_path / "model"), "ENDPOINT_ENGINE": "none"})
+    try:
+        served.wait_port()
+        served.wait_ready(60)
+        assert served.ping() == (200, "OK")
+        reply = served.client.post("/invocations", json={"a": 1})
+        assert (reply.status_code, reply.json()) == (200, {"result": "processed"})
+        bad = served.client.post("/invocations", content=b"no json")
+        assert (bad.status_code, bad.json()["error"]["code"]) == (500, "custom_code_failed")
+        assert served.ping() == (200, "OK")
+    finally:
+        assert served.terminate() == 0, served.log
+    assert "load model.py" in served.log  # the package's import does not silence the log
+
+
 @pytest.mark.parametrize(
     ("text", "required", "settings", "said"),
     [
         ("def model_fn(model_dir): raise OSError('no weights')", "", {}, "model_fn raised OSError: no weights"),
         ("", "numpy==1.0.1", {}, "code/requirements.txt: pip failed with status 1"),
-        ("", "numpy", {"ENDPOINT_NETWORK_ISOLATION": "true"}, "network isolation"),
+        ("", "numpy", {"ENDPOINT_REQUIREMENTS": "download", "ENDPOINT_NETWORK_ISOLATION": "true"}, "network isolation"),
         (ALONE, "", {"ENDPOINT_CUSTOM_CODE": "false"}, "ENDPOINT_CUSTOM_CODE"),
     ],
 )
@@ -101,7 +132,7 @@ def test_a_start_that_cannot_work_ends_with_the_reason(
 ) -> None:
     model = put(tmp_path / "model", text)
     if required:
-        (model / "code" / "requirements.txt").write_text(f"--no-index\n{required}\n")
+        (model / "code" / "requirements.txt").write_text(f"{required}\n")
     environment = {"ENDPOINT_MODEL": str(model), "ENDPOINT_ENGINE": "none", **settings}
     served = ServeProcess(tmp_path / "run", environment)
     assert served.process.wait(60) == 3

@@ -22,7 +22,7 @@ from handler.errors import EngineFailed, NotReady
 # The slot of the process that answered, for diagnosis.
 HEADER = "X-Endpoint-Front-End"
 # Blueprints and endpoints that the leader answers.
-BLUEPRINTS = frozenset(("adapters", "metrics", "page"))
+BLUEPRINTS = frozenset(("adapters", "batches", "metrics", "page"))
 ENDPOINTS = frozenset(("multi_model.load", "multi_model.listing", "multi_model.describe", "multi_model.unload"))
 # Longer than loading an adapter takes.
 SECONDS = 600.0

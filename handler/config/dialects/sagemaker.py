@@ -11,8 +11,8 @@ from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import unknown
 
 PREFIX = "SM_VLLM_"
-# Variables of SageMaker and of its toolkits (the number of processes) -> field. A batch transform job sets the last
-# four.
+# Variables of SageMaker, of its toolkits (the number of processes) and of the AWS vLLM images -> field. A batch
+# transform job sets the last four.
 FIELDS = {
     "SAGEMAKER_BIND_TO_PORT": "port",
     "SAGEMAKER_SAFE_PORT_RANGE": "safe_port_range",
@@ -20,6 +20,7 @@ FIELDS = {
     "SAGEMAKER_MULTI_MODEL": "multi_model",
     "SAGEMAKER_ENABLE_STATEFUL_SESSIONS": "enable_sessions",
     "SAGEMAKER_SESSIONS_EXPIRATION": "session_expiration",
+    "STANDARD_AUTO_INSTALL_REQ": "requirements",
     "SAGEMAKER_BATCH": "batch_transform",
     "SAGEMAKER_MAX_PAYLOAD_IN_MB": "max_payload_mb",
     "SAGEMAKER_BATCH_STRATEGY": "batch_strategy",

@@ -24,6 +24,7 @@ LOCATIONS: Mapping[str, bool] = {
     "speculative_model": True,
     "compiled_artifacts": False,
     "artifact_store": False,
+    "batch_store": False,
     "artifact_signing_key": False,
     "quantized_checkpoints_path": False,
 }

@@ -22,12 +22,17 @@ from handler.errors import SettingError
 from handler.model.model_source import Model
 from handler.startup.custom_code_loading import prepared_code
 
+ANSWERED = {("POST", "/invocations"), ("GET", "/ping"), ("DELETE", "/adapters/one")}
+
 
 class ScriptedCode:
     """A stand-in for the loaded code: a function of the request."""
 
     def __init__(self, answer: Callable[[CodeRequest], CodeReply | None]) -> None:
         self.invoke = answer
+
+    def answers(self, method: str, path: str) -> bool:
+        return (method, path) in ANSWERED
 
 
 @pytest.fixture
@@ -118,7 +123,6 @@ def test_without_an_engine_the_other_routes_say_so(code: Callable[..., FlaskClie
     service.engine = None
     client = code(lambda request: CodeReply(b"own", "text/plain"))
     assert client.post("/invocations", json={}, buffered=True).data == b"own"
-    assert client.get("/ping").status_code == 200
     assert client.get("/metrics").status_code == 200
     for reply in (client.get("/v1/models"), client.post("/v1/completions", json={"prompt": "a"})):
         assert reply.status_code == 404
@@ -156,7 +160,8 @@ def test_without_an_engine_there_has_to_be_code_that_may_run(tmp_path: Any) -> N
         prepared(tmp_path, engine="none", custom_code=False)
     (tmp_path / "code" / "requirements.txt").write_text("anything\n")
     with pytest.raises(SettingError, match="network isolation"):
-        prepared(tmp_path, engine="none", network_isolation=True)
+        prepared(tmp_path, engine="none", network_isolation=True, requirements="download")
+    assert prepared(tmp_path, engine="none", requirements="none") is not None
 
 
 def test_a_reply_of_json(code: Callable[..., FlaskClient]) -> None:
@@ -196,3 +201,13 @@ def test_the_deadline_holds_for_the_last_piece_too(code: Callable[..., FlaskClie
     headers = {"X-Amzn-SageMaker-InvocationTimeoutSeconds": "9"}
     assert client.post("/invocations", json={}, headers=headers, buffered=True).data == b"9 9 "
     assert REQUEST_DEADLINE.get() is None
+
+
+def test_it_answers_its_other_routes(code: Callable[..., FlaskClient], service: Service) -> None:
+    client = code(lambda request: CodeReply(f"{request.method} {request.path}?{request.query}".encode(), "text/plain"))
+    assert client.delete("/adapters/one?x=1", buffered=True).data == b"DELETE /adapters/one?x=1"
+    assert client.get("/adapters", buffered=True).status_code == 501  # the endpoint's own: it has no adapters
+    service.admission.limit = 0
+    assert client.get("/ping", buffered=True).data == b"GET /ping?"  # a health check needs no admission
+    service.lifecycle.drain()
+    assert client.get("/ping", buffered=True).status_code == 503

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -20,6 +20,8 @@ from handler.custom_code.code_contract import CodeReply, CodeRequest, CustomCode
 from handler.custom_code.code_source import CodeSource, find_code
 from handler.startup.custom_code_loading import load_code
 
+NO_VARIABLES: Mapping[str, str] = {}
+
 
 @pytest.fixture
 def engine() -> Iterator[ScriptedEngine]:
@@ -35,11 +37,11 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Code
     for name in ("inference", "model", "helper_of_hooks"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
-    def written(text: str, file: str = "code/inference.py") -> CodeSource:
+    def written(text: str, file: str = "code/inference.py", environ: Mapping[str, str] = NO_VARIABLES) -> CodeSource:
         path = tmp_path / file
         path.parent.mkdir(exist_ok=True)
         path.write_text(dedent(text))
-        source = find_code(EndpointConfig(), str(tmp_path), {})
+        source = find_code(EndpointConfig(), str(tmp_path), environ)
         assert source is not None
         return source
 
@@ -50,8 +52,14 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Code
 def load(write: Callable[..., CodeSource], engine: ScriptedEngine) -> Callable[..., Any]:
     """Writes the code and loads it, over the scripted engine or none."""
 
-    def loaded(text: str, file: str = "code/inference.py", *, with_engine: bool = True) -> CustomCode:
-        return load_code(write(text, file), engine if with_engine else None)  # type: ignore[arg-type]  # a stand-in
+    def loaded(
+        text: str,
+        file: str = "code/inference.py",
+        *,
+        with_engine: bool = True,
+        environ: Mapping[str, str] = NO_VARIABLES,
+    ) -> CustomCode:
+        return load_code(write(text, file, environ), engine if with_engine else None)  # type: ignore[arg-type]  # a stand-in
 
     return loaded
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.custom_code.code_source import find_code
+from handler.custom_code.code_source import CodeKind, find_code
 from handler.errors import SettingError
 
 BOMB = "raise SystemExit('it was run')\n"
@@ -25,10 +25,10 @@ def put(directory: Path, **files: str) -> str:
 def test_the_hooks_file_is_found_and_not_run(tmp_path: Path) -> None:
     source = find_code(EndpointConfig(), put(tmp_path, code__inference_py=BOMB), {})
     assert source is not None
-    assert (source.file, source.lmi) == (tmp_path / "code" / "inference.py", False)
-    assert source.requirements is None
+    assert (source.file, source.kind) == (tmp_path / "code" / "inference.py", CodeKind.HOOKS)
+    assert source.requirements == ()
     put(tmp_path, code__requirements_txt="six")
-    assert source.requirements == tmp_path / "code" / "requirements.txt"
+    assert source.requirements == (tmp_path / "code" / "requirements.txt",)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_hooks_file_is_found_and_not_run(tmp_path: Path) -> None:
 def test_a_model_py_is_lmis_only_if_it_has_handle(tmp_path: Path, text: str, found: bool) -> None:
     source = find_code(EndpointConfig(), put(tmp_path, model_py=text + BOMB * found), {})
     assert (source is not None) is found
-    assert source is None or source.lmi
+    assert source is None or source.kind is CodeKind.HANDLE
 
 
 def test_nothing_is_found_where_nothing_is_or_where_it_is_forbidden(tmp_path: Path) -> None:

@@ -1,0 +1,213 @@
+"""One batch while it runs: begins its requests, stores their replies, and writes its files."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from _thread import LockType
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import Any, Final
+
+import msgspec
+
+from handler.batches.batch_input import BatchLine
+from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCounts
+from handler.batches.batch_store import BatchStore
+from handler.engine.api_routes import Route
+from handler.engine.engine import Engine
+from handler.errors import Draining, EndpointError, EngineFailed, GenerationFailed, InvalidField
+from handler.schemas.batch import LineSink
+from handler.schemas.dispatch import parse_route
+from handler.schemas.reply import RunningCall, encode
+from handler.startup.lifecycle import ServingStatus
+from handler.startup.serving_state import ServingState
+
+logger = logging.getLogger(__name__)
+PAUSE: Final = 0.1  # seconds between two looks at the engine while it is busy
+# vLLM's scheduler runs a smaller number first. Live requests have 0.
+PRIORITY: Final = 1000
+
+
+@dataclass(slots=True)
+class BatchProgress:
+    """What the routes know of batches and the store does not.
+
+    :ivar counts: those of the running batch.
+    :ivar cancelled: ids of batches that a client has cancelled.
+    :ivar lock: held while the state of a batch is read and changed.
+    """
+
+    counts: dict[str, RequestCounts] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    lock: LockType = field(default_factory=Lock)
+
+
+def is_ready(state: ServingState) -> bool:
+    return state.lifecycle.status.state is ServingStatus.READY
+
+
+@dataclass(slots=True)
+class BatchRun:
+    """One batch while it runs.
+
+    :ivar answered: whether each stored reply is one, and not an error.
+    """
+
+    state: ServingState
+    store: BatchStore
+    progress: BatchProgress
+    batch: BatchObject
+    waiting: deque[BatchLine]
+    answered: dict[str, bool]
+    running: dict[int, tuple[BatchLine, RunningCall]] = field(default_factory=dict)
+    ended: SimpleQueue[LineSink | None] = field(default_factory=SimpleQueue)
+    begun: int = 0
+
+    def answer(self) -> None:
+        """Answers the requests, and ends the batch unless the endpoint ends first."""
+        status: BatchStatus | None = BatchStatus.COMPLETED
+        self._count()
+        while self.waiting or self.running:
+            status = self._stopped()
+            if status is not BatchStatus.COMPLETED:
+                break
+            rows = [] if not self._free() or not self.waiting else self._begin(self.waiting.popleft())
+            rows += self._taken(wait=not rows and (not self.waiting or not self._free()))
+            if rows:
+                self._store(rows)
+        engine = self.state.engine
+        for _, call in self.running.values() if engine is not None else ():
+            engine.loop.call(call.cancel)  # type: ignore[union-attr]
+        if status is not None:
+            self.finish(status)
+        elif self.batch.resumes and engine is not None and not engine.dead():
+            self.store.save(msgspec.structs.replace(self.batch, resumes=0))  # it was not the batch's fault
+
+    def _stopped(self) -> BatchStatus | None:
+        """COMPLETED: go on. None: the endpoint ends, and its next start goes on."""
+        if self.batch.id in self.progress.cancelled or self.batch.status is BatchStatus.CANCELLING:
+            return BatchStatus.CANCELLED
+        if time.time() > self.batch.expires_at:
+            return BatchStatus.EXPIRED
+        engine = self.state.engine
+        return BatchStatus.COMPLETED if is_ready(self.state) and engine is not None and not engine.dead() else None
+
+    def _free(self) -> bool:
+        engine = self._engine()
+        return max(self.state.unfinished(), len(self.running)) < max(1, engine.slots // 2)
+
+    def _engine(self) -> Engine:
+        return self.state.ready_engine()
+
+    def _begin(self, line: BatchLine) -> list[bytes]:
+        """Begins a request. The line of its error, if it cannot begin."""
+        engine, body = self._engine(), dict(line.body)
+        if engine.traits.priorities:
+            body.setdefault("priority", PRIORITY)
+        try:
+            call = parse_route(Route(self.batch.endpoint), body, engine)
+            if call.stream:
+                raise InvalidField("stream", "a request of a batch cannot be streamed: leave it out")
+            self.begun += 1
+            sink = LineSink(self.begun, call.reply, self.ended)
+            self.running[self.begun] = line, call.request(engine, sink)
+        except EndpointError as error:
+            return [self._row(line, error.status, error.document())]
+        engine.loop.call(_begin_call, self.running[self.begun][1])
+        return []
+
+    def _taken(self, *, wait: bool) -> list[bytes]:
+        """The lines of the requests that have ended."""
+        rows = []
+        try:
+            sink = self.ended.get(wait, PAUSE)
+            while sink is not None:
+                line, _ = self.running.pop(sink.index)
+                if isinstance(sink.error, EngineFailed | Draining):
+                    self.waiting.appendleft(line)
+                elif sink.error is not None:
+                    rows.append(self._row(line, sink.error.status, sink.error.document()))
+                else:
+                    rows.append(self._row(line, 200, msgspec.Raw(sink.reply.whole(*sink.output))))
+                sink = self.ended.get_nowait()
+        except Empty:
+            pass
+        return rows
+
+    def _row(self, line: BatchLine, status: int, body: object, error: object = None) -> bytes:
+        """A line of an output or error file."""
+        response = None if error else {"status_code": status, "request_id": uuid.uuid4().hex, "body": body}
+        identity = f"batch_req_{uuid.uuid4().hex}"
+        self.answered[line.custom_id] = status == 200 and not error
+        return encode({"id": identity, "custom_id": line.custom_id, "response": response, "error": error})
+
+    def _store(self, rows: list[bytes]) -> None:
+        self.store.add_replies(self.batch.id, rows)
+        self._count()
+
+    def _count(self) -> None:
+        completed = sum(self.answered.values())
+        total = self.batch.request_counts.total
+        self.progress.counts[self.batch.id] = RequestCounts(
+            total=total, completed=completed, failed=len(self.answered) - completed
+        )
+
+    def finish(self, status: BatchStatus, errors: Any = None) -> None:
+        """Writes the files of the replies and of the errors, and the last state of the batch."""
+        if status is BatchStatus.EXPIRED:
+            problem = {"code": "batch_expired", "message": "This request was not run before the batch expired."}
+            left = [*self.waiting, *(line for line, _ in self.running.values())]
+            if left:
+                self._store([self._row(line, 0, None, problem) for line in left])
+        self._count()
+        batch = self.batch.entered(BatchStatus.FINALIZING, request_counts=self.progress.counts[self.batch.id])
+        files = [self._write(succeeded) for succeeded in (True, False)]
+        with self.progress.lock:
+            cancelling_at = self.store.batch(batch.id).cancelling_at
+            changes = {"errors": errors, "cancelling_at": cancelling_at}
+            self.batch = batch.entered(status, output_file_id=files[0], error_file_id=files[1], **changes)
+            self.store.save(self.batch)
+        logger.info("batch %s: %s, %s", self.batch.id, status, self.batch.request_counts)
+
+    def _write(self, succeeded: bool) -> str | None:
+        """Writes the file of all replies or of all errors. None if there are none."""
+        if succeeded not in self.answered.values():
+            return None
+        kind = "output" if succeeded else "error"
+        name = f"{self.batch.id}_{kind}.jsonl"
+        return self.store.add_file(name, "batch_output", self._lines(succeeded)).id
+
+    def _lines(self, succeeded: bool) -> Iterator[bytes]:
+        written: set[str] = set()
+        for line in self.store.replies(self.batch.id):
+            row = decoded_row(line)
+            if succeeded_row(row) is succeeded and row["custom_id"] not in written:
+                written.add(row["custom_id"])
+                yield line + b"\n"
+
+
+def _begin_call(call: RunningCall) -> None:
+    """Begins a call. Runs on the engine's loop. An unexpected error becomes the call's own."""
+    try:
+        call.begin()
+    except Exception as error:
+        logger.exception("a request of a batch could not begin")
+        call.fail(GenerationFailed(type(error).__name__))
+
+
+def batch_errors(code: str, message: str) -> dict[str, Any]:
+    return {"object": "list", "data": [{"code": code, "message": message, "line": None, "param": None}]}
+
+
+def decoded_row(line: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.json.decode(line)
+    return row
+
+
+def succeeded_row(row: dict[str, Any]) -> bool:
+    return row["error"] is None and row["response"]["status_code"] == 200

@@ -1,0 +1,122 @@
+"""What ends a batch, over a scripted engine; and the store, in a directory and in S3."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import msgspec
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "container"))
+
+from loops import end_loop
+from scripted_engine import ScriptedEngine
+
+from handler.batches.batch_objects import BatchObject, BatchStatus
+from handler.batches.batch_runner import MAX_RESUMES, BatchRunner
+from handler.batches.batch_store import BatchStore
+from handler.batches.batches import Batches, BatchFields
+from handler.config.endpoint_config import EndpointConfig
+from handler.errors import NothingStored
+from handler.startup.admission import Admission
+from handler.startup.lifecycle import Lifecycle
+from handler.startup.serving_state import ServingState
+from handler.storage.directory_objects import DirectoryObjects
+from handler.storage.open_store import open_objects
+
+
+@pytest.fixture
+def state() -> Iterator[ServingState]:
+    engine = ScriptedEngine()
+    state = ServingState(EndpointConfig(model="scripted"), Lifecycle(), Admission(4))
+    state.engine = engine  # type: ignore[assignment]  # a stand-in
+    state.lifecycle.ready()
+    yield state
+    end_loop(engine.loop)
+
+
+@pytest.fixture
+def batches(state: ServingState, tmp_path: Path) -> Batches:
+    return Batches(state, str(tmp_path))
+
+
+def create(batches: Batches, *prompts: str) -> BatchObject:
+    rows = [
+        {"custom_id": prompt, "method": "POST", "url": "/v1/completions", "body": {"prompt": prompt}}
+        for prompt in prompts
+    ]
+    file = batches.add_file("input", "batch", b"\n".join(map(msgspec.json.encode, rows)))
+    return batches.create(
+        BatchFields(input_file_id=file.id, endpoint="/v1/completions", completion_window="24h", metadata=None)
+    )
+
+
+def ran(batches: Batches, state: ServingState, batch: BatchObject) -> BatchObject:
+    """The batch after all batches have been run, in this thread."""
+    BatchRunner(state, batches.store)._run_all()
+    return batches.store.batch(batch.id)
+
+
+def test_an_expired_batch_says_what_was_not_run(batches: Batches, state: ServingState) -> None:
+    batch = create(batches, "a", "b")
+    batches.store.save(msgspec.structs.replace(batch, expires_at=1))
+    ended = ran(batches, state, batch)
+    assert (ended.status, ended.output_file_id, ended.request_counts.failed) == (BatchStatus.EXPIRED, None, 2)
+    assert ended.error_file_id is not None
+    rows = b"".join(batches.store.content(ended.error_file_id)).splitlines()
+    assert {json.loads(row)["error"]["code"] for row in rows} == {"batch_expired"}
+
+
+def test_a_batch_whose_file_was_deleted_has_failed(batches: Batches, state: ServingState) -> None:
+    batch = create(batches, "a")
+    batches.store.delete_file(batch.input_file_id)
+    ended = ran(batches, state, batch)
+    assert (ended.status, ended.errors and ended.errors["data"][0]["code"]) == (BatchStatus.FAILED, "not_found")
+
+
+def test_a_batch_that_ends_the_engine_again_and_again_has_failed(batches: Batches, state: ServingState) -> None:
+    batch = create(batches, "a").entered(BatchStatus.IN_PROGRESS, resumes=MAX_RESUMES - 1)
+    batches.store.save(batch)
+    ended = ran(batches, state, batch)
+    assert (ended.status, ended.errors and ended.errors["data"][0]["code"]) == (BatchStatus.FAILED, "engine_failed")
+    batches.store.save(batch)
+    batches.store.add_replies(batch.id, [b'{"custom_id":"x","error":null,"response":{"status_code":200}}'])
+    assert ran(batches, state, batch).status is BatchStatus.COMPLETED  # a reply since then: the batch goes on
+
+
+def test_a_dead_engine_leaves_the_batch_for_the_next_start(batches: Batches, state: ServingState) -> None:
+    batch = create(batches, "a")
+    assert isinstance(state.engine, ScriptedEngine)
+    state.engine.is_dead = True
+    assert ran(batches, state, batch).status is BatchStatus.IN_PROGRESS
+    state.engine.is_dead = False
+    assert ran(batches, state, batch).status is BatchStatus.COMPLETED
+
+
+@pytest.fixture(params=["directory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BatchStore:
+    if request.param == "directory":
+        return BatchStore(DirectoryObjects(tmp_path))
+    url = request.getfixturevalue("s3_url")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    boto3.client("s3").create_bucket(Bucket=tmp_path.name.replace("_", "-").lower())
+    return BatchStore(open_objects(f"s3://{tmp_path.name.replace('_', '-').lower()}/batches"))
+
+
+def test_files_and_replies_in_a_store(store: BatchStore) -> None:
+    files = [store.add_file("f", "batch", [b"a", b"b"]) for _ in range(2)]
+    assert store.file_ids() == [files[1].id, files[0].id]
+    assert (b"".join(store.content(files[0].id)), store.file(files[0].id)) == (b"ab", files[0])
+    store.delete_file(files[0].id)
+    with pytest.raises(NothingStored):
+        store.content(files[0].id)
+    for number in range(12):
+        store.add_replies("batch_1", [str(number).encode(), b"x"])
+    assert [*store.replies("batch_1")][::2] == [str(number).encode() for number in range(12)]
