@@ -33,7 +33,7 @@ def test_the_same_as_before_is_no_leak_and_less_is_none_either() -> None:
         {"in_engine": 1},
         {"running": 1},
         {"tasks": 5},
-        {"threads": 101},
+        {"threads": 117},
         {"sockets": 1},
         {"fds": 41},
         {"core_threads": 51},

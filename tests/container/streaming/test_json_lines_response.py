@@ -169,9 +169,13 @@ def test_a_request_that_is_late_before_its_first_token_gets_504(
 
 
 def test_a_stream_that_is_late_ends_with_an_event_that_says_so(service: Service, engine: ScriptedEngine) -> None:
-    service.config = replace(service.config, stream_deadline=0.2)
-    client = create_app(service).test_client()
-    reply = client.post("/invocations", json={"prompt": "a|<hold>", "stream": True}, buffered=True)
+    for deadline in (0.2, 2, 20):  # on a busy machine the first token may be late, too
+        service.config = replace(service.config, stream_deadline=deadline)
+        client = create_app(service).test_client()
+        reply = client.post("/invocations", json={"prompt": "a|<hold>", "stream": True}, buffered=True)
+        if reply.status_code != 504:
+            break
+        engine.cancelled = 0
     assert reply.status_code == 200
     assert b'"code":"deadline_exceeded"' in reply.data
     assert b"[DONE]" not in reply.data
