@@ -93,7 +93,7 @@ def held(endpoint: Endpoint, stack: ExitStack, count: int) -> list[tuple[str, Co
 def shared_out(
     endpoint: Endpoint, count: int, enough: Callable[[Counter[str]], bool]
 ) -> tuple[ExitStack, list[tuple[str, Connection]]]:
-    """Sends bursts until one is shared out. On a busy machine one front end may get no processor time during a burst."""
+    """Sends bursts until one is shared out. On a busy machine a front end may get no processor time meanwhile."""
     seen = []
     for _ in range(BURSTS):
         stack = ExitStack()
