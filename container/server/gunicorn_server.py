@@ -22,11 +22,10 @@ from container.recovery.request_channel import RequestChannel
 from container.requests.unparsed_requests import closing_reply
 from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
-from container.server.preload import Preload
+from container.server.preload import Preload, preload, preloads
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import Draining
-from handler.startup.preloading import preload, preloads
 
 # Threads beyond the admitted requests, so that /ping, 429 replies and slow senders never wait for one.
 SPARE_THREADS = 32

@@ -15,6 +15,13 @@ import time
 from collections.abc import Callable
 
 from container.server.ping_state import PingState
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.launch import import_vllm
+from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.planning.examination import examine_config
+from handler.startup.checked_plan import use_environment
+from handler.startup.custom_code_loading import names_requirements
+from handler.startup.start import starts_without_model
 
 logger = logging.getLogger(__name__)
 LOWEST_PRIORITY = 19  # of the importing thread alone
@@ -66,3 +73,21 @@ class Preload:
             self._done = True
         gc.freeze()
         logger.info("%s: %.1f s", LOADED, time.monotonic() - began)
+
+
+def preloads(config: EndpointConfig) -> bool:
+    """Whether the next serving process can take over an import: its engine is its own."""
+    return config.preload_after > 0 and config.engine != "none" and config.front_ends == 1
+
+
+def preload(config: EndpointConfig) -> None:
+    """Imports vLLM, unless packages of the model's own code must be there before.
+
+    :raises EndpointError: the configuration cannot be read any more.
+    """
+    if names_requirements(config):
+        return
+    plan = EnginePlan("cpu", {}) if starts_without_model(config) else examine_config(config, build=None).plan
+    if plan is not None:
+        use_environment(plan)
+        import_vllm(core=plan.line == "cpu")
