@@ -51,7 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest groups first, then tests with an engine. Marks slow tests. Skips what this vLLM does not have."""
+    """Puts the longest groups first, then tests with an engine. Marks slow tests. Skips what this vLLM has not."""
     items.sort(key=lambda item: (place(item.nodeid), item.get_closest_marker("engine") is None))
     slow = set(SLOW.read_text(encoding="utf-8").splitlines())
     for item in items:
