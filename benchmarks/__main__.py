@@ -11,6 +11,7 @@ from benchmarks.serving.ping_times import ping_times
 from benchmarks.serving.serving_command import serving_command
 from benchmarks.serving.steps import steps
 from benchmarks.soak.soak_command import soak_command
+from benchmarks.start.restart_times import restart_times
 from benchmarks.tuning.log_reading import tune_log
 
 
@@ -19,7 +20,18 @@ def main() -> None:
     """Benchmarks of this project beside the usual alternatives."""
 
 
-for command in (serving_command, restore_command, front_ends, gateway, ping_times, soak_command, steps, tune_log):
+COMMANDS = (
+    serving_command,
+    restore_command,
+    restart_times,
+    front_ends,
+    gateway,
+    ping_times,
+    soak_command,
+    steps,
+    tune_log,
+)
+for command in COMMANDS:
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import pytest
 
 from tests.groups import group, place
 
+SLOW = Path(__file__).with_name("slow_tests.txt")
 # The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself. So are the parts
 # of the product that use most of vLLM's internals.
 NXDI_VLLM = "0.16.0"
@@ -50,8 +51,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest groups first, then tests with an engine, and skips what the installed vLLM does not have."""
+    """Puts the longest groups first, then tests with an engine. Marks slow tests. Skips what this vLLM has not."""
     items.sort(key=lambda item: (place(item.nodeid), item.get_closest_marker("engine") is None))
+    slow = set(SLOW.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid.partition("[")[0] in slow:
+            item.add_marker(pytest.mark.slow)
     _skip_by_version(items)
 
 

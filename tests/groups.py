@@ -31,7 +31,7 @@ LONGEST = (
     "tests/endpoint/test_neuron_kills.py",
     "tests/endpoint/test_neuron_native.py",
     "tests/endpoint/test_failure.py",
-    "tests/simulation/test_schedules.py",
+    "tests/simulation/schedules/test_schedules.py",
     "tests/endpoint/test_pooling.py",
     "front ends",
     "3-deploy-and-invoke",

@@ -99,6 +99,10 @@ class Recovery:
         self._lost.append({"request_id": record.request_id, "run_again": handed_over, "fields": fields})
         return handed_over
 
+    def has_successor(self) -> bool:
+        """Whether another process will follow this one if its engine fails."""
+        return self._successor()
+
     def no_successor(self) -> None:
         """The container is shutting down, so no process follows this one."""
         self._successor = lambda: False

@@ -12,7 +12,10 @@ from handler.startup.lifecycle import ServingStatus
 INTERVAL = 0.25
 # A stalled engine may recover within this many stall times (the setting). Then it is replaced.
 STALL_TIMES = 5.0
-# Seconds for which /ping answers 500 before the process ends, so that SageMaker sees it.
+# Seconds that clients have to read the errors of their requests.
+READ = 5.0
+# Seconds for which /ping answers 500 before the last process ends, so that SageMaker sees it. If another one follows,
+# the acceptor answers 503 meanwhile.
 LINGER = 5.0
 START_LINGER = 2.0
 
@@ -42,9 +45,12 @@ def watch_engine(service: Service, end: Callable[[], None], publish: Callable[[]
         service.engine.fail_requests(EngineFailed(service.lifecycle.status.reason))
     if service.models is not None:
         service.models.fail_requests()
-    service.admission.wait_empty(LINGER)
+    service.admission.wait_empty(READ)
     service.recovery.report(service.lifecycle.status.reason)
-    time.sleep(LINGER if service.lifecycle.served else START_LINGER)
+    if not service.lifecycle.served:
+        time.sleep(START_LINGER)
+    elif not service.recovery.has_successor():
+        time.sleep(LINGER)
     if service.engine is not None:
         service.engine.stop()
     if service.models is not None:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from container.recovery.request_channel import RequestChannel
 from container.requests.unparsed_requests import closing_reply
 from container.server.acceptor_process import AcceptorProcess
 from container.server.listener import BACKLOG
+from container.server.preload import Preload, preload, preloads
 from container.service import Service
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import Draining
@@ -46,6 +48,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self._make_service = make_service
         self.acceptor = acceptor
         self._starts: list[float] = []
+        self._preload = Preload(partial(preload, config), acceptor.state, config.preload_after)
         self._channel, self._deaths = RequestChannel(), DeathLog()
         self.service: Service
         super().__init__()
@@ -105,6 +108,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         self.acceptor.start()
         if len(self._starts) > 1:
             self.acceptor.state.write(*RESTARTING)
+        if preloads(self.config):
+            self._preload.settle()
+            self._preload.begin()
 
     def _child_exit(self, arbiter: Any, worker: Any) -> None:
         """Ends the core of the engine after its serving process. Called in the master.

@@ -46,6 +46,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_DRAIN": str(DRAIN),
             "ENDPOINT_DEADLINE": "600",
             "ENDPOINT_LOG_FORMAT": "json",
+            "ENDPOINT_PRELOAD_AFTER": "1",
             "SM_VLLM_MAX_NUM_SEQS": str(BEGUN),
         },
     )
@@ -136,6 +137,7 @@ def grammar_child(served: ServeProcess) -> psutil.Process:
 def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest(served: ServeProcess) -> None:
     """The rest was at every stage: not given to the engine, waiting for a slot or for its grammar, or half done."""
     (core,) = served.engine_pids()
+    served.until(lambda: "vLLM is loaded for the next serving process" in served.log, 120)
     bodies = [*waiting_bodies(), structured("(yes|no)")]
     with ThreadPoolExecutor(BEGUN + len(bodies) + 1) as pool:
         expected = [text_of(reply) for reply in pool.map(lambda body: post(served, body), bodies)]
@@ -149,16 +151,16 @@ def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest
         served.until(lambda: served.metric("endpoint_requests_in_engine") == BEGUN + len(bodies), 20)
         served.until(lambda: served.metric("endpoint_requests_in_flight") == BEGUN + len(bodies) + 1, 20)
         os.kill(core, signal.SIGKILL)
-        served.until(lambda: "the engine's process ended" in served.ping()[1], 5)
+        served.until(lambda: served.ping()[0] != 200, 5)
+        refused = post(served, {"prompt": "a", "max_tokens": 2})
+        assert refused.status == 503
         for stream in streams:
             reply = stream.result(60)
             assert reply.status == 200  # it had begun
             assert b'"code":"engine_failed"' in reply.body
             assert b"[DONE]" not in reply.body
             assert not reply.ended_properly
-        refused = post(served, {"prompt": "a", "max_tokens": 2})
-        assert refused.status == 503
-        served.until(lambda: served.ping()[0] == 503, 30)
+        assert "the engine's process ended" in served.log
         served.wait_ready()
         replies = [request.result(DRAIN) for request in waiting]
         assert text_of(half_done.result(DRAIN)).startswith(text_of(streams[0].result()))

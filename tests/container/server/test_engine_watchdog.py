@@ -9,6 +9,7 @@ from scripted_engine import ScriptedEngine
 from waiting import WITHIN, eventually
 
 from container.application import create_app
+from container.recovery.recovery import Recovery
 from container.server import engine_watchdog as module
 from container.server.engine_watchdog import watch_engine
 from container.service import Service
@@ -114,6 +115,17 @@ def test_ping_can_be_seen_to_fail_before_the_process_ends(
     assert not engine.stopped
     go_on.set()
     assert watched.ended.wait(WITHIN)
+
+
+def test_a_process_that_another_one_follows_ends_at_once(
+    service: Service, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    monkeypatch.setattr(Recovery, "has_successor", lambda recovery: True)
+    engine.is_dead = True
+    assert Watched(service).ended.wait(WITHIN)
+    assert set(slept) == {module.INTERVAL}
 
 
 def test_while_it_drains_a_dead_engine_is_still_seen(

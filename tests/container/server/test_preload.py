@@ -1,0 +1,79 @@
+"""vLLM in the master, for the next serving process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from waiting import WITHIN
+
+from container.server.ping_state import PingState
+from container.server.preload import Preload
+
+
+def serving(load: Callable[[], object]) -> Preload:
+    """Of an endpoint that serves."""
+    state = PingState(3600)
+    state.write(200, b"")
+    return Preload(load, state, 0.001)  # type: ignore[arg-type]
+
+
+def test_it_is_loaded_once() -> None:
+    loads: list[str] = []
+    loaded = threading.Event()
+    preload = serving(lambda: (loads.append("vllm"), loaded.set()))
+    preload.begin()
+    assert loaded.wait(WITHIN)
+    for _ in range(2):
+        preload.settle()
+        preload.begin()
+    preload.settle()
+    assert loads == ["vllm"]
+
+
+def test_nothing_is_loaded_while_the_endpoint_starts() -> None:
+    loads: list[str] = []
+    preload = Preload(lambda: loads.append("vllm"), PingState(3600), 0.001)
+    for _ in range(2):  # the next serving process starts, too
+        preload.begin()
+        preload.settle()
+    assert loads == []
+
+
+def test_no_process_is_forked_in_the_middle_of_an_import() -> None:
+    order: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def load() -> None:
+        begun.set()
+        assert go_on.wait(WITHIN)
+        order.append("loaded")
+
+    preload = serving(load)
+    preload.begin()
+    assert begun.wait(WITHIN)
+
+    def fork() -> None:
+        preload.settle()
+        order.append("forked")
+
+    forking = threading.Thread(target=fork)
+    forking.start()
+    go_on.set()
+    forking.join(WITHIN)
+    assert order == ["loaded", "forked"]
+
+
+def test_an_import_that_fails_is_in_the_log_and_harms_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    failed = threading.Event()
+
+    def load() -> None:
+        failed.set()
+        raise ImportError("no vLLM here")
+
+    preload = serving(load)
+    preload.begin()
+    assert failed.wait(WITHIN)
+    preload.settle()
+    assert "no vLLM here" in caplog.text
