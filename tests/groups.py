@@ -1,7 +1,8 @@
 """Which tests of `make test` run one after the other in one process, and which groups start first.
 
-A group is a file's tests, or the tests that share something, or one notebook. The longest groups start first, so that
-no process is left alone with one at the end.
+A group is a file's tests, or the tests that share something. The longest groups start first, so that no process is left
+alone with one at the end. The notebooks are one group: their engines take vLLM's own default for the KV cache, half of
+the memory (12 GB of 24, seen), and two at a time end by SIGKILL.
 
 xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2, which took away the attribute that xdist 3.8.0
 writes a group to.
@@ -18,11 +19,9 @@ ROOT = Path(__file__).parents[1]
 SHARES = re.compile(r"\bendpoint: ServeProcess|\bgateway\b|\bruntime\b")
 # These look at every /dev/shm/endpoint-*.
 FRONT_ENDS = ("tests/endpoint/test_front_ends.py", "tests/container/server/test_multiprocess.py")
-NOTEBOOKS = "tests/notebooks/test_notebooks.py"
 # The groups that take longest, by the processor time that they took on two cores.
 LONGEST = (
-    "4-measure",
-    "2-compile",
+    "tests/notebooks/test_notebooks.py",
     "tests/endpoint/test_artifacts.py",
     "endpoint",
     "tests/local_sagemaker/test_service_with_boto3.py",
@@ -34,17 +33,12 @@ LONGEST = (
     "tests/simulation/schedules/test_schedules.py",
     "tests/endpoint/test_pooling.py",
     "front ends",
-    "3-deploy-and-invoke",
-    "5-adapters-and-code",
 )
 
 
 def group(node: str) -> str:
     """The group of a test, given as its path from the root, `::` and its name."""
-    file, _, name = node.partition("::")
-    if file == NOTEBOOKS and name.endswith("]"):
-        return name.partition("[")[2].rstrip("]")
-    return _group_of_file(file)
+    return _group_of_file(node.partition("::")[0])
 
 
 def place(node: str) -> int:
