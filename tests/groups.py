@@ -1,8 +1,8 @@
 """Which tests of `make test` run one after the other in one process, and which groups start first.
 
 A group is a file's tests, or the tests that share something. The longest groups start first, so that no process is left
-alone with one at the end. The notebooks are one group: their engines take vLLM's own default for the KV cache, half of
-the memory (12 GB of 24, seen), and two at a time end by SIGKILL.
+alone with one at the end. Tests that compile with torch.compile are one group: a compile uses all cores, and a
+deployment waits 240 s for it.
 
 xdist's own groups (`--dist loadgroup`) have no effect with pytest 9.2, which took away the attribute that xdist 3.8.0
 writes a group to.
@@ -19,10 +19,10 @@ ROOT = Path(__file__).parents[1]
 SHARES = re.compile(r"\bendpoint: ServeProcess|\bgateway\b|\bruntime\b")
 # These look at every /dev/shm/endpoint-*.
 FRONT_ENDS = ("tests/endpoint/test_front_ends.py", "tests/container/server/test_multiprocess.py")
+COMPILES = ("tests/notebooks/test_notebooks.py", "tests/endpoint/test_artifacts.py")
 # The groups that take longest, by the processor time that they took on two cores.
 LONGEST = (
-    "tests/notebooks/test_notebooks.py",
-    "tests/endpoint/test_artifacts.py",
+    "compiles",
     "endpoint",
     "tests/local_sagemaker/test_service_with_boto3.py",
     "tests/endpoint/test_neuron_failures.py",
@@ -51,5 +51,7 @@ def place(node: str) -> int:
 def _group_of_file(file: str) -> str:
     if file in FRONT_ENDS:
         return "front ends"
+    if file in COMPILES:
+        return "compiles"
     shares = file.startswith("tests/endpoint/") and SHARES.search((ROOT / file).read_text(encoding="utf-8"))
     return "endpoint" if shares else file
