@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handler.engine.generation import grammar_limits, sampling_check
+from handler.engine.generation import grammar_limits, grammar_size, sampling_check
 from handler.engine.generation.generation import Generation, Grammar
 from handler.errors import InvalidField, PromptOverLimit, PromptTooLong
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
@@ -68,8 +68,13 @@ class RequestLimits:
 
 
 def _parsed(grammar: Grammar) -> object:
-    """The value whose strings are checked: a parsed JSON schema, or the text of the grammar."""
+    """The value whose strings are checked: a parsed JSON schema, or the text of the grammar.
+
+    A text that is nested too deep is not parsed: `json` would raise RecursionError.
+    """
+    if grammar.kind != "json" or grammar_size.depth(grammar.text) > grammar_limits.LEVELS:
+        return grammar.text
     try:
-        return json.loads(grammar.text) if grammar.kind == "json" else grammar.text
+        return json.loads(grammar.text)
     except ValueError:
         return grammar.text

@@ -94,3 +94,9 @@ def test_a_grammar_is_held_to_its_limits() -> None:
     with pytest.raises(InvalidField) as caught:
         asked(LIMITS, grammar=Grammar("regex", "a" * 5000, "guided_regex"))
     assert caught.value.param == "guided_regex"
+
+
+def test_a_schema_as_a_text_is_not_parsed_when_it_is_nested_too_deep() -> None:
+    for text in ('{"a":' * 5000 + "1" + "}" * 5000, "[" * 5000):
+        with pytest.raises(InvalidField, match="nested more than 64 levels"):
+            asked(LIMITS, grammar=Grammar("json", text, "parameters.grammar"))
