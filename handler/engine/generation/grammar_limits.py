@@ -35,10 +35,16 @@ def check(grammar: object, field: str) -> None:
             raise InvalidField(field, f"a string in it is longer than {TEXT} characters, which takes too long to parse")
         if nested_repetitions(text) > REPETITIONS:
             raise InvalidField(field, f"its counts of repetitions multiply to more than {REPETITIONS:,}")
-        if text.lstrip().startswith(("{", "[")) and depth(text) > LEVELS:
-            raise InvalidField(field, f"it is nested more than {LEVELS} levels deep")
+        if text.lstrip().startswith(("{", "[")):
+            check_depth(text, field)
     if len(json.dumps(grammar)) > WHOLE:
         raise InvalidField(field, f"it is longer than {WHOLE} characters as JSON, which takes too long to parse")
+
+
+def check_depth(text: str, field: str) -> None:
+    """:raises InvalidField: a JSON text is nested too deep."""
+    if depth(text) > LEVELS:
+        raise InvalidField(field, f"it is nested more than {LEVELS} levels deep")
 
 
 def check_document(document: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handler.engine.generation import grammar_limits, grammar_size, sampling_check
+from handler.engine.generation import grammar_limits, sampling_check
 from handler.engine.generation.generation import Generation, Grammar
 from handler.errors import InvalidField, PromptOverLimit, PromptTooLong
 from handler.neuron.sampling_limits import ON_CPU, SamplingLimits
@@ -70,10 +70,11 @@ class RequestLimits:
 def _parsed(grammar: Grammar) -> object:
     """The value whose strings are checked: a parsed JSON schema, or the text of the grammar.
 
-    A text that is nested too deep is not parsed: `json` would raise RecursionError.
+    :raises InvalidField: it is nested too deep to be parsed.
     """
-    if grammar.kind != "json" or grammar_size.depth(grammar.text) > grammar_limits.LEVELS:
+    if grammar.kind != "json":
         return grammar.text
+    grammar_limits.check_depth(grammar.text, grammar.field)
     try:
         return json.loads(grammar.text)
     except ValueError:
