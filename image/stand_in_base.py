@@ -6,6 +6,7 @@ base has. mmdebstrap (a Debian package) makes it in a minute.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -69,7 +70,8 @@ def debian(python: str, more: str) -> list[str]:
     if program is None:
         raise Unavailable(f"Debian has no Python {python}, and neither has this machine")
     asked = [program, "-c", "import sys; print(sys.base_prefix)"]
-    prefix = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    environment = {**os.environ, "PYENV_VERSION": python}  # Without it, pyenv's program of that name finds none.
+    prefix = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False).stdout.strip()
     if not prefix or prefix == "/usr":
         raise Unavailable(f"the Python {python} of this machine cannot be copied")
     return [
