@@ -79,6 +79,7 @@ def debian(python: str, more: str) -> list[str]:
         f"--include=ca-certificates,passwd,{SHARED_LIBRARIES}{more}",
         f'--customize-hook=cp -a "{prefix}/." "$1/usr/local/"',
         f'--customize-hook=ln -sf python{python} "$1/usr/local/bin/python"',
+        '--customize-hook=chroot "$1" ldconfig',  # It may be linked with a library of its own.
         '--customize-hook=find "$1/usr/local" -name __pycache__ -prune -exec rm -r {} +',
         COPIED_RELEASE,
     ]

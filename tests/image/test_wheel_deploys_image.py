@@ -25,7 +25,7 @@ def test_the_wheel_deploys_the_image_and_invokes_it(image: Image, tmp_path: Path
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    options = [f"--docker-option={option}" for option in (*image.run_options, *image.options)]
+    options = [f"--docker-option={option}" for option in (*image.client.run_options, *image.options)]
     docker = f"--docker={shlex.join(image.client.command)}"
     up = run("local", "up", "--bucket", "models", "--containers", "docker", docker, *options)
     try:
