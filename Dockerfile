@@ -15,45 +15,41 @@ RUN python -c "import sysconfig; open(sysconfig.get_path('purelib') + '/neuron-e
     && useradd --uid 10001 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin endpoint \
     && rm -f /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid-
 
-# What builds, and is not in the image.
-FROM system AS tools
-WORKDIR /build
-COPY requirements/image-tools.txt image/install_locked.py image/licences.py image/
-RUN python -m venv --without-pip /opt/tools \
-    && python -m pip --python /opt/tools/bin/python install --no-cache-dir --no-deps --require-hashes --requirement image/image-tools.txt
+# Our few dependencies, as far as the base does not have them. Installed where they stay: a copy from another stage would be
+# read by each build.
+FROM system AS packages
+COPY requirements/image.txt requirements/runtime.txt image/install_locked.py /opt/neuron-endpoint/locked/
+RUN export PYTHONDONTWRITEBYTECODE=1 \
+    && python /opt/neuron-endpoint/locked/install_locked.py /opt/neuron-endpoint/locked/image.txt /opt/neuron-endpoint/packages /opt/neuron-endpoint/locked/runtime.txt \
+    && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/neuron-endpoint/packages
 
-# Our few dependencies, as far as the base does not have them.
-FROM tools AS packages
-COPY requirements/image.txt requirements/runtime.txt requirements/
-RUN python image/install_locked.py requirements/image.txt /opt/neuron-endpoint/packages requirements/runtime.txt \
-    && python -m compileall -q --invalidation-mode unchecked-hash /opt/neuron-endpoint/packages
+# What builds, and is not in the image.
+FROM packages AS tools
+WORKDIR /build
+COPY requirements/image-tools.txt ./
+RUN python -m venv --without-pip /opt/tools \
+    && python -m pip --python /opt/tools/bin/python install --no-cache-dir --no-deps --require-hashes --requirement image-tools.txt
 
 # The bill of materials, in CycloneDX's format, and the licences that it states.
-FROM packages AS bill
-COPY pyproject.toml ./
+FROM tools AS bill
+COPY pyproject.toml image/licences.py ./
 RUN /opt/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file sbom.cdx.json "$(command -v python)" \
-    && python image/licences.py sbom.cdx.json > licences.txt
+    && python licences.py sbom.cdx.json > licences.txt
 
 FROM tools AS code
-COPY pyproject.toml README.md LICENSE ./
-COPY completion completion
-COPY handler handler
-COPY container container
-COPY model_packaging model_packaging
+COPY . .
 RUN python -m pip --python /opt/tools/bin/python wheel --quiet --no-build-isolation --no-deps --no-cache-dir --wheel-dir dist . \
     && python -m pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore --no-cache-dir --target /opt/neuron-endpoint/code dist/*.whl \
-    && python -m compileall -q --invalidation-mode unchecked-hash /opt/neuron-endpoint/code
+    && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/neuron-endpoint/code
 
-FROM system
+# Nothing is set after the code, so a change of it makes one layer.
+FROM packages
 # The capabilities that SageMaker reads. On Neuron, the models of a multi-model endpoint are LoRA adapters.
 LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
       com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
 # Only /tmp needs to be writable.
 ENV PATH=/opt/neuron-endpoint/code/bin:$PATH HOME=/tmp
-COPY --from=packages /opt/neuron-endpoint/packages /opt/neuron-endpoint/packages
-COPY --from=bill /build/sbom.cdx.json /build/licences.txt /opt/neuron-endpoint/
-COPY --from=code /opt/neuron-endpoint/code /opt/neuron-endpoint/code
 USER 10001
 EXPOSE 8080
 HEALTHCHECK --start-period=1h CMD ["python", "-m", "container.health_check"]
@@ -62,3 +58,5 @@ HEALTHCHECK --start-period=1h CMD ["python", "-m", "container.health_check"]
 # arguments as a child process and would not forward signals.
 ENTRYPOINT ["/usr/bin/env"]
 CMD ["serve"]
+COPY --from=bill /build/sbom.cdx.json /build/licences.txt /opt/neuron-endpoint/
+COPY --from=code /opt/neuron-endpoint/code /opt/neuron-endpoint/code

@@ -230,9 +230,9 @@ lock-images: $(DEV)
 	$(COMPILE) --python-version 3.11 --no-deps --no-annotate --generate-hashes $(VENV)/.image-cpu.in -o requirements/image-cpu.txt
 
 # DRY= (empty) also builds the images and sets the git tag.
-DRY ?= --dry-run
+DRY ?= 1
 release: $(DEV)
-	@$(BIN)/python -m image.release $(DRY)
+	@$(BIN)/python -m image.release $(if $(DRY),--dry-run)
 
 # IMAGE=cpu (Dockerfile.cpu) or neuron (Dockerfile). BASE=stand-in makes a base of Debian packages (docs/images.md).
 IMAGE ?= cpu
@@ -243,8 +243,8 @@ image: $(DEV)
 # Builds both images over stand-in bases and runs them as SageMaker does. The Neuron image is also built for each line's Python.
 image-test: image-test-small
 	@$(BIN)/python -m image cpu --base stand-in
-	IMAGE_TEST=cpu $(BIN)/python -m pytest tests/image/test_image_run.py
-	IMAGE_TEST=lines $(BIN)/python -m pytest tests/image/test_line_images.py
+	IMAGE_TEST=cpu $(BIN)/python -m pytest -s tests/image/test_image_run.py tests/image/test_wheel_deploys_image.py
+	IMAGE_TEST=lines $(BIN)/python -m pytest -s tests/image/test_line_images.py tests/image/test_rebuild.py
 
 # The part for CI: the Neuron image over a small base; vLLM and the stand-in plugin are mounted from here.
 image-test-small: $(DEV)

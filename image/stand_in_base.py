@@ -6,6 +6,7 @@ base has. mmdebstrap (a Debian package) makes it in a minute.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -69,7 +70,8 @@ def debian(python: str, more: str) -> list[str]:
     if program is None:
         raise Unavailable(f"Debian has no Python {python}, and neither has this machine")
     asked = [program, "-c", "import sys; print(sys.base_prefix)"]
-    prefix = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    environment = {**os.environ, "PYENV_VERSION": python}  # Without it, pyenv's program of that name finds none.
+    prefix = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False).stdout.strip()
     if not prefix or prefix == "/usr":
         raise Unavailable(f"the Python {python} of this machine cannot be copied")
     return [
@@ -77,6 +79,7 @@ def debian(python: str, more: str) -> list[str]:
         f"--include=ca-certificates,passwd,{SHARED_LIBRARIES}{more}",
         f'--customize-hook=cp -a "{prefix}/." "$1/usr/local/"',
         f'--customize-hook=ln -sf python{python} "$1/usr/local/bin/python"',
+        '--customize-hook=chroot "$1" ldconfig',  # It may be linked with a library of its own.
         '--customize-hook=find "$1/usr/local" -name __pycache__ -prune -exec rm -r {} +',
         COPIED_RELEASE,
     ]

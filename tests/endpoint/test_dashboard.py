@@ -16,13 +16,16 @@ import pytest
 import yaml
 from serve_process import ServeProcess, free_port
 
+from benchmarks.serving.serving import workloads
+
 COMPOSE = Path(__file__).parents[2] / "compose"
 QUERIES = {
     f"{panel['title']}, {target['legendFormat']}": target["expr"]
     for panel in json.loads((COMPOSE / "grafana" / "neuron-endpoint.json").read_text())["panels"]
     for target in panel["targets"]
 }
-BODY = {"messages": [{"role": "user", "content": "What does /ping mean?"}], "max_tokens": 8, "temperature": 0}
+# The requests of `make bench QUICK=1`: streamed and whole.
+BODIES = [json.loads(mix.body(0)) | {"model": "sample"} for mix in workloads((2,), ("chat",), quick=True)]
 
 
 class Prometheus:
@@ -61,13 +64,13 @@ def prometheus(endpoint: ServeProcess, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.engine
-def test_every_panel_has_data(prometheus: Prometheus, endpoint: ServeProcess) -> None:
+def test_every_panel_has_data_under_the_load_of_the_benchmark(prometheus: Prometheus, endpoint: ServeProcess) -> None:
     """A rate needs two scrapes, so requests go on until each query has a number."""
     missing = dict(QUERIES)
 
     def all_have_data() -> bool:
-        for stream in (True, False):
-            assert endpoint.client.post("/invocations", json={**BODY, "stream": stream}).status_code == httpx.codes.OK
+        for body in BODIES:
+            assert endpoint.client.post("/v1/chat/completions", json=body).status_code == httpx.codes.OK
         for name, query in list(missing.items()):
             if prometheus.values(query):
                 del missing[name]

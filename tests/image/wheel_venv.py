@@ -27,7 +27,7 @@ class WheelVenv:
         program, *rest = words
         command = [self.bin / program, *rest]
         where, given = self.directory, {**OUTSIDE, **environment}
-        return subprocess.run(command, cwd=where, env=given, capture_output=True, text=True, check=False, timeout=240)
+        return subprocess.run(command, cwd=where, env=given, capture_output=True, text=True, check=False, timeout=900)
 
 
 def uv(*words: str | Path) -> None:

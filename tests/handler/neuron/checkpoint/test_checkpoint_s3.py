@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -15,6 +16,7 @@ from published_models import LLAMA_405B, json_files, safetensors
 from handler.errors import SettingError, StartFailed
 from handler.neuron.checkpoint.checkpoint_files import S3Files
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
+from tests.handler.artifacts.s3_server import ACCESS, REGION, SECRET, s3_server
 
 CONFIG = b'{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'
 SHARD = safetensors({"a": ("BF16", [1000, 1000], 2)})  # 2 MB of weights
@@ -123,6 +125,18 @@ def test_a_server_that_is_not_there_is_no_setting(monkeypatch: pytest.MonkeyPatc
 def test_an_impossible_uri_is_an_error(uri: str, counter: Counter) -> None:
     with pytest.raises(SettingError, match="ENDPOINT_MODEL"):
         read_facts(uri, client=counter.client)
+
+
+def test_the_server_of_make_s3_is_read(tmp_path: Path) -> None:
+    """It answers a range with 200."""
+    for name, content in {"config.json": CONFIG, "model.safetensors": SHARD}.items():
+        (tmp_path / "models" / "sample").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "models" / "sample" / name).write_bytes(content)
+    with s3_server(tmp_path) as port:
+        keys = {"aws_access_key_id": ACCESS, "aws_secret_access_key": SECRET, "region_name": REGION}
+        client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{port}", **keys)
+        facts = read_facts("s3://models/sample", client=client)
+    assert facts.weight_bytes == 2_000_000
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
