@@ -33,7 +33,9 @@ class EndpointConfig:
     """The settings of one endpoint. Times are in seconds, sizes in bytes, lengths in tokens."""
 
     # The model, and what it runs on.
-    model: str = setting("/opt/ml/model", "the model: a directory, s3://bucket/prefix or a Hugging Face hub id")
+    model: str = setting(
+        "/opt/ml/model", "the model: a directory (also as file:///), s3://bucket/prefix or a Hugging Face hub id"
+    )
     hf_token: str | None = setting(None, "access token for gated models of the Hugging Face hub", secret=True)
     trust_remote_code: bool = setting(False, "allow Python code that comes with the model")
     served_model_name: tuple[str, ...] = setting((), "model names that a request may use")

@@ -8,7 +8,9 @@ line and the instance decide what no source sets. Two different values from equa
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from handler.config import front_end_rules as front_ends
 from handler.config.dialects import endpoint_variables as ours
@@ -51,7 +53,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     def take(found: Iterable[Found]) -> None:
         for one in found:
             if isinstance(one, SourcedAssignment):
-                assignments.append(one)
+                assignments.append(_with_path(one))
             else:
                 errors.append(one)
 
@@ -73,6 +75,14 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if conflicts:
         raise SettingErrors(conflicts)
     return config
+
+
+def _with_path(found: SourcedAssignment) -> SourcedAssignment:
+    """The same with a plain path for a model at `file:///directory`, which is used in place."""
+    value = found.assignment.value
+    if found.assignment.field != "model" or not isinstance(value, str) or not value.startswith("file:///"):
+        return found
+    return replace(found, assignment=replace(found.assignment, value=unquote(urlsplit(value).path)))
 
 
 def _named(assignments: Iterable[SourcedAssignment], field: str) -> str | None:

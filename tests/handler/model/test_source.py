@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
 from handler.config.value_source import Origin, ValueSource
 from handler.errors import SettingError
 from handler.model import model_source as source
@@ -38,6 +39,18 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_local_directory_is_taken_where_it_is(directory: Path) -> None:
     assert fetch_model(config_of(str(directory))) == Model(str(directory), ("model", str(directory)), 102)
+
+
+@pytest.mark.parametrize("name", ["ENDPOINT_MODEL", "HF_MODEL_ID"])
+def test_a_shared_directory_is_used_in_place(name: str, tmp_path: Path) -> None:
+    """Its settings are read there, too."""
+    shared = tmp_path / "shared models"
+    shared.mkdir()
+    (shared / "config.json").write_text("{}")
+    (shared / "endpoint.yaml").write_text("max_num_seqs: 5")
+    config = load({name: shared.as_uri()})
+    assert fetch_model(config).path == str(shared)
+    assert config.max_num_seqs == 5
 
 
 @pytest.mark.parametrize(
