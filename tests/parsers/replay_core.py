@@ -1,4 +1,4 @@
-"""A stand-in for vLLM's core that generates a given text: a prompt is `STEP:HEX`, the text's UTF-8 bytes as hexadecimal.
+"""A stand-in for vLLM's core that generates a given text: a prompt is `STEP:HEX`, the text's bytes as hexadecimal.
 
 Everything in front of the core is vLLM's own: the chat template, the prompt's tokens, the detokenizer, the parsers and
 the serving classes. The text is hidden from them in the prompt, because some parsers look for their marks in it.

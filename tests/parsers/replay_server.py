@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,7 @@ class ParserServings:
         return await serving_start.start(core.llm, arguments, front)
 
     def _model(self, name: str, tokens: tuple[str, ...]) -> Path:
-        """The sample model, whose tokenizer has the tokens of a format, too. `special` begins with an exclamation mark."""
+        """The sample model, whose tokenizer has the tokens of a format, too. `!` marks a special one."""
         directory = self._directory / (name or "none").replace("/", "-")
         directory.mkdir()
         for file in sample_model.path().iterdir():

@@ -89,10 +89,10 @@ def _invokes(call_mark: str, value_mark: str, *, typed: bool = False) -> Callabl
         return f'<{value_mark} name="{name}"{kind}>{_raw(given)}</{value_mark}>\n'
 
     def write(calls: Sequence[Call]) -> str:
-        texts = [
-            f'<{call_mark} name="{call.name}">\n{"".join(value(*one) for one in call.arguments.items())}</{call_mark}>\n'
-            for call in calls
-        ]
+        texts = []
+        for call in calls:
+            values = "".join(value(*one) for one in call.arguments.items())
+            texts.append(f'<{call_mark} name="{call.name}">\n{values}</{call_mark}>\n')
         return "".join(texts)
 
     return write

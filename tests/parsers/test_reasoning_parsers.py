@@ -1,4 +1,4 @@
-"""Every reasoning parser that vLLM ships: reasoning and content are the same whole and streamed, with tool calls too."""
+"""Every reasoning parser that vLLM ships: reasoning, content and tool calls are the same whole and streamed."""
 
 from __future__ import annotations
 

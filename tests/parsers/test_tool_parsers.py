@@ -46,7 +46,10 @@ CHATS: Final[dict[str, tuple[str, list[Call]]]] = {
 }
 # Also in whole replies, so streams have nothing to be completed from.
 WRONG: Final = {
-    ("phi4_mini_json", "nested"): "its expression ends at the first ], so a call with a list is lost: `functools\\[(.*?)\\]`",
+    (
+        "phi4_mini_json",
+        "nested",
+    ): "its expression ends at the first ], so a call with a list is lost: `functools\\[(.*?)\\]`",
     ("step3", "quotes"): "its expression for a value has no <: `([^<]*)</steptml:parameter>`",
 }
 

@@ -1,8 +1,8 @@
 """Makes streamed tool calls the same as those of a whole reply. Written for vLLM 0.16.0.
 
-vLLM has two parsers for each format of tool calls: one for whole texts, and one for streams. The second one loses calls,
-arguments or content where a step has several tokens (speculative decoding, a busy event loop), where arguments are empty,
-or always. `n` choices share one parser. docs/tool-calls.md lists what was seen of each parser.
+vLLM has two parsers for each format of tool calls: one for whole texts, and one for streams. The second one loses
+calls, arguments or content where a step has several tokens (speculative decoding, a busy event loop), where arguments
+are empty, or always. `n` choices share one parser. docs/tool-calls.md lists what was seen of each parser.
 
 `complete` keeps a parser's streams, and corrects them:
 
@@ -33,8 +33,8 @@ from handler.engine.vllm_api.serving.current_output import CURRENT
 
 logger = logging.getLogger(__name__)
 
-# Parsers whose own streams contradict whole texts, and the marks with which their calls begin. A mark that begins with ^
-# counts at the beginning of the text only.
+# Parsers whose own streams contradict whole texts, and the marks with which their calls begin. A mark that begins with
+# ^ counts at the beginning of the text only.
 HELD: Final[Mapping[str, tuple[str, ...]]] = {
     "functiongemma": ("<start_function_call>",),
     "granite": ("^<|tool_call|>", "^<tool_call>", "^["),

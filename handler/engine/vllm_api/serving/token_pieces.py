@@ -9,8 +9,8 @@ from typing import Any
 def token_pieces(tokenizer: Any, text: str, ids: Sequence[int]) -> list[tuple[str, int]]:
     """Pairs of text and token, whose texts together are `text`.
 
-    The tokens that a tokenizer has for marks (`<tool_call>`) get exactly their mark, or nothing where it was left out of
-    the text. Between marks the lengths are those of each token decoded alone; a character of several tokens may come
+    The tokens that a tokenizer has for marks (`<tool_call>`) get exactly their mark, or nothing where it was left out
+    of the text. Between marks the lengths are those of each token decoded alone; a character of several tokens may come
     with the wrong one of them. Without a token there is one pair, whose token is -1.
     """
     if len(ids) < 2:
