@@ -50,6 +50,16 @@ def test_reasoning_is_apart_from_content_whole_and_streamed(replay: openai.OpenA
         assert ask(replay, f"+{parser}", text, step=step, **template(parser)) == [whole]
 
 
+@pytest.mark.parametrize("parser", cases(REASONING_FORMATS))
+def test_reasoning_that_ends_too_early_is_the_same_whole_and_streamed(replay: openai.OpenAI, parser: str) -> None:
+    """As with `max_tokens`: there is no content, and no mark of its beginning."""
+    text = f"{REASONING_FORMATS[parser].before}I think so"
+    (whole,) = ask(replay, f"+{parser}", text, **template(parser))
+    assert (whole.reasoning, whole.content) == ("I think so", "")
+    for step in STEPS:
+        assert ask(replay, f"+{parser}", text, step=step, **template(parser)) == [whole]
+
+
 @pytest.mark.parametrize("family", cases(FAMILIES))
 @pytest.mark.parametrize("chat", ["content", "parallel"])
 def test_calls_follow_reasoning_whole_and_streamed(replay: openai.OpenAI, family: str, chat: str) -> None:

@@ -18,7 +18,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from handler.engine.api_routes import Traits
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.vllm_api.core.core_requests import DIRECT
-from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log, streamed_tools
+from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
 from handler.engine.vllm_api.serving.message_rendering import render_in_threads
 from handler.engine.vllm_api.serving.serving_classes import Serving
 from handler.errors import SettingError
@@ -92,7 +92,9 @@ def _omit_token_types(llm: AsyncLLM) -> None:
 def _complete_tool_calls(state: SimpleNamespace, parser: str | None) -> None:
     """Corrects the streams of the tool parser. Its interface is that of 0.16.0."""
     serving = getattr(state, "openai_serving_chat", None)
-    if parser and DIRECT and getattr(serving, "tool_parser", None) is not None:
+    if parser and DIRECT and serving is not None and serving.tool_parser is not None:
+        from handler.engine.vllm_api.serving import streamed_tools  # its imports are those of 0.16.0
+
         serving.tool_parser = streamed_tools.complete(parser, serving.tool_parser)
 
 
