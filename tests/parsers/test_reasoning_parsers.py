@@ -10,7 +10,7 @@ from reply_formats import FAMILIES, REASONING_FORMATS, TOOL_FORMATS
 from said import ask
 from test_tool_parsers import CHATS, STEPS, TOOLS
 
-pytestmark = [pytest.mark.engine, pytest.mark.serving_classes]
+pytestmark = pytest.mark.engine
 
 REPLIES: Final = {
     "short": ("The user asks.", "It rains."),

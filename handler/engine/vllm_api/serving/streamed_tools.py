@@ -91,7 +91,7 @@ def complete(name: str, base: type[ToolParser]) -> type[ToolParser]:
     """
     marks = HELD.get(name)
 
-    class CompleteToolParser(base):  # type: ignore[misc, valid-type]  # a class that is only known here
+    class CompleteToolParser(base):  # type: ignore[misc]  # a class that is only known here
         def __init__(self, tokenizer: Any) -> None:
             super().__init__(tokenizer)
             self._streams: dict[int, _Stream] = {}
@@ -108,10 +108,9 @@ def complete(name: str, base: type[ToolParser]) -> type[ToolParser]:
             if stream is None:
                 stream = self._streams[index] = _Stream(None if marks else base(self.model_tokenizer))
             if marks:
-                content, calls = _plain_text(text, marks)[len(stream.content + stream.space) :], []
+                message = stream.message(_plain_text(text, marks)[len(stream.content + stream.space) :], [])
             else:
-                content, calls = _own_stream(stream, step)
-            message = stream.message(content, calls)
+                message = stream.message(*_own_stream(stream, step))
             if finished:
                 # vLLM's parsers for whole texts keep state, so each text gets a parser of its own.
                 found = type(self)(self.model_tokenizer).extract_tool_calls(text, request)
