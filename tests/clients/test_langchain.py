@@ -10,11 +10,13 @@ import json
 from typing import Any
 
 import pytest
-from asked import ANSWER, ENDPOINT, PROMPT, QUESTION, REGION
+from asked import ANSWER, CHOSEN, ENDPOINT, EVERY_SAGEMAKER, GIVEN, NAME, PROMPT, QUESTION, REGION, TOOL
 from langchain_aws.chat_models.sagemaker_endpoint import ChatModelContentHandler, ChatSagemakerEndpoint
 from langchain_aws.llms import SagemakerEndpoint
 from langchain_aws.llms.sagemaker_endpoint import LLMContentHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
+
+pytestmark = EVERY_SAGEMAKER
 
 
 class Texts(LLMContentHandler):
@@ -50,7 +52,10 @@ class Chats(ChatModelContentHandler):
 
     def transform_output(self, output: Any) -> Any:
         if not self.stream:
-            return AIMessage(content=json.loads(output.read())["choices"][0]["message"]["content"])
+            message = json.loads(output.read())["choices"][0]["message"]
+            calls = [call["function"] for call in message.get("tool_calls") or ()]
+            named: Any = [{"name": one["name"], "args": json.loads(one["arguments"]), "id": ""} for one in calls]
+            return AIMessage(content=message["content"] or "", tool_calls=named)
         line = output.removeprefix(b"data: ")
         if not line or line == b"[DONE]":
             return AIMessageChunk(content="")
@@ -94,6 +99,14 @@ def test_the_conversation_as_langchain_writes_it_is_taken() -> None:
     assert chats(False).invoke(said).content
 
 
+def test_a_tool_is_called() -> None:
+    model = chats(False)
+    assert model.model_kwargs is not None
+    model.model_kwargs.update(tools=[TOOL], tool_choice=CHOSEN)
+    (call,) = model.invoke([HumanMessage(QUESTION)]).tool_calls
+    assert (call["name"], call["args"]) == (NAME, GIVEN)
+
+
 def test_stop_words_end_the_text() -> None:
     assert texts(False).invoke(PROMPT, stop=[ANSWER[5:8]]) == ANSWER[:5]
 
@@ -101,3 +114,5 @@ def test_stop_words_end_the_text() -> None:
 def test_the_containers_refusal_is_told() -> None:
     with pytest.raises(Exception, match="context is 1024"):
         texts(False).invoke(PROMPT, max_new_tokens=100_000)
+    with pytest.raises(Exception, match="context is 1024"):
+        list(texts(True).stream(PROMPT, max_new_tokens=100_000))

@@ -12,13 +12,28 @@ from typing import Any
 import boto3
 import pytest
 import sagemaker
-from asked import ANSWER, ENDPOINT, PROMPT, QUESTION, REGION
+from asked import (
+    ANSWER,
+    CHOSEN,
+    ENDPOINT,
+    EVERY_SAGEMAKER,
+    GIVEN,
+    NAME,
+    PROMPT,
+    QUESTION,
+    REFUSED,
+    REGION,
+    TOO_MANY,
+    TOOL,
+)
+from botocore.exceptions import ClientError
 from sagemaker.deserializers import JSONDeserializer, JSONLinesDeserializer
 from sagemaker.huggingface.model import HuggingFacePredictor
 from sagemaker.iterators import LineIterator
 from sagemaker.predictor import Predictor
 from sagemaker.serializers import JSONLinesSerializer, JSONSerializer
 
+pytestmark = EVERY_SAGEMAKER
 CHAT = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
 INPUTS = {
     "inputs": PROMPT,
@@ -56,6 +71,18 @@ def test_a_stream_of_events_by_its_bytes(predictor: Any) -> None:
     events = [line[6:] for line in body.splitlines() if line.startswith(b"data: ")]
     assert events.pop() == b"[DONE]"
     assert "".join(json.loads(event)["choices"][0]["delta"].get("content", "") for event in events) == ANSWER
+
+
+def test_a_tool_is_called(predictor: Any) -> None:
+    (call,) = predictor.predict({**CHAT, "tools": [TOOL], "tool_choice": CHOSEN})["choices"][0]["message"]["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (NAME, GIVEN)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_error_is_told(predictor: Any, stream: bool) -> None:
+    ask = predictor.predict_stream if stream else predictor.predict
+    with pytest.raises(ClientError, match=REFUSED):
+        ask({**CHAT, "max_tokens": TOO_MANY, "stream": stream})
 
 
 def test_json_lines_as_batch_transform_sends_them(session: Any) -> None:

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from asked import ANSWER, ENDPOINT, QUESTION
+from asked import ANSWER, CHOSEN, ENDPOINT, EVERY_SAGEMAKER, GIVEN, NAME, QUESTION, REFUSED, TOO_MANY, TOOL
+from botocore.exceptions import ClientError
 from sagemaker.core.resources import Endpoint
 from sagemaker.core.utils.utils import SageMakerClient
 
+pytestmark = EVERY_SAGEMAKER
 CHAT = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
 
 
@@ -21,6 +23,19 @@ def client() -> Any:
 def test_a_whole_reply(client: Any) -> None:
     reply = client.invoke(body=json.dumps(CHAT), content_type="application/json", accept="application/json")
     assert json.loads(reply.body.read())["choices"][0]["message"]["content"] == ANSWER
+
+
+def test_a_tool_is_called(client: Any) -> None:
+    reply = client.invoke(
+        body=json.dumps({**CHAT, "tools": [TOOL], "tool_choice": CHOSEN}), content_type="application/json"
+    )
+    (call,) = json.loads(reply.body.read())["choices"][0]["message"]["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (NAME, GIVEN)
+
+
+def test_an_error_is_told(client: Any) -> None:
+    with pytest.raises(ClientError, match=REFUSED):
+        client.invoke(body=json.dumps({**CHAT, "max_tokens": TOO_MANY}), content_type="application/json")
 
 
 @pytest.mark.xfail(

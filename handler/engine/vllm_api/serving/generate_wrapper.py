@@ -1,4 +1,6 @@
-"""Wraps `AsyncLLM.generate` and `encode` for vLLM's serving classes: counts tokens, tries grammars, fixes beam search.
+"""Wraps `AsyncLLM.generate` and `encode` for vLLM's serving classes.
+
+It counts tokens, tries grammars, gives parsers one token at a time (`current_output`), and fixes beam search.
 
 The classes call both in the task of the request, or in tasks that it creates, which inherit its context. So a context
 variable tells to which request the tokens belong, for any route and any number of sequences. Tested on 0.16.0, 0.24.0
@@ -23,9 +25,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from vllm.outputs import RequestOutput
+from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.generation.token_counts import TokenCounts
+from handler.engine.vllm_api.serving.current_output import one_by_one
 
 # The counts of the request that the running task answers, and whether it is a beam search.
 COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
@@ -33,13 +37,16 @@ SEARCHING: ContextVar[bool] = ContextVar("searching", default=False)
 Generate = Callable[..., AsyncGenerator[Any, None]]
 
 
-def wrap(llm: AsyncLLM) -> None:
-    """Wraps `llm.generate` and `llm.encode`. Call once for an engine."""
-    llm.generate = _wrapped(llm.generate, llm)
-    llm.encode = _wrapped(llm.encode, llm)
+def wrap(llm: AsyncLLM, *, by_token: bool = False) -> None:
+    """Wraps `llm.generate` and `llm.encode`. Call once for an engine.
+
+    :param by_token: whether a stream's outputs have one token each, as parsers expect them.
+    """
+    llm.generate = _wrapped(llm.generate, llm, by_token)
+    llm.encode = _wrapped(llm.encode, llm, False)
 
 
-def _wrapped(generate: Generate, llm: AsyncLLM) -> Generate:
+def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
     @functools.wraps(generate)
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         tokens, searching, first = COUNTED.get(), SEARCHING.get(), True
@@ -57,7 +64,11 @@ def _wrapped(generate: Generate, llm: AsyncLLM) -> Generate:
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
                 if searching:
                     _limit_logprobs(output, arguments[1].logprobs)
-                yield output
+                if by_token and arguments[1].output_kind is RequestOutputKind.DELTA:
+                    for single in one_by_one(output, llm.tokenizer):
+                        yield single
+                else:
+                    yield output
 
     return wrapped
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # Loggers of vLLM that write lines about requests.
-PREFIXES = ("vllm.entrypoints.", "vllm.renderers.")
+PREFIXES = ("vllm.entrypoints.", "vllm.renderers.", "vllm.tool_parsers.", "vllm.reasoning.")
 IGNORED_FIELDS = "vllm.entrypoints.openai.engine.protocol"
 
 

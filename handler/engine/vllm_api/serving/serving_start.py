@@ -17,6 +17,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.api_routes import Traits
 from handler.engine.frontend_args import FrontendSettings
+from handler.engine.vllm_api.core.core_requests import DIRECT
 from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
 from handler.engine.vllm_api.serving.message_rendering import render_in_threads
 from handler.engine.vllm_api.serving.serving_classes import Serving
@@ -43,7 +44,8 @@ async def start(
         room for.
     """
     serving_log.shorten_errors()
-    generate_wrapper.wrap(llm)
+    parses = bool(front_end.tool_call_parser or llm.vllm_config.structured_outputs_config.reasoning_parser)
+    generate_wrapper.wrap(llm, by_token=parses and DIRECT)
     responses_serving.ResponsesResponse = response_events.NamedResponse
     if not llm.model_config.allowed_media_domains:
         llm.model_config.allowed_media_domains = [NO_DOMAIN]
@@ -70,6 +72,7 @@ async def start(
             render_in_threads(llm.renderer)
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
+    _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))
 
@@ -84,6 +87,15 @@ def _omit_token_types(llm: AsyncLLM) -> None:
     if tokenizer is not None and not getattr(llm.model_config.hf_config, "type_vocab_size", 0):
         names = getattr(tokenizer, "model_input_names", ())
         tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
+
+
+def _complete_tool_calls(state: SimpleNamespace, parser: str | None) -> None:
+    """Corrects the streams of the tool parser. Its interface is that of 0.16.0."""
+    serving = getattr(state, "openai_serving_chat", None)
+    if parser and DIRECT and serving is not None and serving.tool_parser is not None:
+        from handler.engine.vllm_api.serving import streamed_tools  # its imports are those of 0.16.0
+
+        serving.tool_parser = streamed_tools.complete(parser, serving.tool_parser)
 
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:

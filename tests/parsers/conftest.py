@@ -1,0 +1,46 @@
+"""One server for the session, which has every parser, and an `openai` client of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+HERE = Path(__file__).parent
+IMPORTABLE = [HERE.parents[1], HERE, HERE.parent / "container", HERE.parent / "handler"]
+
+
+@pytest.fixture(scope="session")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
+    """A client of the product over `ReplayCore`. A message `STEP:HEX` makes the model say a text."""
+    log = tmp_path_factory.mktemp("replay") / "log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "replay_server.py")],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(map(str, IMPORTABLE)),
+                "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+                "TMPDIR": str(log.parent),
+            },
+        )
+    assert process.stdout is not None
+    port = process.stdout.readline().decode().strip()
+    assert port, log.read_text()
+    url = f"http://127.0.0.1:{port}"
+    with httpx.Client(trust_env=False, timeout=600) as http:
+        while http.get(f"{url}/ping").status_code != 200:
+            assert process.poll() is None, log.read_text()
+        yield openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, http_client=http)
+    os.killpg(process.pid, signal.SIGKILL)  # the product's own end is tested elsewhere
+    process.wait(60)

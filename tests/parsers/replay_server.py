@@ -1,0 +1,118 @@
+"""The product over `ReplayCore`, with every parser: gunicorn, routes, vLLM's serving classes. Prints its port.
+
+A request's `model` names the parsers: `hermes`, `hermes+qwen3` (with a reasoning parser) or `+qwen3` (without tools).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from reply_formats import ALL, TOKENS
+from scripted_server import ScriptedServer
+from tokenizers import AddedToken, Tokenizer
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.v1.engine.async_llm import AsyncLLM
+from vllm.v1.engine.core_client import EngineCoreClient
+
+import sample_model
+from container.server import worker
+from container.service import Service
+from handler.config.endpoint_config import EndpointConfig
+from handler.engine.api_routes import Route
+from handler.engine.engine import Engine
+from handler.engine.event_loop import LoopThread
+from handler.engine.frontend_args import FrontendSettings
+from handler.engine.generation.request_limits import RequestLimits
+from handler.engine.vllm_api.serving import serving_start
+from tests.parsers.replay_core import ReplayCore
+
+TEMPLATE = "{{ messages[-1]['content'] }}"
+CONTEXT = 20_000
+
+
+class ParserServings:
+    """As `Serving`, which it makes for each name of parsers when it is first asked for."""
+
+    def __init__(self, loop: LoopThread) -> None:
+        self._loop = loop
+        self._directory = Path(tempfile.mkdtemp())
+        self._made: dict[str, Any] = {}
+        self.first = self._loop.run(self._make(""))
+
+    def fields(self, route: Route) -> frozenset[str]:
+        return self.first.fields(route)
+
+    def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+        name = str(document["model"])
+        if name not in self._made:
+            self._made[name] = self._loop.run(self._make(name))
+        return self._made[name].request(route, document, headers)
+
+    async def reply(self, prepared: Any) -> Any:
+        return await self._made[prepared.model].reply(prepared)
+
+    async def _make(self, name: str) -> Any:
+        tools, _, reasoning = name.partition("+")
+        model = self._model(name, TOKENS.get(tools, ()) + TOKENS.get(f"+{reasoning}", ()))
+        arguments = AsyncEngineArgs(
+            model=str(model), served_model_name=[name], max_model_len=CONTEXT, reasoning_parser=reasoning
+        )
+        front = FrontendSettings(
+            chat_template=TEMPLATE, enable_auto_tool_choice=bool(tools), tool_call_parser=tools or None
+        )
+        serving_start.check_parsers(arguments, front)
+        core = ReplayCore()
+        with patch.object(EngineCoreClient, "make_async_mp_client", lambda **given: core):
+            config = arguments.create_engine_config()
+            core.llm = AsyncLLM(config, object, log_stats=False)  # type: ignore[arg-type]
+        return await serving_start.start(core.llm, arguments, front)
+
+    def _model(self, name: str, tokens: tuple[str, ...]) -> Path:
+        """The sample model, whose tokenizer has the tokens of a format, too. `!` marks a special one."""
+        directory = self._directory / (name or "none").replace("/", "-")
+        directory.mkdir()
+        for file in sample_model.path().iterdir():
+            if file.suffix != ".safetensors":
+                shutil.copy(file, directory)
+        config = json.loads((directory / "config.json").read_text())
+        (directory / "config.json").write_text(json.dumps({**config, "max_position_embeddings": CONTEXT}))
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        added = dict.fromkeys(tokens)
+        tokenizer.add_tokens([AddedToken(one, normalized=False) for one in added if not one.startswith("!")])
+        tokenizer.add_special_tokens([AddedToken(one[1:], normalized=False) for one in added if one.startswith("!")])
+        tokenizer.save(str(directory / "tokenizer.json"))
+        return directory
+
+
+class ReplayServer(ScriptedServer):
+    """The scripted server, with the product's own limits."""
+
+    def new_service(self) -> Service:
+        self.service = Service.of(EndpointConfig(model="replay"))
+        return self.service
+
+
+def start(service: Service) -> None:
+    """Instead of bringing a model and starting vLLM."""
+    loop = LoopThread.start("replay")
+    servings = ParserServings(loop)
+    with patch("handler.engine.vllm_api.core.core.core_pids", lambda llm: ()):
+        engine = Engine(servings.first._llm, loop, list(ALL), 60.0, RequestLimits(CONTEXT, 10_000))
+    engine.serving = servings  # type: ignore[assignment]  # a stand-in
+    engine.traits = replace(servings.first.traits, plain_chat=False)
+    service.engine = engine
+    service.lifecycle.ready()
+
+
+if __name__ == "__main__":
+    worker.start = start  # type: ignore[attr-defined]
+    sys.argv[1:] = []
+    ReplayServer().run()

@@ -1,0 +1,83 @@
+"""Every reasoning parser that vLLM ships: reasoning, content and tool calls are the same whole and streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import openai
+import pytest
+from reply_formats import FAMILIES, REASONING_FORMATS, TOOL_FORMATS
+from said import ask
+from test_tool_parsers import CHATS, STEPS, TOOLS
+
+pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the streams of other versions are not corrected")]
+
+REPLIES: Final = {
+    "short": ("The user asks.", "It rains."),
+    "long": ("Grüße 世界 🚀\n\nSo: a < b.\n", "\n\nIt rains [today] {and} <b>x</b>."),
+    "no content": ("Thinking, and then nothing.", ""),
+}
+WRONG: Final = {
+    "granite": "a stream's reasoning has the first words of what ends it",
+    "hunyuan_a13b": "a stream's marks are the token ids of that model's tokenizer",
+    "mistral": "it needs Mistral's own tokenizer, which a stand-in does not have",
+    "olmo3+olmo3": "a stream's reasoning never ends, because its mark has several tokens: calls come as text",
+}
+
+
+CUT: Final = "a whole reply that is cut off in its reasoning has it as content, with the mark"
+
+
+def cases(names: Any, wrong: Mapping[str, str] = WRONG) -> list[Any]:
+    return [
+        pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=f"vLLM 0.16.0: {wrong[name]}")])
+        if name in wrong
+        else name
+        for name in names
+    ]
+
+
+def template(name: str) -> dict[str, Any]:
+    arguments = REASONING_FORMATS[name].template
+    return {"extra_body": {"chat_template_kwargs": dict(arguments)}} if arguments else {}
+
+
+@pytest.mark.parametrize("parser", cases(REASONING_FORMATS))
+@pytest.mark.parametrize("reply", REPLIES)
+def test_reasoning_is_apart_from_content_whole_and_streamed(replay: openai.OpenAI, parser: str, reply: str) -> None:
+    reasoning, content = REPLIES[reply]
+    text = REASONING_FORMATS[parser].write(reasoning, content)
+    (whole,) = ask(replay, f"+{parser}", text, **template(parser))
+    assert (whole.reasoning.strip(), whole.content.strip()) == (reasoning.strip(), content.strip())
+    for step in STEPS:
+        assert ask(replay, f"+{parser}", text, step=step, **template(parser)) == [whole]
+
+
+@pytest.mark.parametrize("parser", cases(REASONING_FORMATS, {**WRONG, "qwen3": CUT, "olmo3": CUT}))
+def test_reasoning_that_ends_too_early_is_the_same_whole_and_streamed(replay: openai.OpenAI, parser: str) -> None:
+    """As with `max_tokens`: there is no content, and no mark of its beginning."""
+    text = f"{REASONING_FORMATS[parser].before}I think so"
+    (whole,) = ask(replay, f"+{parser}", text, **template(parser))
+    assert (whole.reasoning, whole.content) == ("I think so", "")
+    for step in STEPS:
+        assert ask(replay, f"+{parser}", text, step=step, **template(parser)) == [whole]
+
+
+@pytest.mark.parametrize("family", cases(FAMILIES))
+@pytest.mark.parametrize("chat", ["content", "parallel"])
+def test_calls_follow_reasoning_whole_and_streamed(replay: openai.OpenAI, family: str, chat: str) -> None:
+    tools, _, reasoning = family.partition("+")
+    content, calls = CHATS[chat]
+    if calls and not TOOL_FORMATS[tools].content:
+        content = ""
+    said = content + (TOOL_FORMATS[tools].write(calls) if calls else "")
+    text = REASONING_FORMATS[reasoning].write("I think.\nSo.", said)
+    (whole,) = ask(replay, family, text, tools=TOOLS, **template(reasoning))
+    assert (whole.reasoning, whole.content.strip()) == ("I think.\nSo.", content.strip())
+    assert whole.tool_calls() == calls
+    for step in STEPS:
+        (streamed,) = ask(replay, family, text, step=step, tools=TOOLS, **template(reasoning))
+        assert streamed.tool_calls() == calls
+        assert (streamed.reasoning, streamed.content) == (whole.reasoning, whole.content)
+        assert streamed.finish == whole.finish
