@@ -90,7 +90,7 @@ class EndpointConfig:
     preload_after: float = setting(
         60.0,
         "seconds of serving after which vLLM is loaded for the next serving process: replaces a failed engine in less "
-        "than half of a start's time, for some 400 MB of memory; 0: never",
+        "than half of a start's time, for some 550 MB of memory; 0: never",
         bounds=(0, 86400),
     )
     neuron_monitor: bool = setting(True, "run neuron-monitor, if it is installed, and show its metrics at /metrics")
