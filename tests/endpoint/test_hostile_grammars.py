@@ -27,6 +27,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "open group": {"json": {"type": "object", "patternProperties": {"^(": {"type": "string"}}}},
     "minProperties": {"json": {"type": "object", "minProperties": 1000000}},
     "maxItems": {"json": {"type": "array", "items": {"type": "integer", "multipleOf": 3}, "maxItems": 1000000000}},
+    "format of a wrong type": {"json": {"not": {"type": "string", "pattern": "[^a-z]", "format": {"type": "number"}}}},
     "nested EBNF": {"grammar": 'root ::= (("a"{1,1000}){1,1000}){1,1000}'},
     "deep schema": {"json": DEEP},
     "no choices": {"choice": []},
@@ -54,7 +55,10 @@ def test_it_is_answered_and_the_engine_lives(endpoint: ServeProcess, name: str) 
     assert ask(endpoint, {"regex": "[a-z]+"}, stream=False)[0] == 200
 
 
-@pytest.mark.parametrize("grammar", [{"json": {"type": "integer", "multipleOf": 3}}, HOSTILE["unknown tag"]])
+@pytest.mark.parametrize(
+    "grammar",
+    [{"json": {"type": "integer", "multipleOf": 3}}, HOSTILE["unknown tag"], HOSTILE["format of a wrong type"]],
+)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_a_schema_that_cannot_be_enforced_is_rejected(
     endpoint: ServeProcess, grammar: dict[str, Any], stream: bool

@@ -53,7 +53,11 @@ def validate(params: SamplingParams) -> None:
         structured.grammar, structured.choice = utils.choice_as_grammar(structured.choice), None
     elif structured.json:
         schema = json.loads(structured.json) if isinstance(structured.json, str) else structured.json
-        if backend_xgrammar.has_xgrammar_unsupported_json_features(schema):
+        try:
+            unsupported = backend_xgrammar.has_xgrammar_unsupported_json_features(schema)
+        except (AttributeError, TypeError) as error:  # such as `"format": {}`
+            raise client_error("A keyword of the JSON schema has a value of a wrong type.", FIELD) from error
+        if unsupported:
             raise client_error(UNSUPPORTED, FIELD)
     elif structured.grammar and utils.grammar_is_likely_lark(structured.grammar):
         try:
