@@ -64,7 +64,12 @@ def test_versions_lists_the_packages_and_the_line() -> None:
 
 
 def test_versions_lists_the_neuron_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packages = {"neuronx-cc": "2.21.1", "vllm-neuron": "0.5.0", "neuronx-distributed-inference": "0.7.1"}
+    packages = {
+        "vllm": "0.16.0",
+        "neuronx-cc": "2.21.1",
+        "vllm-neuron": "0.5.0",
+        "neuronx-distributed-inference": "0.7.1",
+    }
     for name, version in packages.items():
         metadata = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
         metadata.parent.mkdir()
