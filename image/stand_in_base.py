@@ -56,6 +56,8 @@ def make(client: ImageClient, engine: str, python: str) -> str:
                     directory,
                 ]
                 if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode:
+                    if file == "Trial":  # The next run must not take it for a base that works.
+                        subprocess.run([*client.command, "rmi", name], stdout=subprocess.DEVNULL, check=False)
                     raise Unavailable(f"{client.name} can build no image here ({file} of the stand-in base)") from None
     return name
 
