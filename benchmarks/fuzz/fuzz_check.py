@@ -60,8 +60,8 @@ class FuzzClient:
 
 def finding(sent: Sent, status: int, kind: str, body: bytes) -> str | None:
     """What is wrong with a reply, or None."""
-    if status <= 0:
-        return None if status == 0 and not sent.http else f"no reply ({body!r})"
+    if status <= 0:  # a client that closes its side has left: its stream ends
+        return None if sent.ends or (status == 0 and not sent.http) else f"no reply ({body!r})"
     if status >= 500 and not (status == 501 and b" /adapters" in sent.raw[:20]):  # an engine without adapters says so
         return f"status {status}"
     if any(mark in body for mark in MARKS):
