@@ -30,13 +30,16 @@ SHOWN = 20
 
 
 def resident(endpoint: ServeProcess) -> tuple[int, int]:
-    """MiB of memory of their own: of the engine's core, and of all else, the HTTP process and gunicorn's master.
+    """MiB of memory of their own: of the engine's core, and of all else that requests come to.
 
-    Without the pages of files, which come and go with what else the machine does.
+    Without gunicorn's master, which imports vLLM at some time, and without the pages of files, which come and go with
+    what else the machine does.
     """
     engine = set(endpoint.engine_pids())
     found = [0, 0]
     for pid in session_members(endpoint.process.pid):
+        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"gunicorn: master"):
+            continue
         status = Path(f"/proc/{pid}/status").read_text()
         found[pid not in engine] += int(status.partition("RssAnon:")[2].split()[0])
     return found[0] >> 10, found[1] >> 10
