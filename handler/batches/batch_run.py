@@ -19,7 +19,6 @@ from handler.batches.batch_input import BatchLine
 from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCounts
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
-from handler.engine.engine import Engine
 from handler.errors import Draining, EndpointError, EngineFailed, GenerationFailed, InvalidField
 from handler.schemas.batch import LineSink
 from handler.schemas.dispatch import parse_route
@@ -81,8 +80,9 @@ class BatchRun:
             if rows:
                 self._store(rows)
         engine = self.state.engine
-        for _, call in self.running.values() if engine is not None else ():
-            engine.loop.call(call.cancel)  # type: ignore[union-attr]
+        if engine is not None:
+            for _, call in self.running.values():
+                engine.loop.call(call.cancel)
         if status is not None:
             self.finish(status)
         elif self.batch.resumes and engine is not None and not engine.dead():
@@ -98,15 +98,12 @@ class BatchRun:
         return BatchStatus.COMPLETED if is_ready(self.state) and engine is not None and not engine.dead() else None
 
     def _free(self) -> bool:
-        engine = self._engine()
+        engine = self.state.ready_engine()
         return max(self.state.unfinished(), len(self.running)) < max(1, engine.slots // 2)
-
-    def _engine(self) -> Engine:
-        return self.state.ready_engine()
 
     def _begin(self, line: BatchLine) -> list[bytes]:
         """Begins a request. The line of its error, if it cannot begin."""
-        engine, body = self._engine(), dict(line.body)
+        engine, body = self.state.ready_engine(), dict(line.body)
         if engine.traits.priorities:
             body.setdefault("priority", PRIORITY)
         try:
@@ -117,7 +114,9 @@ class BatchRun:
             sink = LineSink(self.begun, call.reply, self.ended)
             self.running[self.begun] = line, call.request(engine, sink)
         except EndpointError as error:
-            return [self._row(line, error.status, error.document())]
+            return [self._error_row(line, error)]
+        except Exception as error:
+            return [self._error_row(line, unexpected(error))]
         engine.loop.call(_begin_call, self.running[self.begun][1])
         return []
 
@@ -130,14 +129,23 @@ class BatchRun:
                 line, _ = self.running.pop(sink.index)
                 if isinstance(sink.error, EngineFailed | Draining):
                     self.waiting.appendleft(line)
-                elif sink.error is not None:
-                    rows.append(self._row(line, sink.error.status, sink.error.document()))
                 else:
-                    rows.append(self._row(line, 200, msgspec.Raw(sink.reply.whole(*sink.output))))
+                    rows.append(self._reply_row(line, sink))
                 sink = self.ended.get_nowait()
         except Empty:
             pass
         return rows
+
+    def _reply_row(self, line: BatchLine, sink: LineSink) -> bytes:
+        if sink.error is not None:
+            return self._error_row(line, sink.error)
+        try:
+            return self._row(line, 200, msgspec.Raw(sink.reply.whole(*sink.output)))
+        except Exception as error:
+            return self._error_row(line, unexpected(error))
+
+    def _error_row(self, line: BatchLine, error: EndpointError) -> bytes:
+        return self._row(line, error.status, error.document())
 
     def _row(self, line: BatchLine, status: int, body: object, error: object = None) -> bytes:
         """A line of an output or error file."""
@@ -192,12 +200,17 @@ class BatchRun:
 
 
 def _begin_call(call: RunningCall) -> None:
-    """Begins a call. Runs on the engine's loop. An unexpected error becomes the call's own."""
+    """Begins a call. Runs on the engine's loop."""
     try:
         call.begin()
     except Exception as error:
-        logger.exception("a request of a batch could not begin")
-        call.fail(GenerationFailed(type(error).__name__))
+        call.fail(unexpected(error))
+
+
+def unexpected(error: Exception) -> GenerationFailed:
+    """The error of a request that a fault of ours ends. Logs the fault, so the batch and the others go on."""
+    logger.error("a request of a batch has failed unexpectedly", exc_info=error)
+    return GenerationFailed(type(error).__name__)
 
 
 def batch_errors(code: str, message: str) -> dict[str, Any]:

@@ -63,7 +63,15 @@ class BatchRunner:
                 continue
             batch = self.store.batch(identity)
             if not batch.status.ended:
-                self._run(batch)
+                try:
+                    self._run(batch)
+                except EndpointError:
+                    raise
+                except Exception as error:  # a fault of ours: this batch has failed, the others run
+                    logger.exception("batch %s has failed unexpectedly", identity)
+                    problem = f"The endpoint could not run this batch ({type(error).__name__}): its log has more."
+                    errors = batch_errors("internal_error", problem)
+                    self.store.save(self.store.batch(identity).entered(BatchStatus.FAILED, errors=errors))
                 self.progress.counts.pop(identity, None)
             if self.store.batch(identity).status.ended:
                 self.ended.add(identity)

@@ -112,7 +112,7 @@ def _decorated(model_dir: Path, hooks: CodeSource | None, environ: Mapping[str, 
 
 
 def _body(file: Path) -> list[ast.stmt]:
-    """The statements of a module. None if it cannot be parsed: its import says why."""
+    """The statements of a module. Empty if it cannot be parsed: its import says why."""
     try:
         return ast.parse(file.read_bytes()).body
     except (SyntaxError, ValueError, OSError):

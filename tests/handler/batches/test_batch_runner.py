@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Never
 
 import boto3
 import msgspec
@@ -16,12 +17,14 @@ sys.path.append(str(Path(__file__).parents[2] / "container"))
 from loops import end_loop
 from scripted_engine import ScriptedEngine
 
+from handler.batches import batch_run, batch_runner
 from handler.batches.batch_objects import BatchObject, BatchStatus
 from handler.batches.batch_runner import MAX_RESUMES, BatchRunner
 from handler.batches.batch_store import BatchStore
 from handler.batches.batches import Batches, BatchFields
 from handler.config.endpoint_config import EndpointConfig
 from handler.errors import NothingStored
+from handler.schemas.openai.completion import CompletionReply
 from handler.startup.admission import Admission
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.serving_state import ServingState
@@ -95,6 +98,30 @@ def test_a_dead_engine_leaves_the_batch_for_the_next_start(batches: Batches, sta
     assert ran(batches, state, batch).status is BatchStatus.IN_PROGRESS
     state.engine.is_dead = False
     assert ran(batches, state, batch).status is BatchStatus.COMPLETED
+
+
+@pytest.mark.parametrize("fault", ["beginning a request", "making its reply", "reading the input"])
+def test_a_fault_of_ours_ends_one_batch_and_no_other(
+    batches: Batches, state: ServingState, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Never:
+        raise TypeError("a fault")
+
+    with monkeypatch.context() as patch:
+        if fault == "beginning a request":
+            patch.setattr(batch_run, "parse_route", broken)
+        elif fault == "making its reply":
+            patch.setattr(CompletionReply, "whole", broken)
+        else:
+            patch.setattr(batch_runner, "read_lines", broken)
+        ended = ran(batches, state, create(batches, "a"))
+    if fault == "reading the input":
+        assert ended.status is BatchStatus.FAILED
+        assert ended.errors is not None
+        assert ended.errors["data"][0]["code"] == "internal_error"
+    else:
+        assert (ended.status, ended.request_counts.failed, ended.output_file_id) == (BatchStatus.COMPLETED, 1, None)
+    assert ran(batches, state, create(batches, "b")).request_counts.completed == 1
 
 
 @pytest.fixture(params=["directory", "s3"])
