@@ -1,8 +1,9 @@
 """The process in which each grammar is compiled first. It may crash, be killed, or run out of memory.
 
-`python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE SECONDS` reads one JSON object a line
-from standard input, `{"kind": ..., "spec": ...}`, and answers each with exactly one, `{"problem": ...}`. A child does
-the work. When a grammar has ended the child, the answer is `{"signal": number}`. The next child is a fork away: the
+`python -m handler.engine.grammar.trial_process TOKENIZER VOCABULARY WHITESPACE` gets on its standard input, a socket,
+the seconds that a child may take for a grammar, and with them the child's end of a pipe. The child sends its pid. Then
+it reads one JSON object after the other, `{"kind": ..., "spec": ...}`, and answers each, `{"problem": ...}`. When a
+grammar has ended the child, the answer is this process's, `{"signal": number}`. The next child is a fork away: the
 imports and the vocabulary, which take seconds, are there already.
 
 It does what vLLM's core does with a grammar, with the same library and vocabulary, and computes the first token's mask
@@ -17,10 +18,13 @@ import os
 import re
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 # Bytes that a grammar may take beyond what the imports and the vocabulary have taken.
@@ -39,67 +43,53 @@ Trial = Callable[[str, str], str | None]
 
 
 def main() -> None:
-    tokenizer, vocabulary, whitespace, seconds = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "any", float(sys.argv[4])
+    tokenizer, vocabulary, whitespace = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "any"
     os.nice(NICE)
-    answers = sys.stdout
-    sys.stdout = sys.stderr  # a library's output must not be read as an answer
+    control = socket.socket(fileno=0)
     tried = compiler_for(tokenizer, vocabulary, whitespace)
     tried("json", '{"type": "object"}')  # makes what is made lazily, before the memory is measured
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    print(json.dumps({"ready": True}), file=answers, flush=True)
-    trials = ChildTrials(tried, seconds)
-    for line in sys.stdin:
-        print(json.dumps(trials.answer(json.loads(line))), file=answers, flush=True)
+    control.sendall(b"ready")
+    serve(control, tried)
 
 
-class ChildTrials:
-    """Has a child try grammars, and makes another child when it has ended.
-
-    :param seconds: of processor time that a grammar may take.
-    """
-
-    def __init__(self, tried: Trial, seconds: float) -> None:
-        self._tried = tried
-        self._seconds = seconds
-        self._start()
-
-    def _start(self) -> None:
-        context = get_context("fork")
-        self._pipe, theirs = context.Pipe()
-        self._child = context.Process(target=_try_each, args=(self._tried, self._seconds, theirs, os.getpid()))
-        self._child.start()
-        theirs.close()
-        self._used = False
-
-    def answer(self, request: dict[str, str]) -> dict[str, str | int | None]:
-        """Tries a grammar. If a child ends that has tried others before, another tries the grammar again."""
-        while True:
-            used, self._used = self._used, True
-            try:
-                self._pipe.send(request)
-                return {"problem": self._pipe.recv()}
-            except (EOFError, OSError):
-                self._child.join()
-                status = self._child.exitcode or 0
-                self._pipe.close()
-                self._start()
-            if not used or status == -signal.SIGPROF:
-                return {"signal": -status}
+def serve(control: socket.socket, tried: Trial) -> None:
+    """Makes a child for each message, and says how it has ended. Returns when the other side has closed."""
+    context = get_context("fork")
+    children: dict[int, tuple[ForkProcess, Connection]] = {}
+    while True:
+        for ready in wait([control, *children]):
+            if isinstance(ready, int):
+                child, pipe = children.pop(ready)
+                child.join()
+                with suppress(OSError), pipe:  # nobody may wait for it any more
+                    pipe.send_bytes(json.dumps({"signal": -(child.exitcode or 0)}).encode())
+                continue
+            seconds, files, _, _ = socket.recv_fds(control, 64, 1)
+            if not seconds:
+                return
+            pipe = Connection(files[0])
+            child = context.Process(target=try_each, args=(tried, float(seconds), pipe, os.getpid()), daemon=True)
+            child.start()
+            children[child.sentinel] = child, pipe
 
 
-def _try_each(tried: Trial, seconds: float, pipe: Connection, parent: int) -> None:
+def try_each(tried: Trial, seconds: float, pipe: Connection, parent: int) -> None:
+    """Tries grammars until the other side has closed. Runs in a child."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     resource.setrlimit(resource.RLIMIT_STACK, (STACK, STACK))
-    while True:
-        request = pipe.recv()
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
-        problem = tried(request["kind"], request["spec"])
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        pipe.send(problem)
+    pipe.send_bytes(str(os.getpid()).encode())
+    with suppress(EOFError):
+        while True:
+            request = json.loads(pipe.recv_bytes())
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # of processor time. The signal ends the process
+            problem = tried(request["kind"], request["spec"])
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            pipe.send_bytes(json.dumps({"problem": problem}).encode())
 
 
 def compiler_for(tokenizer: str, vocabulary: int, whitespace: bool) -> Trial:

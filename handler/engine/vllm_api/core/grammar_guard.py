@@ -15,7 +15,8 @@ from typing import Any
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
+from handler.engine.grammar.grammar_trial import GrammarTrial
+from handler.engine.grammar.trial_lane import TakesLonger, TrialUnavailable
 from handler.engine.vllm_api.core import grammar_validation
 from handler.engine.vllm_api.core.client_error import client_error
 
@@ -45,7 +46,8 @@ class GrammarGuard:
 
     def __init__(self, trial: GrammarTrial) -> None:
         self._trial = trial
-        self._thread = ThreadPoolExecutor(1, "grammar-trial")
+        self._quick = ThreadPoolExecutor(1, "grammar-trial")
+        self._slow = ThreadPoolExecutor(1, "grammar-trial")
         self.available = True
 
     async def check(self, params: object) -> None:
@@ -55,8 +57,9 @@ class GrammarGuard:
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
         if structured is not None and self.available:
-            loop = asyncio.get_running_loop()
-            _require(await loop.run_in_executor(self._thread, self._problem, structured))
+            spec = spec_of(structured)
+            if spec is not None:
+                _require(await self._problem(*spec))
 
     def require_tried(self, params: object) -> None:
         """As `check`, without waiting.
@@ -82,10 +85,13 @@ class GrammarGuard:
         except GrammarUntried:
             await self.check(params)
 
-    def _problem(self, structured: Any) -> str | None:
+    async def _problem(self, kind: str, spec: str) -> str | None:
+        loop = asyncio.get_running_loop()
         try:
-            spec = spec_of(structured)
-            return None if spec is None else self._trial.problem(*spec)
+            try:
+                return await loop.run_in_executor(self._quick, self._trial.quick_problem, kind, spec)
+            except TakesLonger:
+                return await loop.run_in_executor(self._slow, self._trial.slow_problem, kind, spec)
         except TrialUnavailable as error:
             self.available = False
             logger.warning("grammars are not tried before the engine compiles them: %s", error)
@@ -93,7 +99,8 @@ class GrammarGuard:
 
     def close(self) -> None:
         self._trial.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._quick, self._slow):
+            thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _require(problem: str | None) -> None:

@@ -8,12 +8,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 import sample_model
-from handler.engine.grammar.grammar_trial import GrammarTrial, TrialUnavailable
+from handler.engine.grammar import trial_lane
+from handler.engine.grammar.grammar_trial import GrammarTrial
+from handler.engine.grammar.trial_lane import TrialUnavailable
 
 pytestmark = pytest.mark.engine
 
@@ -60,18 +63,17 @@ def nested(depth: int) -> str:
 
 
 def child_of(trial: GrammarTrial) -> psutil.Process:
-    assert trial.pid is not None
-    (child,) = psutil.Process(trial.pid).children()
-    return child
+    assert trial.quick.pid is not None
+    return psutil.Process(trial.quick.pid)
 
 
 def test_one_that_ends_the_child_is_a_problem_and_another_child_tries_the_next(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "abc") is None
-    first = trial.pid
+    first = trial.process.pid
     assert trial.problem("regex", nested(DEEP)) == "the grammar library cannot compile it"
     assert str(trial.problem("regex", "[a")).startswith("Regex parsing error")
     assert trial.problem("regex", "abcd") is None
-    assert trial.pid == first
+    assert trial.process.pid == first
 
 
 def test_the_core_has_more_of_a_stack_than_the_trial(trial: GrammarTrial) -> None:
@@ -81,22 +83,21 @@ def test_the_core_has_more_of_a_stack_than_the_trial(trial: GrammarTrial) -> Non
 
 def test_the_end_of_a_child_that_has_tried_others_says_nothing_of_the_next(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "bc") is None
-    first, child = trial.pid, child_of(trial)
+    first, child = trial.process.pid, child_of(trial)
     child.kill()
     assert trial.problem("regex", "bcd") is None
     assert str(trial.problem("regex", "[b")).startswith("Regex parsing error")
-    assert trial.pid == first
+    assert trial.process.pid == first
     assert not child.is_running()
 
 
 def test_one_that_ends_the_whole_process_is_a_problem_and_the_next_is_tried_again(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "cd") is None
-    first, child = trial.pid, child_of(trial)
+    first, child = trial.process.pid, child_of(trial)
     assert first is not None
-    before = child.cpu_times().user
 
     def kill() -> None:
-        while child.cpu_times().user == before:
+        while trial.slow.pid is None:
             time.sleep(0.01)
         os.kill(first, signal.SIGKILL)
 
@@ -106,7 +107,7 @@ def test_one_that_ends_the_whole_process_is_a_problem_and_the_next_is_tried_agai
     killer.join()
     child.wait(60)  # it ends with its parent
     assert trial.problem("regex", "cde") is None
-    assert trial.pid != first
+    assert trial.process.pid != first
 
 
 def test_the_message_has_no_place_in_the_library(trial: GrammarTrial) -> None:
@@ -117,9 +118,9 @@ def test_the_message_has_no_place_in_the_library(trial: GrammarTrial) -> None:
 
 def test_a_verdict_is_kept_without_a_process(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "kept") is None
-    trial._end()
+    trial.process._end()
     assert trial.problem("regex", "kept") is None
-    assert trial._process is None
+    assert trial.process.pid is None
 
 
 def test_one_that_takes_too_long_is_a_problem_and_ends_its_child() -> None:
@@ -129,9 +130,23 @@ def test_one_that_takes_too_long_is_a_problem_and_ends_its_child() -> None:
         child = child_of(quick)
         assert "longer than 1 s" in str(quick.problem("ebnf", SLOW))
         assert not child.is_running()
+        assert quick.slow.pid is None
         assert quick.problem("regex", "after") is None
     finally:
         quick.close()
+
+
+def test_one_that_takes_long_lets_the_others_pass(trial: GrammarTrial) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(trial.problem, "ebnf", SLOW + ' | "long"')
+        while trial.slow.pid is None and not slow.done():
+            time.sleep(0.01)
+        for word in ("one", "two", "three"):
+            assert trial.problem("regex", word) is None
+        child = psutil.Process(trial.slow.pid)
+        assert not slow.done()
+        child.kill()
+        assert slow.result() == "the grammar library cannot compile it"
 
 
 def test_one_that_gets_no_processor_time_may_come_again(trial: GrammarTrial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +154,7 @@ def test_one_that_gets_no_processor_time_may_come_again(trial: GrammarTrial, mon
     child = child_of(trial)
     child.suspend()
     with monkeypatch.context() as patched:
-        patched.setattr(trial, "_wall_seconds", 0.2)
+        patched.setattr(trial_lane, "WALL_SECONDS", 0.2)
         assert "again" in str(trial.problem("regex", "stalled"))
     child.wait(60)
     assert trial.known("regex", "stalled") == (False, None)
@@ -155,9 +170,10 @@ def test_where_no_process_starts_nothing_is_known() -> None:
 def test_closing_ends_the_process() -> None:
     closed = GrammarTrial(str(sample_model.path()), VOCABULARY)
     closed.problem("regex", "a")
-    assert closed.pid is not None
+    pid = closed.process.pid
+    assert pid is not None
     closed.close()
     with pytest.raises(ProcessLookupError):
-        os.kill(closed.pid, 0)
+        os.kill(pid, 0)
     with pytest.raises(TrialUnavailable):
         closed.problem("regex", "b")
