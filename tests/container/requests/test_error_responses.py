@@ -150,6 +150,27 @@ def test_a_full_endpoint_says_when_to_come_back(client: FlaskClient, service: Se
     assert service.admission.count == PLACES - 1
 
 
+def test_messages_have_the_types_of_anthropics_errors(client: FlaskClient, service: Service) -> None:
+    """Anthropic's API reference, "Errors"."""
+
+    def kind(**body: Any) -> tuple[int, str]:
+        reply = client.post("/v1/messages", **body)
+        assert reply.json is not None
+        assert reply.json["type"] == "error"
+        return reply.status_code, reply.json["error"]["type"]
+
+    body = {"model": "scripted", "max_tokens": 4, "messages": [{"role": "user", "content": "a"}]}
+    assert kind(data=b" " * (MAX_BODY + 1), headers=JSON) == (413, "request_too_large")
+    assert kind(json={**body, "model": "other"}) == (404, "not_found_error")
+    for _ in range(PLACES):
+        service.admission.enter()
+    assert kind(json=body) == (429, "rate_limit_error")
+    for _ in range(PLACES):
+        service.admission.leave()
+    service.lifecycle.drain()
+    assert kind(json=body) == (503, "overloaded_error")
+
+
 @pytest.mark.parametrize("path", POSTS)
 def test_before_it_is_ready_it_says_so_with_the_stage(service: Service, path: str) -> None:
     starting = Service.of(service.config)
