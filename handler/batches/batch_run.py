@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from _thread import LockType
 from collections import deque
 from collections.abc import Iterator
@@ -17,12 +16,13 @@ import msgspec
 
 from handler.batches.batch_input import BatchLine
 from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCounts
+from handler.batches.batch_rows import decoded_row, expired_row, reply_row, succeeded_row
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
 from handler.errors import Draining, EndpointError, EngineFailed, GenerationFailed, InvalidField
 from handler.schemas.batch import LineSink
 from handler.schemas.dispatch import parse_route
-from handler.schemas.reply import RunningCall, encode
+from handler.schemas.reply import RunningCall
 from handler.startup.lifecycle import ServingStatus
 from handler.startup.serving_state import ServingState
 
@@ -147,12 +147,9 @@ class BatchRun:
     def _error_row(self, line: BatchLine, error: EndpointError) -> bytes:
         return self._row(line, error.status, error.document())
 
-    def _row(self, line: BatchLine, status: int, body: object, error: object = None) -> bytes:
-        """A line of an output or error file."""
-        response = None if error else {"status_code": status, "request_id": uuid.uuid4().hex, "body": body}
-        identity = f"batch_req_{uuid.uuid4().hex}"
-        self.answered[line.custom_id] = status == 200 and not error
-        return encode({"id": identity, "custom_id": line.custom_id, "response": response, "error": error})
+    def _row(self, line: BatchLine, status: int, body: object) -> bytes:
+        self.answered[line.custom_id] = status == 200
+        return reply_row(line.custom_id, status, body)
 
     def _store(self, rows: list[bytes]) -> None:
         self.store.add_replies(self.batch.id, rows)
@@ -168,10 +165,10 @@ class BatchRun:
     def finish(self, status: BatchStatus, errors: Any = None) -> None:
         """Writes the files of the replies and of the errors, and the last state of the batch."""
         if status is BatchStatus.EXPIRED:
-            problem = {"code": "batch_expired", "message": "This request was not run before the batch expired."}
             left = [*self.waiting, *(line for line, _ in self.running.values())]
+            self.answered.update((line.custom_id, False) for line in left)
             if left:
-                self._store([self._row(line, 0, None, problem) for line in left])
+                self._store([expired_row(line.custom_id) for line in left])
         self._count()
         batch = self.batch.entered(BatchStatus.FINALIZING, request_counts=self.progress.counts[self.batch.id])
         files = [self._write(succeeded) for succeeded in (True, False)]
@@ -211,16 +208,3 @@ def unexpected(error: Exception) -> GenerationFailed:
     """The error of a request that a fault of ours ends. Logs the fault, so the batch and the others go on."""
     logger.error("a request of a batch has failed unexpectedly", exc_info=error)
     return GenerationFailed(type(error).__name__)
-
-
-def batch_errors(code: str, message: str) -> dict[str, Any]:
-    return {"object": "list", "data": [{"code": code, "message": message, "line": None, "param": None}]}
-
-
-def decoded_row(line: bytes) -> dict[str, Any]:
-    row: dict[str, Any] = msgspec.json.decode(line)
-    return row
-
-
-def succeeded_row(row: dict[str, Any]) -> bool:
-    return row["error"] is None and row["response"]["status_code"] == 200

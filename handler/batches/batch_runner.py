@@ -18,7 +18,8 @@ import msgspec
 
 from handler.batches.batch_input import INPUT, read_lines
 from handler.batches.batch_objects import BatchObject, BatchStatus
-from handler.batches.batch_run import PAUSE, BatchProgress, BatchRun, batch_errors, decoded_row, is_ready, succeeded_row
+from handler.batches.batch_rows import batch_errors, decoded_row, succeeded_row
+from handler.batches.batch_run import PAUSE, BatchProgress, BatchRun, is_ready
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
 from handler.errors import ClientError, EndpointError
