@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from serve_process import ServeProcess
 
+from tests.installed_vllm import is_016
+
 pytestmark = pytest.mark.engine
 DEEP: dict[str, Any] = {"type": "integer"}
 for _ in range(40):
@@ -65,3 +67,27 @@ def test_a_schema_that_cannot_be_enforced_is_rejected(
 ) -> None:
     status, error = ask(endpoint, grammar, stream=stream)
     assert (status, error["error"]["param"]) == (400, "structured_outputs")
+
+
+CHOICE = {"prompt": "a", "structured_outputs": {"choice": ["yes"]}, "allowed_token_ids": [1]}
+LETTER = {"inputs": "a", "parameters": {"grammar": {"type": "regex", "value": "y"}, "min_tokens": 9}}
+
+
+@pytest.mark.parametrize(
+    ("field", "body"),
+    [
+        ("structured_outputs", CHOICE),
+        ("structured_outputs", {**CHOICE, "stream": True}),
+        ("parameters.grammar", LETTER),
+    ],
+    ids=["whole", "stream", "inputs"],
+)
+def test_fields_that_leave_the_grammar_no_token_are_the_requests_fault(
+    endpoint: ServeProcess, field: str, body: dict[str, Any]
+) -> None:
+    """Found by the fuzz: vLLM 0.16 goes on without the grammar, and later ones answer with an internal error."""
+    reply = endpoint.client.post("/invocations", json=body, timeout=120)
+    if is_016():
+        assert reply.status_code == 200
+    else:
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, field)

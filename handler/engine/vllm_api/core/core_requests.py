@@ -16,6 +16,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.generation.generation import Generation, Position, Sampling, Score, Scores, StageListener
 from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
+from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, has_rejected
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 try:
@@ -100,7 +101,10 @@ async def add_request(
         if isinstance(output, Exception):
             sink.fail(as_endpoint_error(output))
         else:
-            completion = output.outputs[0]
+            completion, grammar = output.outputs[0], generation.sampling.grammar
+            if grammar is not None and has_rejected(engine, params, (completion.finish_reason,)):
+                sink.fail(InvalidField(grammar.field, PROBLEM))
+                return
             if scores is not None:
                 _send_scores(scores, output, completion)
             sink.push(completion.text, completion.token_ids, completion.finish_reason, completion.stop_reason)

@@ -29,6 +29,8 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.generation.token_counts import TokenCounts
+from handler.engine.vllm_api.core.client_error import client_error
+from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, has_rejected
 from handler.engine.vllm_api.serving.current_output import one_by_one
 
 # The counts of the request that the running task answers, and whether it is a beam search.
@@ -62,6 +64,10 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     if isinstance(output, RequestOutput):
                         # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
+                if isinstance(output, RequestOutput):
+                    reasons = [completion.finish_reason for completion in output.outputs]
+                    if has_rejected(llm, arguments[1], reasons):
+                        raise client_error(PROBLEM, "structured_outputs")
                 if searching:
                     _limit_logprobs(output, arguments[1].logprobs)
                 if by_token and arguments[1].output_kind is RequestOutputKind.DELTA:
