@@ -60,14 +60,14 @@ def command(name: str, model: str | None, **given: Any) -> None:
 
 
 def _workload(name: str, model: str | None, given: Mapping[str, Any]) -> Workload:
-    from handler.neuron.hardware.instance_catalogue import find
+    from handler.neuron.hardware.instance_catalogue import find_for_plan
     from model_packaging.commands.deploy import pairs, scaling_of
     from model_packaging.kubernetes.pod_size import pod_size
     from model_packaging.kubernetes.workload import Workload
 
     if bool(given["instance"]) == bool(given["cpu"]):
         raise click.UsageError("Give --instance or --cpu.")
-    instance = None if given["cpu"] else find(given["instance"], "--instance")
+    instance = None if given["cpu"] else find_for_plan(given["instance"], "--instance")
     variables = {**environ_of(given["env_file"], None, False), **pairs(given["variables"], "--set")}
     if model:
         variables["ENDPOINT_MODEL"] = model

@@ -32,7 +32,7 @@ def examination_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
     from handler.errors import SettingError
-    from handler.neuron.hardware.instance_catalogue import find
+    from handler.neuron.hardware.instance_catalogue import find_for_plan
     from handler.neuron.lines.line_registry import NAMES
     from model_packaging.examination_report import examine
 
@@ -40,7 +40,7 @@ def examined(environ: Mapping[str, str], model: str, instance: str | None, line:
         raise click.BadParameter(f"'{line}' is not a line. Known: {', '.join(NAMES)}.", param_hint="--line")
     try:
         if instance:
-            find(instance, "--instance")
+            find_for_plan(instance, "--instance")
     except SettingError as error:
         raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
     return examine(environ, model, instance=instance, line=line)

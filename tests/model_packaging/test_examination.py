@@ -79,3 +79,10 @@ def test_a_line_whose_support_ends_is_warned_of(instance: str, line: str | None,
     ending = [finding for finding in found.findings if finding.code == "line-support-ends"]
     assert [finding.severity for finding in ending] == [Severity.WARNING] * warned
     assert all("SDK 2.34" in finding.why and "native-0.29" in finding.fix for finding in ending)
+
+
+@pytest.mark.parametrize(("instance", "said"), [("trn2.3xlarge", True), ("trn2.48xlarge", False)])
+def test_a_plan_for_no_endpoint_of_sagemaker_says_so(instance: str, said: bool) -> None:
+    found = examine({}, MODEL, instance=instance, line="native-0.29", fetch=lambda location: None)
+    assert found.plan is not None
+    assert [finding.severity for finding in found.findings if finding.code == "not-hosted"] == [Severity.INFO] * said

@@ -1,12 +1,13 @@
 """Runs in a process of its own: an engine, and requests to it. Arguments: a JSON job, and the file for its answer.
 
-job: {"engine": {vLLM's arguments}, "batches": [[request, ...], ...], "configure": [{arguments}, ...]}
+job: {"engine": {vLLM's arguments}, "batches": [[request, ...], ...], "configure": [{arguments, "target"}, ...]}
 request: {"prompt": text or ids, "choices": [text, ...] for a grammar, and vLLM's sampling parameters}
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,13 @@ def answer_to(engine: Any, batch: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def configured(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What vLLM makes of engine arguments, without an engine."""
+    """What vLLM makes of engine arguments, without an engine. `target` is the platform that they are for."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.usage.usage_lib import UsageContext
 
+    target = arguments.pop("target", None)
+    if target is not None:
+        os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"] = target
     try:
         return values(EngineArgs(**arguments).create_engine_config(UsageContext.OPENAI_API_SERVER))
     except Exception as error:

@@ -39,8 +39,8 @@ def checked(environment: dict[str, str], model: dict[str, Any]) -> tuple[EngineP
     return outcome.plan, [finding.setting for finding in outcome.errors]
 
 
-def refused(plan: EnginePlan, model: dict[str, Any]) -> Refusal | None:
-    return refusal(NativeConfiguration.of_arguments(plan.engine_args, model, plan.env))
+def refused(plan: EnginePlan, model: dict[str, Any], target: str = "trn2") -> Refusal | None:
+    return refusal(NativeConfiguration.of_arguments(plan.engine_args, model, plan.env, target))
 
 
 @pytest.mark.parametrize("number", range(len(TYPED)))
@@ -70,11 +70,13 @@ def test_many_of_them_start_and_many_are_rejected() -> None:
 
 @pytest.mark.parametrize("path", NATIVE_RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_starts(path: Path) -> None:
-    model = PUBLISHED[load({"ENDPOINT_CONFIG": str(path)}).model]["config"]
+    config = load({"ENDPOINT_CONFIG": str(path)})
+    model, instance = PUBLISHED[config.model]["config"], this_machine(config)
+    assert instance is not None
     plan, rejected = checked({"ENDPOINT_CONFIG": str(path)}, model)
     assert (rejected, plan is None) == ([], False)
     assert plan is not None
-    assert refused(plan, model) is None
+    assert refused(plan, model, instance.platform) is None
 
 
 @pytest.mark.parametrize("line", ["native-0.24", "native-0.29"])
@@ -117,17 +119,19 @@ def test_vllms_own_parser_takes_the_plans(site: Path, tmp_path: Path) -> None:
         config = load({"ENDPOINT_CONFIG": str(path)})
         if config.vision_neuron_config:
             continue  # vLLM's code for the model imports torchvision, which the environment of the CPU engine has not
-        model = PUBLISHED[config.model]["config"]
+        model, instance = PUBLISHED[config.model]["config"], this_machine(config)
         plan, _ = checked({"ENDPOINT_CONFIG": str(path)}, model)
         assert plan is not None
-        jobs.append({**plan.engine_args, "model": directory_of(tmp_path, path.stem, model)})
+        assert instance is not None
+        directory = directory_of(tmp_path, path.stem, model)
+        jobs.append({**plan.engine_args, "model": directory, "target": instance.platform})
         if config.speculative_model:
             draft = directory_of(tmp_path, "draft", PUBLISHED[config.speculative_model]["config"])
             given = plan.engine_args["speculative_config"]
             assert isinstance(given, dict)
             jobs[-1]["speculative_config"] = {**given, "model": draft}
         names.append(path.stem)
-    jobs = [{**job, "skip_tokenizer_init": True} for job in jobs]
+    jobs = [{"target": "trn2", **job, "skip_tokenizer_init": True} for job in jobs]
     answer = run_engine(site, tmp_path / "run", {"NEURON_STAND_IN": "native"}, within=1700, configure=jobs).answer
     failed = [(names[number], one) for number, one in enumerate(answer["configured"]) if "error" in one]
     assert failed == []

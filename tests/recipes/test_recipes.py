@@ -10,7 +10,7 @@ from recipe_files import FILES, RECIPES, config_of, draft_of, facts_of
 
 from handler.config.finding import Severity
 from handler.config.value_source import Origin
-from handler.neuron.hardware.instance_catalogue import find, unusual_degree
+from handler.neuron.hardware.instance_catalogue import find_for_plan, unusual_degree
 from handler.neuron.memory.memory_estimate import Verdict, estimate
 from handler.neuron.memory.memory_findings import memory_findings
 
@@ -41,6 +41,8 @@ PROMISED = [
     ("qwen3-vl-32b", "trn2.48xlarge"),
     ("qwen3-32b-prefill", "trn2.48xlarge"),
     ("qwen3-32b-decode", "trn2.48xlarge"),
+    ("llama-3.1-8b", "trn2.3xlarge"),
+    ("gpt-oss-120b", "trn3.48xlarge"),
 ]
 every_recipe = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
@@ -70,7 +72,7 @@ def test_the_header_names_the_instance_and_a_source(path: Path) -> None:
 def test_the_degree_is_usual_and_the_memory_fits(path: Path) -> None:
     config = config_of(path)
     assert config.instance
-    instance, facts, draft = find(config.instance), facts_of(config.model), draft_of(config)
+    instance, facts, draft = find_for_plan(config.instance), facts_of(config.model), draft_of(config)
     found = estimate(facts, config, instance, draft=draft)
     assert found is not None
     assert found.verdict is Verdict.FITS
@@ -84,7 +86,7 @@ def test_it_plans_without_a_warning(path: Path) -> None:
 
     config = config_of(path)
     assert config.instance
-    outcome = make_plan(config, facts_of(config.model), find(config.instance))
+    outcome = make_plan(config, facts_of(config.model), find_for_plan(config.instance))
     assert [str(finding) for finding in outcome.findings if finding.severity is not Severity.INFO] == []
     assert outcome.plan is not None
     assert outcome.plan.line == config.line

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.neuron.hardware.instance_catalogue import find, lookup
+from handler.neuron.hardware.instance_catalogue import find_for_plan, lookup
 from handler.neuron.hardware.instance_type import InstanceType
 
 # EC2's Nitro machines have their instance type here. Containers see the host's.
@@ -24,12 +24,12 @@ def read_text(path: str) -> str | None:
 def this_machine(config: EndpointConfig, read: Callable[[str], str | None] = read_text) -> InstanceType | None:
     """The instance to plan for; None if none is configured and this machine has no Neuron cores.
 
-    A configured instance must be one that SageMaker hosts. This machine may be any known instance.
+    An instance that is configured by SageMaker's name (`ml.`) must be one that SageMaker hosts.
 
-    :raises SettingError: SageMaker does not host the configured instance.
+    :raises SettingError: the configured instance is unknown, or SageMaker does not host it.
     """
     if config.instance:
-        return find(config.instance, config.source("instance").name or "ENDPOINT_INSTANCE")
+        return find_for_plan(config.instance, config.source("instance").name or "ENDPOINT_INSTANCE")
     for path in PRODUCT_NAMES:
         text = read(path)
         instance = lookup(text) if text else None

@@ -3,7 +3,8 @@
 Sources: the EC2 pages of Inf2, Trn1 and Trn2 (cores, host and device memory); the Neuron guide "Tensor-parallelism
 support" of NxD Inference (LNC 2 on Trn2) and its list of degrees for Inf2 and Trn1. Trn3: a quarter of a Gen1
 UltraServer ("Amazon EC2 Trn3 Architecture": 4 servers with 16 chips each; "Trainium3 Architecture": 8 cores and 144 GiB
-a chip, LNC). The name is the one that the Neuron driver knows. Gen2 servers have no documented name.
+a chip, LNC). The name is the one that the Neuron driver knows. Gen2 servers have no documented name. Hosting: the
+instance types of an endpoint's variant in SageMaker's API (botocore 1.44.5). HyperPod's clusters have trn2.3xlarge too.
 """
 
 from __future__ import annotations
@@ -56,16 +57,26 @@ def find(name: str, setting: str = "ENDPOINT_INSTANCE", *, hosting: bool = True)
     hosted = [instance.name for instance in INSTANCES if instance.hosting]
     plain = name.strip().lower().removeprefix(HOST_PREFIX)
     if instance is not None or plain.startswith(("trn3", "trn2u")):
-        largest = f"{HOST_PREFIX}trn2.48xlarge"
-        raise SettingError(
-            setting, f"SageMaker does not host {plain[:60]}", f"Use {largest}, or EC2 without SageMaker."
-        )
+        fix = f"Use {HOST_PREFIX}trn2.48xlarge, or EC2 without SageMaker."
+        if instance is not None:
+            fix += f" A plan for EC2, EKS or HyperPod names it {plain}."
+        raise SettingError(setting, f"SageMaker does not host {plain[:60]}", fix)
     if plain.startswith("inf1"):
         problem = f"{plain[:60]} has Inferentia 1, on which no line of vLLM runs"
         raise SettingError(setting, problem, f"Use {HOST_PREFIX}inf2.xlarge or larger.")
     near = difflib.get_close_matches(plain, hosted, n=1, cutoff=0.8)
     fix = f"Did you mean {HOST_PREFIX}{near[0]}?" if near else f"Use one of {', '.join(hosted)}, with or without 'ml.'."
     raise SettingError(setting, f"'{name[:60]}' is not an instance with Neuron cores", fix)
+
+
+def find_for_plan(name: str, setting: str = "ENDPOINT_INSTANCE") -> InstanceType:
+    """The instance to plan for. EC2's name (`trn2.3xlarge`) may be of one that SageMaker hosts no endpoints on.
+
+    The container also runs on EC2, EKS and HyperPod. SageMaker's name (`ml.trn2.3xlarge`) is of an endpoint's instance.
+
+    :raises SettingError: as `find`.
+    """
+    return find(name, setting, hosting=name.strip().lower().startswith(HOST_PREFIX))
 
 
 def default_lnc(instance: InstanceType) -> int:

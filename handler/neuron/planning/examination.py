@@ -98,9 +98,22 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
     listed = adapter_findings(config) if nxd else ()
-    ending = (*support_end(config, outcome.plan, instance), *missing_plugin(config, outcome.plan, instance, installed))
+    ending = (
+        *_unhosted(config, instance),
+        *support_end(config, outcome.plan, instance),
+        *missing_plugin(config, outcome.plan, instance, installed),
+    )
     found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
     return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
+
+
+def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> tuple[Finding, ...]:
+    """Says that a plan for a configured instance is for no endpoint of SageMaker."""
+    if not config.instance or instance is None or instance.hosting:
+        return ()
+    why = f"SageMaker hosts no endpoints on {instance.name}, so this plan is for EC2, EKS or HyperPod"
+    setting = config.source("instance").name or "instance"
+    return (Finding("not-hosted", Severity.INFO, setting, why, "For an endpoint, use ml.trn2.48xlarge."),)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:

@@ -11,6 +11,7 @@ from handler.neuron.hardware.instance_catalogue import (
     default_degree,
     degrees,
     find,
+    find_for_plan,
     logical_cores,
     lookup,
     unusual_degree,
@@ -36,8 +37,12 @@ def test_an_instance_that_sagemaker_does_not_host_is_rejected(name: str) -> None
         find(name)
 
 
-def test_a_developer_may_still_plan_for_it() -> None:
-    assert find("trn2.3xlarge", hosting=False).chips == 1
+@pytest.mark.parametrize("name", ["ml.trn2.3xlarge", "ml.trn3.48xlarge"])
+def test_a_plan_for_it_has_ec2s_name(name: str) -> None:
+    plain = name.removeprefix("ml.")
+    assert find_for_plan(f" {plain.upper()}\n").name == plain
+    with pytest.raises(SettingError, match=rf"A plan for EC2, EKS or HyperPod names it {plain}\."):
+        find_for_plan(name)
 
 
 @pytest.mark.parametrize(
