@@ -9,7 +9,7 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
-CELL_SECONDS = 400
+CELL_SECONDS = 1200
 
 
 def notebooks() -> list[Path]:

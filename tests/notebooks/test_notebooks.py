@@ -35,7 +35,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 @pytest.mark.engine
-@pytest.mark.timeout(600)  # a compile, on a machine that others use
+@pytest.mark.timeout(1800)  # a compile, on a machine that others use
 @pytest.mark.parametrize("path", notebooks(), ids=NAMES)
 def test_a_new_run_shows_the_same(path: Path, environ: dict[str, str]) -> None:
     kept = nbformat.read(path, as_version=4)

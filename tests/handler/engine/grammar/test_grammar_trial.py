@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 
 import psutil
 import pytest
@@ -24,7 +25,12 @@ VOCABULARY = 1024
 # A regular expression of this depth ends the process that compiles it by a segmentation fault.
 DEEP = 100_000
 # Takes minutes.
-SLOW = 'root ::= (("a"{1,1000}){1,1000}){1,1000}'
+SLOW = "root ::= " + " ".join(['("a" | "ab" | "abc" | "abcd")?'] * 3000)
+
+
+crashes = pytest.mark.skipif(
+    not version("xgrammar").startswith("0.1."), reason="xgrammar 0.2 rejects a deep expression, where 0.1 crashes"
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +73,7 @@ def child_of(trial: GrammarTrial) -> psutil.Process:
     return psutil.Process(trial.quick.pid)
 
 
+@crashes
 def test_one_that_ends_the_child_is_a_problem_and_another_child_tries_the_next(trial: GrammarTrial) -> None:
     assert trial.problem("regex", "abc") is None
     first = trial.process.pid
@@ -76,6 +83,7 @@ def test_one_that_ends_the_child_is_a_problem_and_another_child_tries_the_next(t
     assert trial.process.pid == first
 
 
+@crashes
 def test_the_core_has_more_of_a_stack_than_the_trial(trial: GrammarTrial) -> None:
     assert trial.problem("regex", nested(1000)) is None
     assert trial.problem("regex", nested(4000)) == "the grammar library cannot compile it"  # the core can
