@@ -36,17 +36,14 @@ def write_large_model(directory: Path, size: int) -> Path:
             shutil.copy(file, directory)
     layers = max(1, size // LAYER_BYTES)
     config = json.loads((SAMPLE_MODEL / "config.json").read_text())
-    shape = {"hidden_size": HIDDEN, "intermediate_size": INTERMEDIATE, "num_hidden_layers": layers}
-    shape |= {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": HIDDEN // 16}
-    shape |= {"vocab_size": VOCABULARY, "tie_word_embeddings": True, "dtype": "bfloat16"}
-    (directory / "config.json").write_text(json.dumps({**config, **shape}))
+    sizes: dict[str, object] = {"hidden_size": HIDDEN, "intermediate_size": INTERMEDIATE, "num_hidden_layers": layers}
+    sizes |= {"num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": HIDDEN // 16}
+    sizes |= {"vocab_size": VOCABULARY, "tie_word_embeddings": True, "dtype": "bfloat16"}
+    (directory / "config.json").write_text(json.dumps({**config, **sizes}))
     torch.manual_seed(0)
     # One layer's values serve for all: a start neither reads nor computes them differently.
     values = {name: (torch.randn(shape) * 0.02).bfloat16() for name, shape in LAYER.items()}
-    tops = {
-        "model.embed_tokens": torch.randn(VOCABULARY, HIDDEN).bfloat16(),
-        "model.norm": torch.ones(HIDDEN).bfloat16(),
-    }
+    tops = {"model.embed_tokens": torch.randn(VOCABULARY, HIDDEN), "model.norm": torch.ones(HIDDEN)}
     for number, first in enumerate(range(0, layers, LAYERS_A_SHARD)):
         shard = {f"{name}.weight": value.bfloat16() for name, value in tops.items()} if not first else {}
         for layer in range(first, min(first + LAYERS_A_SHARD, layers)):
