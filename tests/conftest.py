@@ -70,10 +70,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _skip_by_version(items)
 
 
+def pytest_collection() -> None:
+    """Collects no garbage while all that is made stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keeps the many objects of the collection out of each garbage collection during the tests."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _skip_by_version(items: list[pytest.Item]) -> None:

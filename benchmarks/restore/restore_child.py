@@ -66,10 +66,12 @@ def with_runai(prefix: str, target: Path, threads: int) -> None:
 
 
 WAYS = {"restore": with_restore, "fetch": with_fetch, "boto3": with_boto3, "runai": with_runai}
+# What a start has imported before: the checks read the model's config.json from S3, and an engine imports torch.
+IMPORTED = {"fetch": "boto3", "boto3": "boto3", "runai": "runai_model_streamer"}
 
 if __name__ == "__main__":
-    if sys.argv[1] == "runai":
-        import_module("runai_model_streamer")  # imports torch, as an engine has done before it loads weights
+    if sys.argv[1] in IMPORTED:
+        import_module(IMPORTED[sys.argv[1]])
     began = time.perf_counter()
     WAYS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
     print(time.perf_counter() - began)
