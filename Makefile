@@ -220,6 +220,7 @@ soak: $(DEV)
 
 bench-restore: $(DEV)
 	@$(BIN)/python -m benchmarks restore
+	$(BIN)/python -m benchmarks fetch --gb 2 --gb 8
 
 bench-fleet: $(DEV)
 	@$(BIN)/python -m tests.simulation $(if $(FLEETS),--schedules $(FLEETS))

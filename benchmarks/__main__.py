@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.restore.fetch_command import fetch_command
 from benchmarks.restore.restore_command import restore_command
 from benchmarks.serving.front_ends import front_ends
 from benchmarks.serving.gateway_ceiling import gateway
@@ -11,6 +12,9 @@ from benchmarks.serving.ping_times import ping_times
 from benchmarks.serving.serving_command import serving_command
 from benchmarks.serving.steps import steps
 from benchmarks.soak.soak_command import soak_command
+from benchmarks.start.first_replies import first_replies
+from benchmarks.start.installs import installs
+from benchmarks.start.overlap import overlap
 from benchmarks.start.restart_times import restart_times
 from benchmarks.tuning.log_reading import tune_log
 
@@ -23,7 +27,11 @@ def main() -> None:
 COMMANDS = (
     serving_command,
     restore_command,
+    fetch_command,
+    first_replies,
+    overlap,
     restart_times,
+    installs,
     front_ends,
     gateway,
     ping_times,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import logging
+import re
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,6 +17,7 @@ import pytest
 from tests.groups import group, place
 
 SLOW = Path(__file__).with_name("slow_tests.txt")
+ENGINE_FILE = re.compile(r"^pytestmark = .*\bpytest\.mark\.engine\b", re.MULTILINE)
 # The stand-in for the NxDI plugin is written against the vLLM of plugin 0.5, like the plugin itself. So are the parts
 # of the product that use most of vLLM's internals.
 NXDI_VLLM = "0.16.0"
@@ -49,6 +52,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return GroupScheduling(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out files whose tests all need an engine, for `make test-fast`: their imports alone take seconds."""
+    if "not engine" not in config.option.markexpr or not collection_path.name.startswith("test_"):
+        return None
+    return bool(ENGINE_FILE.search(collection_path.read_text(encoding="utf-8"))) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the longest groups first, then tests with an engine. Marks slow tests. Skips what this vLLM has not."""
@@ -58,6 +68,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.nodeid.partition("[")[0] in slow:
             item.add_marker(pytest.mark.slow)
     _skip_by_version(items)
+
+
+def pytest_collection() -> None:
+    """Collects no garbage while all that is made stays."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the many objects of the collection out of each garbage collection during the tests."""
+    gc.freeze()
+    gc.enable()
 
 
 def _skip_by_version(items: list[pytest.Item]) -> None:

@@ -74,7 +74,7 @@ class Started:
     record: str = "start"
 
 
-_STARTED = (
+STARTED = (
     _Metric("start_port_s", "port_s", "s"),
     _Metric("start_ping_s", "ping_s", "s"),
     _Metric("start_ready_s", "ready_s", "s"),
@@ -93,7 +93,7 @@ def comparisons(starts: Sequence[Started], blocks: Sequence[Block]) -> list[Comp
             places = {(block.side, block.pair): block.measurements for block in mine}
             found += (_compare(metric, places, workload) for metric in _metrics(workload))
     by_start = {(start.side, start.pair): start for start in starts}
-    found += (_compare(metric, by_start, None) for metric in _STARTED)
+    found += (_compare(metric, by_start, None) for metric in STARTED)
     return [comparison for comparison in found if comparison]
 
 

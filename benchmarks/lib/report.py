@@ -16,15 +16,22 @@ from benchmarks.lib.measurements import Comparison
 
 
 class BenchmarkReport:
-    """Writes each record at once, so that an interrupted run keeps what it has measured."""
+    """Writes each record at once, so that an interrupted run keeps what it has measured.
 
-    def __init__(self, out: Path) -> None:
+    :param only: the ids of the run's metrics. An existing file keeps the others. None: the file is replaced.
+    """
+
+    def __init__(self, out: Path, only: tuple[str, ...] | None = None) -> None:
         self.out = out
         self.lines = out.with_suffix(".jsonl")
         self.console = Console(stderr=True, highlight=False)
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.unlink(missing_ok=True)  # an old result must not stand for a run that failed
-        self.lines.write_bytes(b"")
+        # An old result must not stand for a run that failed.
+        if only is None:
+            out.unlink(missing_ok=True)
+            self.lines.unlink(missing_ok=True)
+        else:
+            self._write([known for known in self._known() if known.figure not in only])
 
     def line(self, record: Block | Started | dict[str, object]) -> None:
         with self.lines.open("ab") as file:
@@ -45,9 +52,16 @@ class BenchmarkReport:
             self.alarm(f"  INVALID: {count} x {reason}")
 
     def finish(self, comparisons: Sequence[Comparison], sides: str) -> None:
-        self.out.write_bytes(msgspec.json.format(msgspec.json.encode(list(comparisons)), indent=1) + b"\n")
+        measured = {comparison.figure for comparison in comparisons}
+        self._write([*(known for known in self._known() if known.figure not in measured), *comparisons])
         width = None if sys.stdout.isatty() else 140
         Console(width=width).print(_table(comparisons, sides))
+
+    def _known(self) -> list[Comparison]:
+        return msgspec.json.decode(self.out.read_bytes(), type=list[Comparison]) if self.out.exists() else []
+
+    def _write(self, comparisons: Sequence[Comparison]) -> None:
+        self.out.write_bytes(msgspec.json.format(msgspec.json.encode(comparisons), indent=1) + b"\n")
 
 
 def _table(comparisons: Sequence[Comparison], sides: str) -> Table:

@@ -25,7 +25,7 @@ from handler.storage.transfer.download_pool import threads_here
 @click.option("--scratch", default=Path("build/bench-restore"), show_default=True, type=click.Path(path_type=Path))
 @click.option("--out", default=Path("build/bench-restore.json"), show_default=True, type=click.Path(path_type=Path))
 def restore_command(pairs: int, rivals: str, threads: int, scale: float, scratch: Path, out: Path) -> None:
-    """Compare the restore of artifacts and the fetch of a model from S3 with s5cmd, boto3 and cp."""
+    """Compare the restore of artifacts from S3 with s5cmd, boto3 and cp."""
     interrupt_once()
     selected = tuple(rivals.split(","))
     if unknown := set(selected) - set(RIVALS):

@@ -1,4 +1,4 @@
-"""The compared ways to download 2 GB from S3. Each run is a separate process."""
+"""The compared ways to download files from S3. Each run is a separate process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.lib.memory import make_resident
-from benchmarks.restore.restore_data import BUCKET, ENTRY
+from benchmarks.restore.restore_data import BUCKET
 
 # Bytes of memory that a run may take beside the pages that it writes.
 MARGIN = 3 << 30
@@ -38,22 +38,25 @@ class RestoreRun:
     rss_mb: float
 
 
-def commands(root: Path, target: Path, endpoint: str, threads: int) -> dict[str, list[str]]:
-    """Returns the command of each contestant that downloads the entry to `target`."""
+def commands(root: Path, prefix: str, target: Path, endpoint: str, threads: int) -> dict[str, list[str]]:
+    """Returns the command of each contestant that downloads a prefix of the bucket to `target`."""
     child = [sys.executable, "-m", "benchmarks.restore.restore_child"]
     s5cmd = str(Path(sys.executable).with_name("s5cmd"))
     return {
-        "restore": [*child, "restore", str(target), str(threads)],
-        "fetch": [*child, "fetch", str(target), str(threads)],
-        "s5cmd": [s5cmd, "--endpoint-url", endpoint, "cp", f"s3://{BUCKET}/{ENTRY}/*", f"{target}/"],
-        "cp": ["cp", "-r", str(root / BUCKET / ENTRY), str(target)],
-        "boto3": [*child, "boto3", str(target), "1"],
-        "boto3_8": [*child, "boto3", str(target), "8"],
+        **{way: [*child, way, prefix, str(target), str(threads)] for way in ("restore", "fetch", "runai")},
+        "s5cmd": [s5cmd, "--endpoint-url", endpoint, "cp", f"s3://{BUCKET}/{prefix}/*", f"{target}/"],
+        "cp": ["cp", "-r", str(root / BUCKET / prefix), str(target)],
+        "boto3": [*child, "boto3", prefix, str(target), "1"],
+        "boto3_8": [*child, "boto3", prefix, str(target), "8"],
     }
 
 
-def run(name: str, command: list[str], environment: Mapping[str, str], target: Path, size: int) -> RestoreRun:
+def run(
+    name: str, command: list[str], environment: Mapping[str, str], target: Path, size: int, in_memory: int = 0
+) -> RestoreRun:
     """Runs a command into an empty directory, and checks the number of bytes.
+
+    :param in_memory: how many bytes of `size` it leaves in its memory and not in files.
 
     The files of the previous run are deleted before the clock starts, and enough free memory is made resident. So no
     side pays for the pages of the other.
@@ -76,7 +79,7 @@ def run(name: str, command: list[str], environment: Mapping[str, str], target: P
     if process.returncode:
         raise ContestantFailed(f"{name} ended with {process.returncode}: {errors.decode(errors='replace')[-500:]}")
     arrived = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
-    if arrived != size:
-        raise ContestantFailed(f"{name} downloaded {arrived:,} bytes of {size:,}")
+    if arrived != size - in_memory:
+        raise ContestantFailed(f"{name} downloaded {arrived:,} bytes of {size - in_memory:,}")
     inside = float(output) if "benchmarks.restore.restore_child" in command else None
     return RestoreRun(name, seconds, inside, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6)

@@ -127,21 +127,21 @@ def run(plan: Plan, sides: tuple[Contestant, ...], report: BenchmarkReport, into
 
 def _pair(plan: Plan, servers: Sequence[ContestantServer], pair: int) -> Iterator[Block]:
     for workload in plan.workloads:
-        for server in _in_turn(servers, pair):
+        for server in in_turn(servers, pair):
             yield run_block(server, workload, pair)
 
 
 def _restarted(
     plan: Plan, sides: Sequence[Contestant], pair: int, report: BenchmarkReport, into: Run
 ) -> Iterator[Block]:
-    for side in _in_turn(sides, pair):
+    for side in in_turn(sides, pair):
         with ExitStack() as stack:
             server = _open(stack, plan, side, pair, report, into)
             for workload in plan.workloads:
                 yield run_block(server, workload, pair)
 
 
-def _in_turn(sides: Sequence[T], pair: int) -> Sequence[T]:
+def in_turn(sides: Sequence[T], pair: int) -> Sequence[T]:
     return sides[::-1] if pair % 2 else sides
 
 
@@ -149,22 +149,29 @@ def _open(
     stack: ExitStack, plan: Plan, side: Contestant, pair: int, report: BenchmarkReport, into: Run
 ) -> ContestantServer:
     """Starts a server, records how long each step took, and warms it up."""
-    report.say(f"starting {side.name}: {' '.join(side.command)}")
     log = f"bench-{side.name}.log" if plan.shape is REAL else f"bench-stub-{side.name}.log"
+    server, started = first_sample(stack, side, pair, report, log)
+    if plan.shape is REAL:  # the stub has no model to load, so its start is not measured
+        into.starts.append(started)
+        report.line(started)
+    _warm_up(server, report)
+    return server
+
+
+def first_sample(
+    stack: ExitStack, side: Contestant, pair: int, report: BenchmarkReport, log: str
+) -> tuple[ContestantServer, Started]:
+    """Starts a server, and sends it a request that samples."""
+    report.say(f"starting {side.name}: {' '.join(side.command)}")
     server = stack.enter_context(ContestantServer(side, report.out.parent / log))
     first = _warm_block(server, RequestMix(concurrency=1, requests=1, tokens=8, temperature=1.0))
     sampled_s = time.monotonic() - server.began
     s = server.start
-    started = Started(side.name, pair, s.port_s, s.ping_s, s.ready_s, sampled_s)
-    if plan.shape is REAL:  # the stub has no model to load, so its start is not measured
-        into.starts.append(started)
-        report.line(started)
     report.say(
         f"{side.name}: port {s.port_s:.1f} s, /ping {s.ping_s:.1f} s, ready {s.ready_s:.1f} s,"
         f" first sampled reply {sampled_s:.1f} s ({first.measurements.wall_s:.1f} s of it the request)"
     )
-    _warm_up(server, report)
-    return server
+    return server, Started(side.name, pair, s.port_s, s.ping_s, s.ready_s, sampled_s)
 
 
 def _warm_up(server: ContestantServer, report: BenchmarkReport) -> None:

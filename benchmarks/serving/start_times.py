@@ -15,6 +15,7 @@ from benchmarks.lib.contestant import KINDS, REAL, ROOT
 from benchmarks.lib.measurements import Comparison, alone
 
 RUNS = 7
+SETUP = ("setup_s", "import_serve_s", "import_check_s", "check_s")
 LIMIT_S = 30.0
 SERVE = (
     "import container.serve, container.server.gunicorn_server, container.server.worker, handler.startup.start, "
@@ -34,12 +35,13 @@ def measure_setup(model: Path, scratch: Path, port: int, runs: int = RUNS) -> li
     :raises SetupFailed: one of them failed.
     """
     check = (str(Path(sys.executable).parent / "neuron-endpoint"), "check", str(model))
-    timed: dict[str, Callable[[int], float]] = {
-        "setup_s": lambda run: _setup(model, scratch / f"run{run}", port),
-        "import_serve_s": lambda run: _whole((sys.executable, "-c", SERVE)),
-        "import_check_s": lambda run: _whole((sys.executable, "-c", CHECK)),
-        "check_s": lambda run: _whole(check),
-    }
+    times: tuple[Callable[[int], float], ...] = (
+        lambda run: _setup(model, scratch / f"run{run}", port),
+        lambda run: _whole((sys.executable, "-c", SERVE)),
+        lambda run: _whole((sys.executable, "-c", CHECK)),
+        lambda run: _whole(check),
+    )
+    timed = dict(zip(SETUP, times, strict=True))
     seconds: dict[str, list[float]] = {name: [] for name in timed}
     for run in range(-1, runs):  # the first compiles what has never been imported
         for name, time_one in timed.items():

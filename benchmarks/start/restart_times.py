@@ -30,10 +30,10 @@ LOOK_S = 0.02
 
 @click.command("restart")
 @click.option("--pairs", default=5, show_default=True, type=click.IntRange(1), help="Servers, each killed once.")
-@click.option("--out", default=Path("build/bench-restart.json"), show_default=True, type=click.Path(path_type=Path))
+@click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def restart_times(pairs: int, out: Path) -> None:
     """Measures `restart_ready_s`, with vLLM loaded for the next serving process, as after a minute of serving."""
-    report = BenchmarkReport(out)
+    report = BenchmarkReport(out, ("restart_ready_s",))
     warn_if_busy(report)
     met = []
     for pair in range(pairs):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import openai
 import pytest
 from serve_process import ServeProcess
 
@@ -115,12 +114,16 @@ def test_sixteen_at_once_all_get_their_own_answer(endpoint: ServeProcess) -> Non
 
 
 def test_openai_client_streamed(endpoint: ServeProcess) -> None:
+    import openai
+
     client = openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="unused")
     stream = client.chat.completions.create(model="sample", messages=MESSAGES, temperature=0, stream=True)  # type: ignore[call-overload]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == answer()
 
 
 def test_openai_client_reads_our_errors(endpoint: ServeProcess) -> None:
+    import openai
+
     client = openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="unused", max_retries=0)
     with pytest.raises(openai.NotFoundError) as caught:
         client.chat.completions.create(model="nope", messages=MESSAGES)  # type: ignore[call-overload]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import openai
 import pytest
 from serve_process import ServeProcess
 
@@ -14,6 +13,8 @@ pytestmark = pytest.mark.engine
 
 
 def test_chats_as_a_batch(endpoint: ServeProcess) -> None:
+    import openai
+
     client = openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="none", max_retries=0)
     question = {"role": "user", "content": "What does /ping mean?"}
     chats: dict[str, dict[str, object]] = {

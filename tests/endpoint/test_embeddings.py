@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import openai
 import pytest
 from serve_process import ServeProcess
 
@@ -37,6 +36,8 @@ def pooling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
 
 
 def test_an_embedding_is_a_vector_of_length_one_and_the_same_each_time(pooling: ServeProcess) -> None:
+    import openai
+
     client = openai.OpenAI(base_url=f"{pooling.url}/v1", api_key="unused", max_retries=0)
     texts = ["What does /ping mean?", "Who are you?"]
     reply = client.embeddings.create(model="sample", input=texts)  # base64, as the client likes it

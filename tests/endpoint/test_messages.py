@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx
 import pytest
 from serve_process import ServeProcess
 
 from sample_model.facts import by_name, load
+
+if TYPE_CHECKING:
+    import anthropic
 
 pytestmark = pytest.mark.engine
 
@@ -35,6 +37,8 @@ GIVEN = {"status": 200, "stage": "ready"}
 
 @pytest.fixture(scope="module")
 def client(endpoint: ServeProcess) -> anthropic.Anthropic:
+    import anthropic
+
     return anthropic.Anthropic(base_url=endpoint.url, api_key="unused", max_retries=0, timeout=60)
 
 
@@ -100,6 +104,8 @@ def test_fifty_requests_are_the_same_streamed_and_whole(client: anthropic.Anthro
 
 
 def test_a_tool_is_called_and_the_conversation_goes_on(client: anthropic.Anthropic) -> None:
+    import anthropic
+
     for message in (
         ask(client, tools=TOOLS, tool_choice={"type": "tool", "name": "ask"}),
         streamed(client, tools=TOOLS, tool_choice={"type": "tool", "name": "ask"}),
@@ -151,6 +157,8 @@ def test_a_stop_sequence_is_named_and_a_limit_is_one(client: anthropic.Anthropic
 def test_a_wrong_field_is_named_in_anthropics_error(
     client: anthropic.Anthropic, fields: dict[str, Any], named: str
 ) -> None:
+    import anthropic
+
     for stream in (False, True):
         with pytest.raises(anthropic.BadRequestError) as caught:
             ask(client, **fields, stream=stream)
@@ -162,6 +170,8 @@ def test_a_wrong_field_is_named_in_anthropics_error(
 
 
 def test_an_unknown_model_is_a_404_and_a_long_prompt_a_400(client: anthropic.Anthropic) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.NotFoundError) as absent:
         ask(client, model="claude")
     assert absent.value.body["error"]["type"] == "not_found_error"  # type: ignore[index]  # the SDK's type is object

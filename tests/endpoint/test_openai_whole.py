@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 from serve_process import ServeProcess
 
 from sample_model.facts import by_name
 from tests.installed_vllm import is_016
+
+if TYPE_CHECKING:
+    import openai
 
 pytestmark = pytest.mark.engine
 
@@ -31,6 +33,8 @@ NAMED: Any = {"type": "function", "function": {"name": "ask"}}
 
 @pytest.fixture(scope="module")
 def client(endpoint: ServeProcess) -> openai.OpenAI:
+    import openai
+
     return openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="unused", max_retries=0, timeout=60)
 
 
@@ -43,6 +47,8 @@ def complete(client: openai.OpenAI, **fields: Any) -> Any:
 
 
 def refused(call: Any) -> openai.BadRequestError:
+    import openai
+
     with pytest.raises(openai.BadRequestError) as caught:
         call()
     return caught.value
@@ -328,6 +334,8 @@ def test_a_response_with_a_field_of_another_route_has_its_log_probabilities(clie
 
 
 def test_responses_that_would_be_stored_are_refused(client: openai.OpenAI) -> None:
+    import openai
+
     assert refused(lambda: client.responses.create(model="sample", input="a", background=True)).param == "background"
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="sample", input="a", previous_response_id="resp_1")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 from serve_process import ServeProcess
-from transformers import AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
 
 import sample_model
+
+if TYPE_CHECKING:
+    import torch
 
 POOLING = "vLLM's pooling classes are known as 0.16.0 has them; on others their routes are a 400"
 pytestmark = [pytest.mark.engine, pytest.mark.vllm_016(POOLING)]
@@ -24,6 +25,9 @@ class Classifier:
     """The sample model with a head of random weights that classifies, and what transformers computes with it."""
 
     def __init__(self, directory: Path, labels: int) -> None:
+        import torch
+        from transformers import AutoTokenizer, LlamaConfig, LlamaForSequenceClassification
+
         torch.manual_seed(labels)
         config = LlamaConfig.from_pretrained(sample_model.path(), num_labels=labels, dtype="float32")
         self.model = LlamaForSequenceClassification.from_pretrained(sample_model.path(), config=config).float().eval()
@@ -33,6 +37,8 @@ class Classifier:
         self.tokenizer.save_pretrained(directory)
 
     def logits(self, *texts: str) -> torch.Tensor:
+        import torch
+
         with torch.no_grad():
             return self.model(**self.tokenizer(*texts, return_tensors="pt")).logits[0]
 
@@ -64,6 +70,8 @@ def post(endpoint: ServeProcess, path: str, body: object, **headers: str) -> Any
 
 
 def test_the_numbers_are_those_of_transformers(served: tuple[ServeProcess, Classifier]) -> None:
+    import torch
+
     endpoint, classifier = served
     if classifier.model.config.num_labels == 1:
         expected = [float(torch.sigmoid(classifier.logits(QUERY, text))[0]) for text in DOCUMENTS]

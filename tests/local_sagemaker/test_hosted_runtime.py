@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 import pytest
 from botocore.exceptions import ClientError
 from local_service import QUICK, Cloud, LocalService, until
@@ -93,6 +92,8 @@ def test_a_stream_that_breaks_off_is_a_model_stream_error(cloud: Cloud, pair: st
 
 
 def test_the_openai_path_reaches_the_containers_own(cloud: Cloud, pair: str) -> None:
+    import openai
+
     base = f"{cloud.service.url}/endpoints/{pair}/openai/v1"
     told = httpx.post(f"{base}/chat/completions", json={"do": "echo"}, headers={"X-Secret": "1"}).json()
     assert told["path"] == "/v1/chat/completions"

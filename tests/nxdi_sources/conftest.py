@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 SOURCES = os.environ.get("NXDI_SOURCES", "")
 
 
+@cache
 def installed() -> bool:
     """On a Neuron machine the packages themselves are there, and nothing is replaced."""
     return all(importlib.util.find_spec(name) for name in ("neuronx_distributed_inference", "vllm_neuron"))

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
-import openai
 import pytest
+
+if TYPE_CHECKING:
+    import openai
 
 HERE = Path(__file__).parent
 IMPORTABLE = [HERE.parents[1], HERE, HERE.parent / "container", HERE.parent / "handler"]
@@ -20,6 +23,8 @@ IMPORTABLE = [HERE.parents[1], HERE, HERE.parent / "container", HERE.parent / "h
 @pytest.fixture(scope="session")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
     """A client of the product over `ReplayCore`. A message `STEP:HEX` makes the model say a text."""
+    import openai
+
     log = tmp_path_factory.mktemp("replay") / "log"
     with log.open("wb") as errors:
         process = subprocess.Popen(

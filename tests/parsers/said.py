@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 from reply_formats import Call
+
+if TYPE_CHECKING:
+    import openai
 
 
 @dataclass(slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import openai
 import pytest
 from reply_formats import FAMILIES, REASONING_FORMATS, TOOL_FORMATS
 from said import ask
 from test_tool_parsers import CHATS, STEPS, TOOLS
+
+if TYPE_CHECKING:
+    import openai
 
 pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the streams of other versions are not corrected")]
 

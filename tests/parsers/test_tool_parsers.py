@@ -6,12 +6,14 @@ A step of the core has one token, seven, or all of them, as with speculative dec
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import openai
 import pytest
 from reply_formats import TOOL_FORMATS, Call
 from said import ask
+
+if TYPE_CHECKING:
+    import openai
 
 pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the streams of other versions are not corrected")]
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import openai
 import psutil
 import pytest
 from flask.testing import FlaskClient
@@ -40,6 +39,8 @@ class Client:
     """The openai client, and the server that it speaks to."""
 
     def __init__(self, directory: Path) -> None:
+        import openai
+
         self.server = Server(directory / "errors.log", f"--batches={directory / 'store'}", "--body=100000", "--patient")
         self.api = openai.OpenAI(base_url=f"http://127.0.0.1:{self.server.port}/v1", api_key="none", max_retries=0)
 
@@ -82,6 +83,8 @@ def client(tmp_path: Path) -> Iterator[Client]:
 
 
 def test_a_batch_from_its_upload_to_its_files(client: Client) -> None:
+    import openai
+
     identity = client.create(lines("a|b", "c") + b"\n\n" + lines("d", max_tokens=-1).replace(b"line-0", b"bad") + b"\n")
     batch = client.ended(identity)
     assert (batch.status, batch.metadata, batch.endpoint) == ("completed", {"job": "one"}, "/v1/completions")
@@ -145,6 +148,8 @@ def test_live_requests_come_first(client: Client) -> None:
 
 
 def test_a_cancelled_batch_keeps_its_replies(client: Client) -> None:
+    import openai
+
     identity = client.create(lines("a", "<hold>", "c"))
     eventually(lambda: client.batch(identity).request_counts.completed == 1)
     eventually(lambda: client.server.seen()["begun"] == 2)

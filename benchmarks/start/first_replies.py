@@ -1,0 +1,49 @@
+"""`python -m benchmarks start`: the times of our start and of `vllm serve`'s, up to the first sampled reply."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from benchmarks.lib.comparison import STARTED, Started, comparisons
+from benchmarks.lib.contestant import SAMPLE_MODEL
+from benchmarks.lib.contestant_server import ServerFailed
+from benchmarks.lib.report import BenchmarkReport
+from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+from benchmarks.serving.serving import WarmUpFailed, contestants, first_sample, in_turn
+from benchmarks.serving.start_times import SETUP, SetupFailed, measure_setup
+from handler.processes import free_port
+
+
+@click.command("start")
+@click.option("--pairs", default=5, show_default=True, type=click.IntRange(1), help="Starts of each side.")
+@click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
+def first_replies(pairs: int, out: Path) -> None:
+    """Measure `start_first_sampled_s` and the other start times of both sides, and `setup_s`."""
+    interrupt_once()
+    report = BenchmarkReport(out, (*(metric.name for metric in STARTED), *SETUP))
+    warn_if_busy(report)
+    starts: list[Started] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+            setup = measure_setup(SAMPLE_MODEL, Path(scratch) / "setup", free_port())
+            sides = contestants("container", "vllm", SAMPLE_MODEL, Path(scratch))
+            # The first pair reads the files of both sides from the disk. The others find them in memory.
+            for pair in range(-1, pairs):
+                for side in in_turn(sides, pair):
+                    with ExitStack() as stack:
+                        _, started = first_sample(stack, side, pair, report, f"bench-start-{side.name}.log")
+                    if pair >= 0:
+                        starts.append(started)
+                        report.line(started)
+    except (ServerFailed, WarmUpFailed, SetupFailed, OSError) as error:
+        report.alarm(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        report.alarm("interrupted; the servers have been ended")
+        sys.exit(130)
+    report.finish([*setup, *comparisons(starts, [])], "a start: ours, theirs is vllm serve")

@@ -1,0 +1,79 @@
+"""`python -m benchmarks setup`: the time of `make setup`, and of the same lock installed by pip, with empty caches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+from benchmarks.lib.contestant import ROOT
+from benchmarks.lib.measurements import compare
+from benchmarks.lib.report import BenchmarkReport
+from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+
+# An installer that only pip can follow: uv is neither installed nor run.
+PIP_ALONE = 'install() { $(PIP) install --quiet "$$@"; }'
+LEFT_OUT = (".git", ".venv*", "build", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "env.sh")
+
+
+@click.command("setup")
+@click.option("--pairs", default=5, show_default=True, type=click.IntRange(1), help="Set-ups of each way.")
+@click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
+def installs(pairs: int, out: Path) -> None:
+    """Measure `setup_vs_pip`: `make setup` over the same targets by pip alone. Downloads 1 GB and more each time."""
+    interrupt_once()
+    report = BenchmarkReport(out, ("setup_vs_pip",))
+    warn_if_busy(report)
+    met: list[tuple[float, float]] = []
+    try:
+        for pair in range(pairs):
+            ways = ("ours", "pip") if pair % 2 else ("pip", "ours")
+            seconds = {way: _set_up(alone=way == "pip") for way in ways}
+            met.append((seconds["ours"], seconds["pip"]))
+            report.line({"record": "setup", "pair": pair, **seconds})
+            report.say(f"pair {pair}: make setup {seconds['ours']:.0f} s, by pip alone {seconds['pip']:.0f} s")
+    except (subprocess.CalledProcessError, OSError) as error:
+        report.alarm(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        report.alarm("interrupted")
+        sys.exit(130)
+    comparison = compare("setup_vs_pip", met, "s")
+    report.finish([comparison] if comparison else [], "make setup with empty caches: ours, theirs is pip alone")
+
+
+def _set_up(*, alone: bool) -> float:
+    """The seconds of `make setup` in a new copy of the tree.
+
+    :param alone: by pip alone.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-setup-", dir=ROOT / "build") as scratch:
+        tree, home = Path(scratch) / "tree", Path(scratch) / "home"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+        home.mkdir()
+        if alone:
+            _replace_installer(tree / "Makefile")
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("UV_CACHE", "VIRTUAL_ENV"))},
+            "HOME": str(home),
+            "XDG_CACHE_HOME": str(home / "cache"),
+            "PIP_CACHE_DIR": str(home / "pip"),
+            "PYTHONPATH": "",
+            "PATH": os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part),
+        }
+        began = time.monotonic()
+        subprocess.run(["make", "setup"], cwd=tree, env=environment, stdout=subprocess.DEVNULL, check=True)
+        return time.monotonic() - began
+
+
+def _replace_installer(makefile: Path) -> None:
+    text = makefile.read_text(encoding="utf-8")
+    before, _, rest = text.partition("define INSTALLER\n")
+    _, _, after = rest.partition("\nendef")
+    makefile.write_text(f"{before}define INSTALLER\n{PIP_ALONE}\nendef{after}", encoding="utf-8")
