@@ -32,14 +32,12 @@ def first_replies(pairs: int, out: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
             setup = measure_setup(SAMPLE_MODEL, Path(scratch) / "setup", free_port())
             sides = contestants("container", "vllm", SAMPLE_MODEL, Path(scratch))
-            # The first pair reads the files of both sides from the disk. The others find them in memory.
-            for pair in range(-1, pairs):
+            for pair in range(pairs):
                 for side in in_turn(sides, pair):
                     with ExitStack() as stack:
                         _, started = first_sample(stack, side, pair, report, f"bench-start-{side.name}.log")
-                    if pair >= 0:
-                        starts.append(started)
-                        report.line(started)
+                    starts.append(started)
+                    report.line(started)
     except (ServerFailed, WarmUpFailed, SetupFailed, OSError) as error:
         report.alarm(str(error))
         sys.exit(1)

@@ -54,17 +54,14 @@ def _set_up(*, alone: bool) -> float:
     :param alone: by pip alone.
     """
     with tempfile.TemporaryDirectory(prefix="bench-setup-", dir=ROOT / "build") as scratch:
-        tree, home = Path(scratch) / "tree", Path(scratch) / "home"
+        tree, caches = Path(scratch) / "tree", Path(scratch) / "caches"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        home.mkdir()
         if alone:
             _replace_installer(tree / "Makefile")
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("UV_CACHE", "VIRTUAL_ENV"))},
-            "HOME": str(home),
-            "XDG_CACHE_HOME": str(home / "cache"),
-            "PIP_CACHE_DIR": str(home / "pip"),
-            "PYTHONPATH": "",
+            **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
+            "PIP_CACHE_DIR": str(caches / "pip"),
+            "UV_CACHE_DIR": str(caches / "uv"),
             "PATH": os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part),
         }
         began = time.monotonic()
