@@ -36,10 +36,16 @@ COPY pyproject.toml image/licences.py ./
 RUN /opt/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file sbom.cdx.json "$(command -v python)" \
     && python licences.py sbom.cdx.json > licences.txt
 
-FROM tools AS code
-COPY . .
+# The wheel without the code: version, programs and shell completion. A change of the code does not make it again.
+FROM tools AS programs
+COPY pyproject.toml README.md LICENSE ./
+COPY completion completion
 RUN python -m pip --python /opt/tools/bin/python wheel --quiet --no-build-isolation --no-deps --no-cache-dir --wheel-dir dist . \
-    && python -m pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore --no-cache-dir --target /opt/neuron-endpoint/code dist/*.whl \
+    && python -m pip install --quiet --no-index --no-deps --no-compile --root-user-action=ignore --no-cache-dir --target /opt/neuron-endpoint/code dist/*.whl
+
+FROM programs AS code
+COPY . .
+RUN cp -r container handler model_packaging /opt/neuron-endpoint/code \
     && python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/neuron-endpoint/code
 
 # Nothing is set after the code, so a change of it makes one layer.
