@@ -53,7 +53,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench bench-front-ends bench-restore bench-fleet soak lock lock-images image image-test image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench dashboard bench-front-ends bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -72,8 +72,9 @@ help:
 	echo "make docs                                            write docs/configuration.md and docs/guides from the code and the facts"
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
-	echo "make image [IMAGE=cpu|neuron] [BASE=image|stand-in]  build an image with docker, podman or buildah: docs/images.md"
+	echo "make image [IMAGE=cpu|neuron] [BASE=image|stand-in] [OCI=1]  build an image with docker, podman or buildah: docs/images.md"
 	echo "make image-test | make image-test-small              build images over stand-in bases, and run them as SageMaker does"
+	echo "make dashboard [URL=http://127.0.0.1:8080]           check that every panel of the Grafana dashboard has data, under load"
 	echo "make release [DRY=]                                  make wheel, source distribution and notes; with DRY= also images and a tag"
 	echo "make soak [MINUTES=30]                               run under full load with misbehaving clients, and check for leaks"
 	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
@@ -212,6 +213,10 @@ lint: $(DEV)
 bench: $(DEV)
 	@$(BIN)/python -m benchmarks serving $(if $(QUICK),--quick)
 
+# Whether every panel of the Grafana dashboard has data of the endpoint at URL, which must be under load.
+dashboard: $(DEV)
+	@$(BIN)/python -m compose $(or $(URL),http://127.0.0.1:$(PORT))
+
 bench-front-ends: $(DEV)
 	@$(BIN)/python -m benchmarks front-ends
 
@@ -251,7 +256,7 @@ release: $(DEV)
 IMAGE ?= cpu
 BASE ?=
 image: $(DEV)
-	@$(BIN)/python -m image $(IMAGE) $(if $(BASE),--base '$(BASE)')
+	@$(BIN)/python -m image $(IMAGE) $(if $(BASE),--base '$(BASE)') $(if $(OCI),--oci)
 
 # Builds both images over stand-in bases and runs them as SageMaker does. The Neuron image is also built for each line's Python.
 image-test: image-test-small
@@ -260,9 +265,12 @@ image-test: image-test-small
 	IMAGE_TEST=lines $(BIN)/python -m pytest -s tests/image/test_line_images.py tests/image/test_rebuild.py
 
 # The part for CI: the Neuron image over a small base; vLLM and the stand-in plugin are mounted from here.
-image-test-small: $(DEV)
+image-small: $(DEV)
 	@$(BIN)/python -m image neuron --base stand-in --python 3.11 --optional
-	IMAGE_TEST=neuron $(BIN)/python -m pytest -s tests/image/test_image_run.py
+
+# QUICK=1 leaves out the local SageMaker, which starts the image once more.
+image-test-small: image-small
+	@IMAGE_TEST=neuron $(BIN)/python -m pytest -s tests/image/test_image_run.py $(if $(QUICK),-k 'not boto3')
 
 clean:
 	@rm -rf build .mypy_cache .ruff_cache .pytest_cache

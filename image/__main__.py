@@ -23,7 +23,12 @@ FILES = {"cpu": ("Dockerfile.cpu", "3.11"), "neuron": ("Dockerfile", "3.12")}
 @click.option("--python", help="The Python of a stand-in base.")
 @click.option("--optional", is_flag=True, help="Exit with 0 where no client is installed or no base can be made.")
 @click.option("--no-cache", is_flag=True, help="Build every layer again.")
-def main(engine: str, tag: str | None, base: str | None, python: str | None, optional: bool, no_cache: bool) -> None:
+@click.option(
+    "--oci", is_flag=True, help="OCI's format (podman, buildah): any two builds have one id; no health check."
+)
+def main(
+    engine: str, tag: str | None, base: str | None, python: str | None, optional: bool, no_cache: bool, oci: bool
+) -> None:
     """Build the image of an ENGINE: `cpu` or `neuron`."""
     file, own_python = FILES[engine]
     try:
@@ -34,7 +39,7 @@ def main(engine: str, tag: str | None, base: str | None, python: str | None, opt
             click.echo(f"The base is a stand-in, {base}: Debian, not the base of {file}.")
         arguments = {"BASE_IMAGE": base} if base else {}
         name = tag or f"neuron-endpoint:{engine}"
-        options = ("--no-cache",) if no_cache else ()
+        options = [*(["--no-cache"] if no_cache else []), *(["--format=oci"] if oci else [])]
         identity = client.build(Path(file), name, arguments, *options)
         click.echo(f"{name} {identity}, {time.monotonic() - begun:.1f} s by {client.name}")
         for size, made_by in layers(client, name):

@@ -19,7 +19,8 @@ RELEASES = {"3.11": "bookworm", "3.13": "trixie"}
 COPIED_RELEASE = "bookworm"
 SHARED_LIBRARIES = "libssl3,libffi8,libsqlite3-0,libbz2-1.0,liblzma5,zlib1g,libreadline8,libncursesw6,libexpat1"
 
-
+# What a build over a base must be able to do: run its Python, and have a package of the lock.
+TRIAL = "python -m pip download --quiet --no-deps --no-cache-dir --dest /tmp/trial blinker"
 # What the CPU's Dockerfile installs itself, and vLLM's CPU build needs where it takes the place of Neuron's.
 ENGINE_LIBRARIES = {"cpu": "", "neuron": ",libgomp1,libnuma1"}
 
@@ -44,7 +45,7 @@ def make(client: ImageClient, engine: str, python: str) -> str:
                 raise Unavailable(f"mmdebstrap failed: {done.stderr.strip()[-1000:]}") from None
             place = Path(directory)
             (place / "Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-            (place / "Trial").write_text(f"FROM {name}\nRUN python -V\n")
+            (place / "Trial").write_text(f"FROM {name}\nRUN {TRIAL}\n")
             for file, more in (("Dockerfile", ("--tag", name)), ("Trial", ())):
                 command = [
                     *client.command,

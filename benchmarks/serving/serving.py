@@ -162,7 +162,7 @@ def first_sample(
     stack: ExitStack, side: Contestant, pair: int, report: BenchmarkReport, log: str
 ) -> tuple[ContestantServer, Started]:
     """Starts a server, and sends it a request that samples."""
-    report.say(f"starting {side.name}: {' '.join(side.command)}")
+    report.say(f"starting {side.name} at http://127.0.0.1:{side.port}: {' '.join(side.command)}")
     server = stack.enter_context(ContestantServer(side, report.out.parent / log))
     first = _warm_block(server, RequestMix(concurrency=1, requests=1, tokens=8, temperature=1.0))
     sampled_s = time.monotonic() - server.began

@@ -3,70 +3,37 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import yaml
-from serve_process import ServeProcess, free_port
+from serve_process import ServeProcess
 
 from benchmarks.serving.serving import workloads
+from compose.prometheus import Prometheus, queries
 
 COMPOSE = Path(__file__).parents[2] / "compose"
-QUERIES = {
-    f"{panel['title']}, {target['legendFormat']}": target["expr"]
-    for panel in json.loads((COMPOSE / "grafana" / "neuron-endpoint.json").read_text())["panels"]
-    for target in panel["targets"]
-}
 # The requests of `make bench QUICK=1`: streamed and whole.
 BODIES = [json.loads(mix.body(0)) | {"model": "sample"} for mix in workloads((2,), ("chat",), quick=True)]
-
-
-class Prometheus:
-    """A Prometheus with the checked-in configuration, pointed at the endpoint of the tests."""
-
-    def __init__(self, directory: Path, endpoint: ServeProcess) -> None:
-        configuration = yaml.safe_load((COMPOSE / "prometheus.yaml").read_text())
-        (job,) = configuration["scrape_configs"]
-        job["static_configs"] = [{"targets": [urlsplit(endpoint.url).netloc]}]
-        job["scrape_interval"] = "1s"
-        (directory / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
-        self.address = f"127.0.0.1:{free_port()}"
-        options = ["--config.file=prometheus.yaml", "--storage.tsdb.path=data", f"--web.listen-address={self.address}"]
-        with (directory / "log").open("w") as log:
-            self.process = subprocess.Popen(["prometheus", *options], cwd=directory, stderr=log)
-
-    def values(self, query: str) -> list[float]:
-        """The numbers that a query gives now. A quantile without requests is not one."""
-        try:
-            address = f"http://{self.address}/api/v1/query"
-            reply = httpx.get(address, params={"query": query.replace("$__rate_interval", "1m")})
-        except httpx.TransportError:
-            return []
-        found: list[dict[str, Any]] = reply.json()["data"]["result"] if reply.status_code == httpx.codes.OK else []
-        return [value for each in found if not math.isnan(value := float(each["value"][1]))]
 
 
 @pytest.fixture(scope="module")
 def prometheus(endpoint: ServeProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     if shutil.which("prometheus") is None:
         pytest.skip("prometheus (a Debian package) is not installed")
-    running = Prometheus(tmp_path_factory.mktemp("prometheus"), endpoint)
-    yield running
-    running.process.terminate()
-    assert running.process.wait(30) == 0
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), urlsplit(endpoint.url).netloc) as running:
+        yield running
+    assert running.process.returncode == 0
 
 
 @pytest.mark.engine
 def test_every_panel_has_data_under_the_load_of_the_benchmark(prometheus: Prometheus, endpoint: ServeProcess) -> None:
     """A rate needs two scrapes, so requests go on until each query has a number."""
-    missing = dict(QUERIES)
+    missing = queries()
 
     def all_have_data() -> bool:
         for body in BODIES:

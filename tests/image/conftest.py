@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sagemaker_container import ENGINE, Image, SageMakerContainer
+from sagemaker_container import ENGINE, MEMORY_GB, Image, SageMakerContainer
 
 import sample_model
 from image import image_client
@@ -36,7 +36,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
         if client.name == "buildah":
             pytest.skip("buildah builds images, and runs none as SageMaker does")
         client.image_id(tag)
-        client.output("run", "--rm", "--network=host", *client.run_options, tag, "python", "-V")
+        limits = ("--read-only", f"--memory={MEMORY_GB}g")
+        client.output("run", "--rm", "--network=host", *limits, *client.run_options, tag, "python", "-V")
     except ImageError as error:
         pytest.skip(f"no image can be run here: {error}")
     if name == "cpu":

@@ -88,3 +88,11 @@ def test_a_build_without_the_cache_gives_the_same_layers(context: Path, first: d
     different = {key for key in first if again.get(key) != first[key]}
     print("Different:", *sorted(different))
     assert different <= OF_THE_BUILD
+    was, now = ([step | {"comment": ""} for step in each["History"]] for each in (first, again))
+    assert now == was
+
+
+def test_two_builds_without_the_cache_give_the_same_image_in_the_format_of_oci(context: Path) -> None:
+    options = ("--no-cache", "--oci")
+    once, twice = (built(context, f"neuron-endpoint:{name}", *options) for name in ("oci", "oci-again"))
+    assert once["Id"] == twice["Id"]

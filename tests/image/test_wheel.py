@@ -11,7 +11,11 @@ import pytest
 import wheel_venv
 from wheel_venv import ROOT, WheelVenv
 
-HEAVY = {"vllm", "torch", "transformers", "numpy", "boto3", "botocore", "flask", "gunicorn", "moto", "huggingface_hub"}
+# `rich` draws the tables of a check that is not for a program.
+HEAVY = {
+    *("vllm", "torch", "transformers", "numpy", "boto3", "botocore", "flask", "gunicorn", "moto", "huggingface_hub"),
+    *("rich", "pydantic", "httpx", "msgspec", "prometheus_client"),
+}
 
 
 @pytest.fixture(scope="module")
