@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ class Client:
         """As when a container is killed: SIGKILL to every process at once."""
         parent = psutil.Process(self.server.process.pid)
         for process in (parent, *parent.children(recursive=True)):
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self.server.process.communicate()
 
 

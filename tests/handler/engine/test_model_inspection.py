@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_a_new_container_starts_no_python_for_it(
 
     inspect = registry._LazyRegisteredModel.inspect_model_cls
     monkeypatch.setattr(registry._LazyRegisteredModel, "inspect_model_cls", inspect)  # restores it afterwards
-    monkeypatch.setattr(registry.subprocess, "run", lambda *_, **__: pytest.fail("another Python"))
+    monkeypatch.setattr(registry, "subprocess", SimpleNamespace(run=lambda *_, **__: pytest.fail("another Python")))
     monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path))  # nothing is cached
     model_inspection.inspect_here()
     model_inspection.inspect_here()  # of a second engine
