@@ -7,6 +7,7 @@ compiled in a process whose end harms no request.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections import OrderedDict
@@ -15,6 +16,7 @@ from typing import Final
 
 from handler.engine.grammar.trial_lane import TakesLonger, TrialLane, TrialProcess, TrialTimeout
 
+logger = logging.getLogger(__name__)
 # Seconds of processor time. A schema of 64 KB takes 0.2 s. What takes longer than the first waits for the others that
 # do, and lets the rest pass.
 QUICK_SECONDS: Final = 0.5
@@ -52,29 +54,23 @@ class GrammarTrial:
         key = _digest(kind, spec)
         return key in self._verdicts, self._verdicts.get(key)
 
-    def problem(self, kind: str, spec: str) -> str | None:
-        """What is wrong with a grammar. None: the core can compile it. Waits for trials before it.
+    def quick_problem(self, kind: str, spec: str) -> str | None:
+        """What is wrong with a grammar that takes up to `QUICK_SECONDS`. None: the core can compile it.
+
+        Waits for trials before it.
 
         :param kind: json, regex, ebnf or structural_tag.
-        :raises TrialUnavailable: the process cannot be started.
-        """
-        try:
-            return self.quick_problem(kind, spec)
-        except TakesLonger:
-            return self.slow_problem(kind, spec)
-
-    def quick_problem(self, kind: str, spec: str) -> str | None:
-        """As `problem`, for a grammar that takes up to `QUICK_SECONDS`.
-
         :raises TakesLonger: `slow_problem` tells.
+        :raises TrialUnavailable: the process cannot be started.
         """
         return self._problem(self.quick, kind, spec)
 
     def slow_problem(self, kind: str, spec: str) -> str | None:
-        """As `problem`. Waits for other grammars that take long."""
+        """As `quick_problem`, for a grammar that takes longer. Waits for others that do."""
         try:
             return self._problem(self.slow, kind, spec)
         except TakesLonger:
+            logger.warning("a grammar takes longer than %g s to compile", self.slow.seconds)
             return self._kept(_digest(kind, spec), f"it takes longer than {self.slow.seconds:g} s to compile")
 
     def _problem(self, lane: TrialLane, kind: str, spec: str) -> str | None:

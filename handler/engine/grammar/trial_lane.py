@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -22,7 +23,7 @@ UNREADABLE: Final = "the grammar library cannot compile it"
 
 
 class TrialTimeout(Exception):
-    """A trial has not ended, although it had not used its processor time."""
+    """A trial could not begin, or has not ended although it had not used its processor time."""
 
 
 class TrialUnavailable(Exception):
@@ -125,34 +126,44 @@ class TrialLane:
         request = json.dumps({"kind": kind, "spec": spec}).encode()
         with self._lock:
             while True:
-                used = self._used
+                pipe, used = self._opened(), self._used
                 try:
-                    answer = self._answer(request)
+                    answer = self._answer(pipe, request)
                 except (EOFError, OSError):  # the whole process has ended
                     answer = {"signal": 0}
                 if "problem" in answer:
                     problem = answer["problem"]
                     return None if problem is None else str(problem)
                 self.close()
-                logger.warning("a grammar's trial has ended its process (signal %s)", answer["signal"])
                 if answer["signal"] == signal.SIGPROF:
                     raise TakesLonger
+                logger.warning("a grammar's trial has ended its process (signal %s)", answer["signal"])
                 if not used:
                     return UNREADABLE
 
-    def _answer(self, request: bytes) -> dict[str, str | int | None]:
+    def _opened(self) -> Connection:
+        """The pipe to the child. What keeps a child from being made says nothing about a grammar."""
         if self._pipe is None:
-            self._pipe = self._process.child(self.seconds)
-            self.pid = int(self._received(self._pipe))
+            try:
+                self._pipe = self._process.child(self.seconds)
+                self.pid = int(self._received(self._pipe))
+            except (EOFError, OSError) as error:
+                self.close()
+                logger.warning("no child could be made to try a grammar: %r", error)
+                raise TrialTimeout from None
+        return self._pipe
+
+    def _answer(self, pipe: Connection, request: bytes) -> dict[str, str | int | None]:
         self._used = True
-        self._pipe.send_bytes(request)
-        answer: dict[str, str | int | None] = json.loads(self._received(self._pipe))
+        pipe.send_bytes(request)
+        answer: dict[str, str | int | None] = json.loads(self._received(pipe))
         return answer
 
     def _received(self, pipe: Connection) -> bytes:
         if not pipe.poll(WALL_SECONDS):
             if self.pid is not None:
-                os.kill(self.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
             self.close()
             raise TrialTimeout
         return pipe.recv_bytes()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -57,9 +58,7 @@ class GrammarGuard:
         """
         structured = params.structured_outputs if isinstance(params, SamplingParams) else None
         if structured is not None and self.available:
-            spec = spec_of(structured)
-            if spec is not None:
-                _require(await self._problem(*spec))
+            _require(await self._problem(structured))
 
     def require_tried(self, params: object) -> None:
         """As `check`, without waiting.
@@ -85,13 +84,13 @@ class GrammarGuard:
         except GrammarUntried:
             await self.check(params)
 
-    async def _problem(self, kind: str, spec: str) -> str | None:
+    async def _problem(self, structured: Any) -> str | None:
         loop = asyncio.get_running_loop()
         try:
             try:
-                return await loop.run_in_executor(self._quick, self._trial.quick_problem, kind, spec)
+                return await loop.run_in_executor(self._quick, _tried, self._trial.quick_problem, structured)
             except TakesLonger:
-                return await loop.run_in_executor(self._slow, self._trial.slow_problem, kind, spec)
+                return await loop.run_in_executor(self._slow, _tried, self._trial.slow_problem, structured)
         except TrialUnavailable as error:
             self.available = False
             logger.warning("grammars are not tried before the engine compiles them: %s", error)
@@ -101,6 +100,11 @@ class GrammarGuard:
         self._trial.close()
         for thread in (self._quick, self._slow):
             thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _tried(problem: Callable[[str, str], str | None], structured: Any) -> str | None:
+    spec = spec_of(structured)
+    return None if spec is None else problem(*spec)
 
 
 def _require(problem: str | None) -> None:
