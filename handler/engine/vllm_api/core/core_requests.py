@@ -16,7 +16,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.generation.generation import Generation, Position, Sampling, Score, Scores, StageListener
 from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
-from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, has_rejected
+from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, REJECTED, is_constrained
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 
 try:
@@ -97,13 +97,15 @@ async def add_request(
             raise
         raise InvalidField(grammar.field, reason(error)) from None
 
+    constrained = generation.sampling.grammar if is_constrained(engine, params) else None
+
     def put(output: RequestOutput | Exception) -> None:
         if isinstance(output, Exception):
             sink.fail(as_endpoint_error(output))
         else:
-            completion, grammar = output.outputs[0], generation.sampling.grammar
-            if grammar is not None and has_rejected(engine, params, (completion.finish_reason,)):
-                sink.fail(InvalidField(grammar.field, PROBLEM))
+            completion = output.outputs[0]
+            if constrained is not None and completion.finish_reason == REJECTED:
+                sink.fail(InvalidField(constrained.field, PROBLEM))
                 return
             if scores is not None:
                 _send_scores(scores, output, completion)

@@ -30,7 +30,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.core.client_error import client_error
-from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, has_rejected
+from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, REJECTED, is_constrained
 from handler.engine.vllm_api.serving.current_output import one_by_one
 
 # The counts of the request that the running task answers, and whether it is a beam search.
@@ -52,9 +52,11 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
     @functools.wraps(generate)
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         tokens, searching, first = COUNTED.get(), SEARCHING.get(), True
+        params = arguments[1] if len(arguments) > 1 else None
+        constrained = is_constrained(llm, params)
         guard = getattr(llm, "grammar_guard", None)
         if guard is not None:
-            await guard.ensure_tried(arguments[1] if len(arguments) > 1 else None)
+            await guard.ensure_tried(params)
         # vLLM frees the slots when its generator is closed, so it is closed together with this one.
         async with contextlib.aclosing(generate(*arguments, **named)) as outputs:
             async for output in outputs:
@@ -64,10 +66,8 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                     if isinstance(output, RequestOutput):
                         # With DELTA each output has only new tokens, with FINAL_ONLY there is one output.
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
-                if isinstance(output, RequestOutput):
-                    reasons = [completion.finish_reason for completion in output.outputs]
-                    if has_rejected(llm, arguments[1], reasons):
-                        raise client_error(PROBLEM, "structured_outputs")
+                if constrained and any(completion.finish_reason == REJECTED for completion in output.outputs):
+                    raise client_error(PROBLEM, "structured_outputs")
                 if searching:
                     _limit_logprobs(output, arguments[1].logprobs)
                 if by_token and arguments[1].output_kind is RequestOutputKind.DELTA:
