@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from benchmarks.lib.report import BenchmarkReport
-from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+from benchmarks.lib.run_conditions import measuring
 from benchmarks.restore.fetch_benchmark import RIVALS, measure_fetch
 from benchmarks.restore.restore_contestant import ContestantFailed
 
@@ -29,17 +28,9 @@ from benchmarks.restore.restore_contestant import ContestantFailed
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def fetch_command(pairs: int, rivals: str, sizes: tuple[int, ...], scratch: Path, out: Path) -> None:
     """Compare the fetch of a model from S3 with s5cmd, boto3 and Run:ai's model streamer."""
-    interrupt_once()
     selected = tuple(rivals.split(","))
     if unknown := set(selected) - set(RIVALS):
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--rivals")
     report = BenchmarkReport(out, tuple(f"fetch_vs_{rival}_{size}gb" for rival in selected for size in sizes))
-    warn_if_busy(report)
-    try:
+    with measuring(report, ContestantFailed):
         measure_fetch(pairs, selected, sizes, scratch, report)
-    except (ContestantFailed, OSError) as error:
-        report.alarm(str(error))
-        sys.exit(1)
-    except KeyboardInterrupt:
-        report.alarm("interrupted; the server has been ended")
-        sys.exit(130)

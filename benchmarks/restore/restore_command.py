@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from benchmarks.lib.report import BenchmarkReport
-from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+from benchmarks.lib.run_conditions import measuring
 from benchmarks.restore.restore_benchmark import RIVALS, measure
 from benchmarks.restore.restore_contestant import ContestantFailed
 from handler.storage.storage_errors import ArtifactError
@@ -26,18 +26,10 @@ from handler.storage.transfer.download_pool import threads_here
 @click.option("--out", default=Path("build/bench-restore.json"), show_default=True, type=click.Path(path_type=Path))
 def restore_command(pairs: int, rivals: str, threads: int, scale: float, scratch: Path, out: Path) -> None:
     """Compare the restore of artifacts from S3 with s5cmd, boto3 and cp."""
-    interrupt_once()
     selected = tuple(rivals.split(","))
     if unknown := set(selected) - set(RIVALS):
         raise click.BadParameter(f"unknown: {', '.join(sorted(unknown))}", param_hint="--rivals")
     report = BenchmarkReport(out)
-    warn_if_busy(report)
-    try:
+    with measuring(report, ContestantFailed, ArtifactError):
         fits = measure(pairs, selected, threads, scale, scratch, report)
-    except (ContestantFailed, ArtifactError, OSError) as error:
-        report.alarm(str(error))
-        sys.exit(1)
-    except KeyboardInterrupt:
-        report.alarm("interrupted; the server has been ended")
-        sys.exit(130)
     sys.exit(0 if fits else 1)

@@ -19,7 +19,7 @@ from benchmarks.lib.cpu_share import can_hold
 from benchmarks.lib.measurements import Comparison
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import Api
-from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+from benchmarks.lib.run_conditions import measuring
 from benchmarks.serving.front_ends import SHARE, FrontEndsFailed, measure_front_ends
 from benchmarks.serving.random_model import write_random_model
 from benchmarks.serving.second_opinion import OpinionFailed, opinions
@@ -89,7 +89,6 @@ def serving_command(
     out: Path,
 ) -> None:
     """Compare our container and `vllm serve` under the same load."""
-    interrupt_once()
     apis: tuple[Api, ...] = ("chat",) if quick else ("chat", "completion")
     concurrency = concurrency or ((1, 32, 64) if quick else (1, 8, 32, 64, 200))
     limit = limit_s or (QUICK_LIMIT_S if quick else FULL_LIMIT_S)
@@ -115,8 +114,7 @@ def serving_command(
             SAMPLE_MODEL if any(SAMPLE_MODEL.glob("*.safetensors")) else write_random_model(Path(scratch) / "random")
         )
         report.line(_run_record(ours, theirs, directory, [plans[part] for part in selected if part in plans]))
-        warn_if_busy(report)
-        try:
+        with measuring(report, ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed, FrontEndsFailed):
             for part in selected:
                 if part == "setup":
                     own += measure_setup(directory, Path(scratch) / part, free_port())
@@ -131,12 +129,6 @@ def serving_command(
                 place = Path(scratch) / "opinion"
                 sides = contestants(ours, theirs, directory, place, plans["model"].shape)
                 own += filter(None, opinions(sides, directory, Path(scratch), OPINION_PAIRS, report))
-        except (ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed, FrontEndsFailed, OSError) as error:
-            report.alarm(str(error))
-            sys.exit(1)
-        except KeyboardInterrupt:
-            report.alarm("interrupted; the servers have been ended")
-            sys.exit(130)
     report.finish([*own, *comparisons(measured.starts, measured.blocks)], f"ours: {ours}, theirs: {theirs}")
     report.say(f"{time.monotonic() - began:.0f} s in all; {report.out}, {report.lines}")
     if invalid := [block for block in measured.blocks if not block.valid]:

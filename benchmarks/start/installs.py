@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 from benchmarks.lib.contestant import ROOT
 from benchmarks.lib.measurements import compare
 from benchmarks.lib.report import BenchmarkReport
-from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+from benchmarks.lib.run_conditions import measuring
 
 # An installer that only pip can follow: uv is neither installed nor run.
 PIP_ALONE = 'install() { $(PIP) install --quiet "$$@"; }'
@@ -27,23 +26,15 @@ LEFT_OUT = (".git", ".venv*", "build", "__pycache__", ".mypy_cache", ".ruff_cach
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def installs(pairs: int, out: Path) -> None:
     """Measure `setup_vs_pip`: `make setup` over the same targets by pip alone. Downloads 1 GB and more each time."""
-    interrupt_once()
     report = BenchmarkReport(out, ("setup_vs_pip",))
-    warn_if_busy(report)
     met: list[tuple[float, float]] = []
-    try:
+    with measuring(report, subprocess.CalledProcessError):
         for pair in range(pairs):
             ways = ("ours", "pip") if pair % 2 else ("pip", "ours")
             seconds = {way: _set_up(alone=way == "pip") for way in ways}
             met.append((seconds["ours"], seconds["pip"]))
             report.line({"record": "setup", "pair": pair, **seconds})
             report.say(f"pair {pair}: make setup {seconds['ours']:.0f} s, by pip alone {seconds['pip']:.0f} s")
-    except (subprocess.CalledProcessError, OSError) as error:
-        report.alarm(str(error))
-        sys.exit(1)
-    except KeyboardInterrupt:
-        report.alarm("interrupted")
-        sys.exit(130)
     comparison = compare("setup_vs_pip", met, "s")
     report.finish([comparison] if comparison else [], "make setup with empty caches: ours, theirs is pip alone")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
 from benchmarks.lib.measurements import compare
 from benchmarks.lib.memory import make_resident
 from benchmarks.lib.report import BenchmarkReport
-from benchmarks.lib.run_conditions import interrupt_once, warn_if_busy
+from benchmarks.lib.run_conditions import measuring
 from benchmarks.restore.loopback_s3 import environment_of, loopback_s3
 from benchmarks.restore.restore_contestant import ContestantFailed
 from benchmarks.restore.restore_data import BUCKET
@@ -40,33 +39,28 @@ RATE = "400M"  # bytes a second of rclone's --bwlimit, in units of 2**20
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def overlap(pairs: int, gb: float, rate: str, scratch: Path, out: Path) -> None:
     """Measure `start_overlap`: the first start compiles, the others restore."""
-    interrupt_once()
     report = BenchmarkReport(out, ("start_overlap",))
-    warn_if_busy(report)
     shutil.rmtree(scratch, ignore_errors=True)
     met = []
-    try:
-        write_large_model(scratch / "s3" / BUCKET / MODEL, int(gb * 2**30))
-        with loopback_s3(scratch / "s3", rate) as endpoint:
-            for pair in range(-1, pairs):
-                make_resident(int(gb * 2**30))
-                ready, steps = _start(scratch, endpoint, report, restores=pair >= 0)
-                for line in bars(steps):
-                    report.say(line)
-                longest = max(steps, key=lambda step: step["end_seconds"] - step["begin_seconds"])
-                seconds = longest["end_seconds"] - longest["begin_seconds"]
-                report.say(f"start {pair}: ready after {ready:.1f} s; {longest['step']} took {seconds:.1f} s")
-                report.line({"record": "overlap", "pair": pair, "ready_s": ready, "longest_s": seconds, "steps": steps})
-                if pair >= 0:
-                    met.append((ready, seconds))
-    except (ServerFailed, ContestantFailed, OSError) as error:
-        report.alarm(str(error))
-        sys.exit(1)
-    except KeyboardInterrupt:
-        report.alarm("interrupted; the servers have been ended")
-        sys.exit(130)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with measuring(report, ServerFailed, ContestantFailed):
+        try:
+            write_large_model(scratch / "s3" / BUCKET / MODEL, int(gb * 2**30))
+            with loopback_s3(scratch / "s3", rate) as endpoint:
+                for pair in range(-1, pairs):
+                    make_resident(int(gb * 2**30))
+                    ready, steps = _start(scratch, endpoint, report, restores=pair >= 0)
+                    for line in bars(steps):
+                        report.say(line)
+                    longest = max(steps, key=lambda step: step["end_seconds"] - step["begin_seconds"])
+                    seconds = longest["end_seconds"] - longest["begin_seconds"]
+                    report.say(f"start {pair}: ready after {ready:.1f} s; {longest['step']} took {seconds:.1f} s")
+                    report.line(
+                        {"record": "overlap", "pair": pair, "ready_s": ready, "longest_s": seconds, "steps": steps}
+                    )
+                    if pair >= 0:
+                        met.append((ready, seconds))
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
     comparison = compare("start_overlap", met, "s")
     report.finish([comparison] if comparison else [], "a start: ready, theirs is its longest step")
 

@@ -19,7 +19,7 @@ from benchmarks.lib.contestant import SAMPLE_MODEL, container
 from benchmarks.lib.measurements import compare
 from benchmarks.lib.process_usage import ENGINE_TITLE, end, family, title
 from benchmarks.lib.report import BenchmarkReport
-from benchmarks.lib.run_conditions import warn_if_busy
+from benchmarks.lib.run_conditions import measuring
 from container.server.preload import LOADED
 from handler.processes import free_port
 
@@ -34,14 +34,14 @@ LOOK_S = 0.02
 def restart_times(pairs: int, out: Path) -> None:
     """Measures `restart_ready_s`, with vLLM loaded for the next serving process, as after a minute of serving."""
     report = BenchmarkReport(out, ("restart_ready_s",))
-    warn_if_busy(report)
     met = []
-    for pair in range(pairs):
-        with tempfile.TemporaryDirectory() as scratch:
-            again, first = _one(Path(scratch))
-        met.append((again, first))
-        report.line({"record": "restart", "pair": pair, "restart_ready_s": again, "first_ready_s": first})
-        report.say(f"pair {pair}: ready {first:.1f} s after the start, and {again:.1f} s after the engine was killed")
+    with measuring(report):
+        for pair in range(pairs):
+            with tempfile.TemporaryDirectory() as scratch:
+                again, first = _one(Path(scratch))
+            met.append((again, first))
+            report.line({"record": "restart", "pair": pair, "restart_ready_s": again, "first_ready_s": first})
+            report.say(f"pair {pair}: ready {first:.1f} s after the start, {again:.1f} s after the engine was killed")
     comparison = compare("restart_ready_s", met, "s")
     report.finish([comparison] if comparison else [], "a restart, over the first start of the same server")
 
