@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 import time
@@ -18,9 +19,14 @@ from compose.prometheus import Prometheus, queries
 @click.option("--seconds", default=120.0, show_default=True, help="How long to wait for data. The endpoint needs load.")
 def main(url: str, seconds: float) -> None:
     """Scrape the endpoint at URL, and exit with 1 if a query of the dashboard has no data in time."""
+    endpoint = urlsplit(url).netloc
+    if not endpoint:
+        raise click.BadParameter(f"{url} names no host. Write http://127.0.0.1:8080", param_hint="URL")
+    if shutil.which("prometheus") is None:
+        raise click.ClickException("prometheus is not installed. It is a Debian package: apt-get install prometheus")
     end = time.monotonic() + seconds
     missing = queries()
-    with tempfile.TemporaryDirectory() as directory, Prometheus(Path(directory), urlsplit(url).netloc) as prometheus:
+    with tempfile.TemporaryDirectory() as directory, Prometheus(Path(directory), endpoint) as prometheus:
         while missing and time.monotonic() < end:
             time.sleep(1)
             for name, query in list(missing.items()):

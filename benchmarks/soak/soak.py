@@ -20,8 +20,9 @@ GROWTH = 0.05
 SETTLE_S = 30.0
 # Of a hundred visits, how many are of each kind.
 VISITS = {"stay": 51, "leave": 25, "read slowly": 6, "session": 3, "WebSocket": 5, "hostile": 10}
-# Threads that pools of a fixed size may start late: asyncio's, those of WebSockets, those that render messages.
-LATE_THREADS = 16
+# What pools of a fixed size may make late: the threads of asyncio, of WebSockets and of those that render messages, and
+# the pipes to the two children that try grammars (`handler.engine.grammar.grammar_trial`).
+LATE = {"threads": 16, "fds": 2}
 SHOWN = 20
 # A thread waits for the reply to several prompts.
 HELD = SoakRequest("held", "/v1/completions", b'{"prompt": ["a", "b"], "max_tokens": 900, "ignore_eos": true}')
@@ -80,7 +81,7 @@ class Soak:
             found.append(f"sockets: {self.others} before, {end.sockets} left")
         for name in ("tasks", "threads", "fds", "core_threads", "core_fds"):
             before, after = getattr(self.warm, name), getattr(end, name)
-            if after > before + (LATE_THREADS if name == "threads" else 0):
+            if after > before + LATE.get(name, 0):
                 found.append(f"{name}: {before} after the warm-up, {after} at the end")
         return found
 

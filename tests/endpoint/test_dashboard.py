@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import yaml
+from click.testing import CliRunner
 from serve_process import ServeProcess
 
 from benchmarks.serving.serving import workloads
+from compose.__main__ import main
 from compose.prometheus import Prometheus, queries
 
 COMPOSE = Path(__file__).parents[2] / "compose"
@@ -62,3 +64,18 @@ def test_compose_mounts_what_is_there_and_publishes_only_on_this_machine() -> No
     assert {panel["datasource"]["uid"] for panel in board["panels"]} == {source["uid"]}
     (scraped,) = yaml.safe_load((COMPOSE / "prometheus.yaml").read_text())["scrape_configs"][0]["static_configs"]
     assert scraped["targets"] == ["endpoint:8080"]
+
+
+@pytest.mark.parametrize(
+    ("url", "installed", "told"),
+    [
+        ("http://127.0.0.1:8080", False, "prometheus is not installed. It is a Debian package"),
+        ("127.0.0.1:8080", True, "127.0.0.1:8080 names no host. Write http://127.0.0.1:8080"),
+    ],
+)
+def test_make_dashboard_says_what_it_lacks(
+    url: str, installed: bool, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda program: f"/usr/bin/{program}" if installed else None)
+    result = CliRunner().invoke(main, [url])
+    assert (result.exit_code, told in result.output) == (2 if installed else 1, True), result.output
