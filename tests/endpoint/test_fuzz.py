@@ -29,19 +29,26 @@ WARM, MOST_GROWTH = (0.5, 1.05) if BODIES >= 20_000 else (0.2, 1.15)
 SHOWN = 20
 
 
-def resident(endpoint: ServeProcess) -> tuple[int, int]:
-    """MiB of memory of their own: of the engine's core, and of all else that requests come to.
+def own_memory(endpoint: ServeProcess) -> dict[str, int]:
+    """KiB of memory of their own of the processes that requests come to, by title and number.
 
     Without gunicorn's master, which imports vLLM at some time, and without the pages of files, which come and go with
     what else the machine does.
     """
-    engine = set(endpoint.engine_pids())
-    found = [0, 0]
+    found = {}
     for pid in session_members(endpoint.process.pid):
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"gunicorn: master"):
-            continue
-        status = Path(f"/proc/{pid}/status").read_text()
-        found[pid not in engine] += int(status.partition("RssAnon:")[2].split()[0])
+        title = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        if not title.startswith("gunicorn: master"):
+            status = Path(f"/proc/{pid}/status").read_text()
+            found[f"{title[:80].strip()} {pid}"] = int(status.partition("RssAnon:")[2].split()[0])
+    return found
+
+
+def resident(endpoint: ServeProcess) -> tuple[int, int]:
+    """MiB of memory of their own: of the engine, which is the core and from vLLM 0.29 on a worker, and of all else."""
+    found = [0, 0]
+    for title, size in own_memory(endpoint).items():
+        found[not title.startswith("VLLM::")] += size
     return found[0] >> 10, found[1] >> 10
 
 
@@ -98,7 +105,10 @@ def test_what_a_large_prompt_took_goes_back_to_the_machine(endpoint: ServeProces
     _, before = resident(endpoint)
     body = {"inputs": "x" * 1_000_000, "parameters": {"truncate": 3, "max_new_tokens": 1}}
     assert endpoint.client.post("/invocations", json=body).status_code == 200
-    endpoint.until(lambda: resident(endpoint)[1] < before + 32, 20)
+    try:
+        endpoint.until(lambda: resident(endpoint)[1] < before + 32, 20)
+    except AssertionError:
+        raise AssertionError(f"{before} MiB before the prompt, and now, in KiB: {own_memory(endpoint)}") from None
 
 
 @pytest.mark.timeout(max(300, BODIES // 10))
