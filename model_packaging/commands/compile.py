@@ -84,7 +84,7 @@ def _here(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> N
 def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) -> None:
     from handler.neuron.hardware.cpu_instance import cpu_instance
     from model_packaging.compilation.compile_examination import require_startable
-    from model_packaging.compilation.compile_job import job_environment, machines, members
+    from model_packaging.compilation.compile_job import job_environment, members
     from model_packaging.compilation.compile_job_run import run, stop
     from model_packaging.compilation.instance_prices import price_line
     from model_packaging.console.live_progress import lines
@@ -105,7 +105,7 @@ def _on_a_job(model: str, environ: Mapping[str, str], given: Mapping[str, Any]) 
         return
     with lines() as tell:
         if on_cpu:
-            tell(price_line(aws, wanted.on, machines(wanted.target, None)[0]))
+            tell(price_line(aws, wanted.on, wanted.target))
         about = run(aws, wanted, tell, again=given["again"])
     billed = about.get("BillableTimeInSeconds")
     if given["as_json"]:

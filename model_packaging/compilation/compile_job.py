@@ -15,7 +15,7 @@ from typing import Any
 from handler.errors import SettingError
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET
 from handler.neuron.hardware.cpu_instance import CpuInstance, cpu_instance
-from handler.neuron.hardware.instance_catalogue import find
+from handler.neuron.hardware.instance_catalogue import find, find_for_plan
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from model_packaging.deployment.definition.request import Network
@@ -102,11 +102,11 @@ def _target_of_cpu(cpu: CpuInstance, instance: str | None) -> str:
     if not instance:
         fix = "Give --instance, for example ml.trn2.48xlarge."
         raise SettingError("--instance", f"{cpu.name} can compile for any Neuron instance of a native line", fix)
-    target = find(instance, "--instance")
+    target = find_for_plan(instance, "--instance")  # the artifacts may be for EC2, EKS or HyperPod
     if target.platform not in NATIVE_029.platforms:
         problem = f"only the native lines compile on a CPU, and they do not run on {target.name}"
         raise SettingError("--on", problem, "Inf2 and Trn1 are compiled for on ml.trn1.32xlarge.")
-    return f"ml.{target.name}"
+    return f"ml.{target.name}" if target.hosting else target.name
 
 
 def members(wanted: CompileJob, moment: str) -> Members:
@@ -154,7 +154,7 @@ def digest(wanted: CompileJob) -> str:
 
 def job_environment(wanted: CompileJob) -> dict[str, str]:
     """Returns the variables of the job: the endpoint's settings, and where to compile what for which target."""
-    target = find(wanted.target)
+    target = find_for_plan(wanted.target)
     found = {
         **wanted.environment,
         "ENDPOINT_INSTANCE": wanted.target,

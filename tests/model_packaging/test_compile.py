@@ -111,6 +111,7 @@ def test_ctrl_c_stops_the_container_in_good_order(tmp_path: Path) -> None:
         ("ml.trn1.2xlarge", "ml.inf2.48xlarge", None),
         ("ml.trn1.32xlarge", "ml.trn2.48xlarge", None),
         ("ml.c7i.24xlarge", "ml.trn2.48xlarge", ("ml.c7i.24xlarge", "ml.trn2.48xlarge")),
+        ("ml.c7i.24xlarge", "trn2.3xlarge", ("ml.c7i.24xlarge", "trn2.3xlarge")),
         ("r7i.48xlarge", "trn2.48xlarge", ("ml.r7i.48xlarge", "ml.trn2.48xlarge")),
     ],
 )
@@ -128,6 +129,7 @@ def test_what_is_rented_can_compile_for_the_target(
     ("on", "instance", "setting", "words"),
     [
         ("ml.c7i.24xlarge", None, "--instance", "ml.trn2.48xlarge"),
+        ("ml.c7i.24xlarge", "ml.trn2.3xlarge", "--instance", "SageMaker does not host trn2.3xlarge"),
         ("ml.c7i.24xlarge", "ml.inf2.48xlarge", "--on", "only the native lines compile on a CPU"),
         ("ml.c7g.16xlarge", "ml.trn2.48xlarge", "--on", "Arm processor"),
         ("ml.c7i.huge", "ml.trn2.48xlarge", "--on", "not an instance"),
