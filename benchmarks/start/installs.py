@@ -17,7 +17,8 @@ from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.run_conditions import measuring
 
 # An installer that only pip can follow: uv is neither installed nor run.
-PIP_ALONE = 'install() { $(PIP) install --quiet "$$@"; }'
+VERSIONS = "sed '/^ /d; s/ .$$//' $(LOCK)"
+PIP_ALONE = f'install() {{ $(PIP) install --quiet --constraint <({VERSIONS}) "$$@"; }}'
 LEFT_OUT = (".git", ".venv*", "build", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "env.sh")
 
 

@@ -108,9 +108,20 @@ def test_the_images_have_the_versions_that_the_tests_run_with(name: str) -> None
     }
 
 
-@pytest.mark.parametrize("name", ["image.txt", "image-cpu.txt", "image-tools.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lock.txt",
+        "lock-0.13.0.txt",
+        "lock-0.24.0.txt",
+        "lock-0.29.0.txt",
+        "image.txt",
+        "image-cpu.txt",
+        "image-tools.txt",
+    ],
+)
 def test_each_file_of_a_lock_has_a_hash(name: str) -> None:
-    entries = re.split(r"\n(?=[a-z0-9])", (ROOT / "requirements" / name).read_text())[1:]
+    entries = re.split(r"\n(?=[A-Za-z0-9])", (ROOT / "requirements" / name).read_text())[1:]
     assert len(entries) > 20
     assert [entry for entry in entries if not re.search(r"--hash=sha256:[0-9a-f]{64}", entry)] == []
 
