@@ -31,8 +31,10 @@ class Container:
     hostile: list[float] = field(default_factory=list)
 
     def close(self) -> None:
-        """As the system does for a container that has ended."""
+        """As the system does for a container that has ended. Requests that wait in the channel are closed with it."""
         os.close(self.deaths._file)
+        self.channel._sender.close()
+        self.channel._receiver.close()
 
 
 class ServingProcess:
