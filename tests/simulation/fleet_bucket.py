@@ -24,7 +24,11 @@ TIMEOUT = 60.0
 
 
 class Fault(Enum):
-    """What goes wrong with a request. DAMAGED: a read has a wrong byte. TORN: an upload leaves half an object."""
+    """What goes wrong with a request.
+
+    DAMAGED: a read has a wrong byte. TORN: an upload leaves half an object where there was none. S3 never does that
+    ("Amazon S3 data consistency model": a write is whole or not there), and no store replaces a whole object by half.
+    """
 
     NONE = "none"
     REFUSED = "an error, and nothing was done"
@@ -116,7 +120,11 @@ class BucketOf:
         def store(body: bytes = body) -> str:
             return self.store(key, body)
 
-        self._request("upload", key, store, torn=lambda: store(body[: len(body) // 2]))
+        def torn() -> None:
+            if key not in self._bucket.objects:
+                store(body[: len(body) // 2])
+
+        self._request("upload", key, store, torn=torn)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> Iterator[bytes]:
         end = None if length is None else start + length
