@@ -12,6 +12,7 @@ only the instance that compiles, or that must fail, does it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -36,6 +37,7 @@ from handler.artifacts.store import object_names
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
+from handler.storage.object_store import size_of
 from handler.storage.storage_errors import ArtifactError, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
 
 LEASES = "leases/"
@@ -164,10 +166,21 @@ class Acquisition:
             return None
         except DigestMismatch as error:
             raise self._damaged(manifests, error) from error
+        except StoreUnavailable as error:
+            if self._sizes_differ(manifests):
+                raise self._damaged(manifests, error) from error
+            raise
         machine, message = dict(manifests[0].machine), equal_fields(manifests[0])
         keys: list[Json] = [manifest.key for manifest in manifests]
         self._emit({"event": "artifact_restored", "message": message, "keys": keys, "compiled_on": {**machine}})
         return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
+
+    def _sizes_differ(self, manifests: Sequence[Manifest]) -> bool:
+        """Whether objects are cut short. Each request for such an object looks like a broken connection."""
+        for file in chain.from_iterable(manifest.files for manifest in manifests):
+            if size_of(self._store.objects, object_names.object_name(file.digest)) not in {None, file.size}:
+                return True
+        return False
 
     def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:
         names = [object_names.manifest_name(manifest.kind, manifest.key) for manifest in manifests]

@@ -14,17 +14,20 @@ from handler.artifacts.lease.acquisition_options import Acquired, AcquisitionOpt
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, CompileFailed, FailedBefore, NoEntry
 from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.negative_entries import SECONDS, NegativeEntries
-from handler.artifacts.restore.restore import restore, source_of
+from handler.artifacts.restore.restore import RestoreOptions, restore, source_of
 from handler.artifacts.store.artifact_store import ArtifactStore
+from handler.artifacts.store.object_names import object_name
 from handler.json_value import Json
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.storage_errors import AccessDenied, EntryDamaged, StoreUnavailable
+from handler.storage.transfer.download_worker import Retry
 from tests.handler.artifacts.artifact_files import write_artifacts
 from tests.handler.artifacts.manual_time import ManualTime
 
 GRAPH = ArtifactKey("graph", "a" * 64, {"engine_args": {"max_model_len": 8192}})
 OTHER = ArtifactKey("graph", "c" * 64, {"engine_args": {"max_model_len": 4096}})
 WEIGHTS = ArtifactKey("weights", "b" * 64, {"engine_args": {"max_model_len": 8192}})
+QUICK = RestoreOptions(retry=Retry(attempts=2, base=0))
 
 
 class Objects(DirectoryObjects):
@@ -75,7 +78,7 @@ class Start:
             self.store,
             keys or (GRAPH, WEIGHTS),
             self.target,
-            lambda manifests, target: restore(manifests, source_of(self.store), target),
+            lambda manifests, target: restore(manifests, source_of(self.store), target, options=QUICK),
             compile,
             self.time.now() + deadline,
             options=AcquisitionOptions(on_miss=on_miss, machine={"instance": "trn1.2xlarge"}),
@@ -314,6 +317,14 @@ def test_an_entry_without_its_objects_is_an_error_and_no_endless_wait(start: Sta
     start.run(GRAPH)
     for info in list(start.objects.list("objects/")):
         start.objects.delete(info.key)
+    with pytest.raises(EntryDamaged, match=rf"manifests/graph/{GRAPH.digest}\.json is damaged: delete it"):
+        second.run(GRAPH)
+
+
+def test_an_entry_whose_object_was_cut_short_is_an_error_and_no_endless_wait(start: Start, second: Start) -> None:
+    manifest = start.run(GRAPH).manifests[0]
+    name = object_name(manifest.files[0].digest)
+    start.objects.put(name, start.objects.get(name)[0][:-1])
     with pytest.raises(EntryDamaged, match=rf"manifests/graph/{GRAPH.digest}\.json is damaged: delete it"):
         second.run(GRAPH)
 
