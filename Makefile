@@ -149,7 +149,6 @@ test-version-%:
 	fi
 	exec .venv-$*/bin/python -m pytest -q @tests/versions.txt
 
-# Sends malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects other bodies.
 # Sends hostile sequences, malformed and hostile bodies, and runs schemathesis over /openapi.json. SEED selects others.
 fuzz: $(DEV)
 	@export FUZZ_SEQUENCES=$(SEQUENCES) FUZZ_BODIES=$(BODIES) FUZZ_SEED=$(SEED) SCHEMATHESIS_EXAMPLES=$(EXAMPLES)

@@ -10,7 +10,7 @@ def alive(pid: int) -> bool:
     """Whether a process runs. One that has ended counts as dead, also while nobody has asked for its status yet: in a
     container whose first process reaps no orphans that lasts."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}

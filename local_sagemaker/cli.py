@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
+from handler import processes
 from local_sagemaker.chaos_commands import chaos
-from local_sagemaker.service_client import alive, answers, ask, exists, exports, required, state_option
+from local_sagemaker.service_client import alive, answers, ask, exports, required, state_option
 from local_sagemaker.state_directory import DOCKER, PROCESS, RunningService, Settings, StateDirectory
 
 STARTED_WITHIN = 90.0
@@ -68,7 +69,7 @@ def up(
     state: StateDirectory, temporary: bool, with_process: int | None, buckets: tuple[str, ...], **given: Any
 ) -> None:
     """Start in the background and print the exports to paste. Options that are not given keep their last value."""
-    if with_process is not None and not exists(with_process):
+    if with_process is not None and not processes.alive(with_process):
         raise click.UsageError(f"there is no process {with_process}")
     if temporary:
         import tempfile
@@ -93,7 +94,7 @@ def down(state: StateDirectory) -> None:
     running = required(state)
     os.kill(running.pid, signal.SIGTERM)
     deadline = time.monotonic() + state.settings().kill_after + 30
-    while exists(running.pid):
+    while processes.alive(running.pid):
         if time.monotonic() > deadline:
             raise click.ClickException(f"process {running.pid} has not ended; see {state.path}/service.log")
         time.sleep(0.05)

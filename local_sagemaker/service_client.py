@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from handler import processes
 from local_sagemaker.state_directory import COMMANDS, ENVIRONMENT, TOKEN, RunningService, Settings, StateDirectory
 
 OF_MOTO = ("S3", "CLOUDWATCH", "SNS", "SQS")
@@ -40,7 +41,7 @@ def answers(running: RunningService) -> bool:
 
 def alive(state: StateDirectory) -> RunningService | None:
     running = state.running()
-    return running if running is not None and exists(running.pid) else None
+    return running if running is not None and processes.alive(running.pid) else None
 
 
 def required(state: StateDirectory) -> RunningService:
@@ -52,20 +53,6 @@ def required(state: StateDirectory) -> RunningService:
     if running is None:
         raise click.ClickException(f"nothing is up on {state.path}")
     return running
-
-
-def exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    # A child of ours that has ended stays until it is waited for.
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return False
 
 
 def ask(state: StateDirectory, command: str, **arguments: object) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 
-FAILED, USAGE, SERVICE, ANSWERED, INTERRUPTED = 1, 2, 3, 4, 130
+FAILED, SERVICE, INTERRUPTED = 1, 3, 130
 
 # In the order in which a user meets them. Each is the function `command` of `commands/<name>.py`, unless MODULES names
 # another place. None is imported before it is used, so that `check` and shell completion stay fast.

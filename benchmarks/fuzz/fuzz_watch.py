@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
+
+from handler.processes import alive
 
 BODY = json.dumps({"prompt": "What does /ping mean?", "max_tokens": 2, "stream": True}).encode()
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -93,7 +94,7 @@ def _watch(port: int, pids: tuple[int, ...], sender: Connection) -> None:
     victim = threading.Thread(target=_ask_on, args=(port, TOKEN, STREAM, b"data:", report), daemon=True)
     victim.start()
     threading.Thread(target=_ask_on, args=(port, "ping", PING, b"\r\n\r\n", report), daemon=True).start()
-    while all(map(_runs, pids)):
+    while all(map(alive, pids)):
         time.sleep(PAUSE_S)
     now = time.monotonic()
     report(Waited(ENGINE, now - 2 * PAUSE_S, now, "its process has ended"))
@@ -118,10 +119,3 @@ def _ask_on(port: int, what: str, request: bytes, mark: bytes, report: Callable[
             ended, problem = time.monotonic(), repr(error)
         report(Waited(what, began, ended, problem))
         time.sleep(PAUSE_S)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from contextvars import Context, copy_context
@@ -20,8 +19,6 @@ from container.requests.request_record import record_of
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
 from handler.custom_code.request_deadline import REQUEST_DEADLINE
-
-logger = logging.getLogger(__name__)
 
 
 def reply_of_code(service: Service, request: Request) -> Response | None:

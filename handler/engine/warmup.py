@@ -26,9 +26,8 @@ ROUNDS: tuple[tuple[Sampling, ...], ...] = (
     (SAMPLED, SAMPLED, PLAIN_SAMPLED, GREEDY),
 )
 
-
-# What vLLM can be asked to pool besides embeddings, the usual first (vllm/tasks.py, 0.16).
-POOLING = ("classify", "token_embed", "token_classify", "plugin")
+# What vLLM can be asked to pool, the usual first (vllm/tasks.py, 0.16).
+POOLING = ("embed", "classify", "token_embed", "token_classify")
 
 
 @dataclass(slots=True)
@@ -80,9 +79,7 @@ def warm_up(engine: Engine, timeout: float = 1800.0) -> int:
 
 def _pool(engine: Engine, timeout: float) -> int:
     """The warm-up of an engine that generates no text: one request with one token, and one with several."""
-    task = next(
-        (each for each in ("embed", "classify", "token_embed", "token_classify") if each in engine.traits.tasks), None
-    )
+    task = next((each for each in POOLING if each in engine.traits.tasks), None)
     for length in (1, 4):
         body = {"input": [min(1, engine.prompts.vocab_size - 1)] * length, "task": task}
         prepared = engine.require_serving().request(Route.POOLING, body, {})

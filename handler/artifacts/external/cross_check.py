@@ -17,8 +17,8 @@ from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
 MISSING = object()
-# Keys whose saved value is a path on the machine that compiled.
-PATH_KEYS = frozenset({"quantized_checkpoints_path", "lora_config", "lora_ckpt_json", "skip_warmup"})
+# Paths on the machine that compiled, and what the graphs do not depend on.
+NOT_COMPARED = frozenset({"quantized_checkpoints_path", "lora_config", "lora_ckpt_json", "skip_warmup"})
 DTYPES = {"half": "float16", "float": "float32"}
 # The fields of config.json that must be equal for the graph to fit the weights.
 SHAPE = (
@@ -65,7 +65,7 @@ def cross_check(
     findings = [
         _finding(setting, name, holder.get(name), requested)
         for holder, name, setting, requested in compared
-        if name not in PATH_KEYS and not _same(name, holder.get(name, MISSING), requested)
+        if name not in NOT_COMPARED and not _same(name, holder.get(name, MISSING), requested)
     ]
     findings += _batching(config, plan)
     findings += _sampling(config, plan)

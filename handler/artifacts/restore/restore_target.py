@@ -3,7 +3,7 @@
     <target>                     the finished directory: appears by one rename, contains only the entry's files
     <target>.partial-<identity>  the directory while it is written; an interrupted restore leaves it for the next
     <target>.restored            the identity of the finished directory, and the boot in which it was written
-    <target>.lock                see `restore_lock`
+    <target>.lock                see `handler.storage.transfer.file_lock`
 
 Nothing is synced to disk. That would double the time of a first start, and a killed process loses nothing that it has
 written. Only a crash of the machine may lose data. So a directory of an earlier boot becomes partial again: every

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
@@ -11,8 +10,6 @@ from handler.neuron.checkpoint.model_facts import ModelFacts
 from handler.neuron.lines.feature import METHODS
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.plan_request import PlanRequest, conflict
-
-DRAFT_METHODS: Final = ("draft_model", "eagle", "eagle3")
 
 
 def complete_speculation(request: PlanRequest, model: ModelFacts | None) -> tuple[PlanRequest, list[Finding]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import importlib
+import logging
 from collections.abc import Callable, Mapping
 
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 
+logger = logging.getLogger(__name__)
 NeuronConfigBuilder = Callable[[Mapping[str, Json]], Finding | None]
 MODULE = "neuronx_distributed_inference.models.config"
 # The errors that the class raises about its arguments (IncompatibleConfigError is a ValueError).
@@ -36,6 +38,6 @@ def construct(values: Mapping[str, Json], module: str = MODULE) -> Finding | Non
             f"NxD Inference's own NeuronConfig rejects these settings ({reason[:400]})",
             "Change the setting that the message in brackets names.",
         )
-    except Exception:
-        return None
+    except Exception as error:
+        logger.info("NxD Inference's NeuronConfig could not be built here: %r", error)
     return None

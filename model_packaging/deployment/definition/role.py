@@ -49,8 +49,10 @@ def _own(aws: Aws) -> str | None:
 
     try:
         role = aws.iam.get_role(RoleName=name)["Role"]
-    except ClientError:
-        return None
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in {"AccessDenied", "NoSuchEntity"}:
+            raise
+        return None  # it may not read its own role, or acts with a role of another account
     return str(role["Arn"]) if _trusts_sagemaker(role.get("AssumeRolePolicyDocument")) else None
 
 

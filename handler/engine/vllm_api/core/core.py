@@ -1,4 +1,4 @@
-"""vLLM's engine: its start, its limits and its health. Tested on 0.13.0, 0.16.0 and 0.24.0.
+"""vLLM's engine: its start, its limits and its health. Tested on 0.13.0, 0.16.0, 0.24.0 and 0.29.0.
 
 Its requests are in `core_requests`, whose functions are part of this interface too.
 vLLM's Python interfaces changed between 0.13 and 0.33. Only this package uses them, and a comment names the version

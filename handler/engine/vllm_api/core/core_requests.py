@@ -1,4 +1,4 @@
-"""Requests to vLLM's engine: sampling parameters, prompts and errors. Tested on 0.13.0, 0.16.0 and 0.24.0."""
+"""Requests to vLLM's engine: sampling parameters, prompts and errors. Tested on 0.13.0, 0.16.0, 0.24.0 and 0.29.0."""
 
 from __future__ import annotations
 
