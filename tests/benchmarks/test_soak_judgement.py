@@ -58,7 +58,8 @@ def test_a_wrong_reply_is() -> None:
         (200, b"data: [DONE]\n\n", True),
         (200, b'data: {"error"', False),
         (503, b"data: [DONE]\n\n", False),
-        (200, b"data: [DONE]\n\nTraceback", False),
+        (200, b"data: [DONE]\n\nTraceback (most recent call last):", False),
+        (200, b"data: [DONE]\n\nTraceback.", True),
     ],
 )
 def test_a_reply_is_checked(status: int, body: bytes, fine: bool) -> None:
