@@ -22,7 +22,7 @@ SERVE = (
     "container.service"
 )
 CHECK = "import model_packaging.cli, model_packaging.commands.check"
-BEFORE_THE_ENGINE = "fetch model"  # the last stage before vLLM is imported; here the model is on this machine
+BEFORE_THE_IMPORT = "check configuration"  # then the imports begin, and beside them the fetch of the model
 
 
 class SetupFailed(Exception):
@@ -94,11 +94,11 @@ def _setup(model: Path, scratch: Path, port: int) -> float:
 
 
 def seconds_of(line: bytes) -> float | None:
-    """Returns the seconds since the process started, from the log line that ends the last stage before the engine."""
+    """Returns the seconds since the process started, from the log line that ends the last stage before the imports."""
     try:
         event = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(event, dict) or event.get("event") != "stage" or event.get("stage") != BEFORE_THE_ENGINE:
+    if not isinstance(event, dict) or event.get("event") != "stage" or event.get("stage") != BEFORE_THE_IMPORT:
         return None
     return float(event["since_start_seconds"])
