@@ -146,4 +146,5 @@ def test_a_figure_without_another_side_has_no_ratio() -> None:
 def test_the_time_of_the_set_up_is_read_from_the_log() -> None:
     line = b'{"event": "stage", "stage": "%s", "seconds": 0.1, "since_start_seconds": 0.44}\n'
     assert seconds_of(line % b"check configuration") == 0.44
-    assert [seconds_of(other) for other in (line % b"bind port", b"INFO x: check configuration", b"[1]", b"null")] == [None] * 4
+    others = (line % b"bind port", b"INFO x: check configuration", b"[1]", b"null")
+    assert [seconds_of(other) for other in others] == [None] * 4
