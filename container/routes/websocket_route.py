@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from flask import Blueprint, Response, request
 
 from container.pipeline.request_pipeline import body_parser
-from container.pipeline.websocket_session import WebSocketSession
 from container.service import Service
 from handler.errors import UpgradeRequired
 
@@ -28,6 +27,8 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get(PATH, websocket=True)
     def converse() -> Response:
+        from container.pipeline.websocket_session import WebSocketSession  # wsproto: few endpoints need it
+
         parse = body_parser(service, request)
         engine = service.ready_engine()
         return WebSocketSession(service, engine, parse, threads)

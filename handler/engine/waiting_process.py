@@ -36,7 +36,6 @@ from multiprocessing.context import SpawnProcess, set_spawning_popen
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NoReturn
-from unittest.mock import patch
 
 # How vLLM names the core's process (v1/engine/utils.py, `CoreEngineProcManager`).
 CORE = "EngineCore"
@@ -56,6 +55,8 @@ class WaitingProcess:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        from unittest.mock import patch  # vLLM imports it, too: it would delay the start before that
+
         self._environment = environment
         self._channel, theirs = socket.socketpair()
         self.sentinel, held = os.pipe()
@@ -76,6 +77,8 @@ class WaitingProcess:
     @contextmanager
     def becomes_core(self) -> Iterator[None]:
         """Within it, the first core that vLLM spawns is this process. Whatever does not fit is spawned as ever."""
+        from unittest.mock import patch
+
         spawned = SpawnProcess._Popen
 
         def start(process: BaseProcess) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 
@@ -27,9 +27,14 @@ class DeferredModule(ModuleType):
 
 
 def defer(names: tuple[str, ...] = RARELY_USED) -> None:
-    """Defers the import of each module that is installed and not yet imported."""
+    """Defers the import of each module that is installed and not yet imported. Imports nothing."""
     for name in names:
-        with suppress(ModuleNotFoundError):  # its parent is not installed
-            if name not in sys.modules and (spec := find_spec(name)):
-                sys.modules[name] = module = DeferredModule(name)
-                module.__spec__ = spec
+        if name not in sys.modules and (spec := _spec(name)):
+            sys.modules[name] = module = DeferredModule(name)
+            module.__spec__ = spec
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """The spec of a package's module. `find_spec` alone would import the package: 40 ms for scipy, with numpy."""
+    package = find_spec(name.rpartition(".")[0])
+    return package and PathFinder.find_spec(name, package.submodule_search_locations)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from pydantic_core import from_json
 
 from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError
@@ -74,6 +73,8 @@ class CountReply(Reply):
 
 def message(chat: Mapping[str, Any]) -> dict[str, Any]:
     """The message for a whole chat. Arguments that the limit of tokens has cut off are read as far as they go."""
+    from pydantic_core import from_json  # vLLM imports it, too: it would delay the start before that
+
     choice, usage = chat["choices"][0], chat["usage"]
     said = choice["message"]
     content: list[dict[str, Any]] = []
