@@ -17,7 +17,7 @@ from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
 MISSING = object()
-# Paths on the machine that compiled, and what the graphs do not depend on.
+# Paths on the machine that compiled, and skip_warmup, which only controls whether each graph runs once after loading.
 NOT_COMPARED = frozenset({"quantized_checkpoints_path", "lora_config", "lora_ckpt_json", "skip_warmup"})
 DTYPES = {"half": "float16", "float": "float32"}
 # The fields of config.json that must be equal for the graph to fit the weights.
