@@ -130,13 +130,12 @@ class Acquisition:
         try:
             # Look again under the lease: the last holder may have published after the first look.
             found = self._find()
-            missing = tuple(key for key in self._keys if key.digest not in found)
-            if missing:
+            if missing := tuple(key for key in self._keys if key.digest not in found):
                 self._failures.require_none(missing[0], self._options.machine_name)
                 self._explain(missing[0])
                 self._compiling = True
                 work = LeasedCompile(self._store, lease, self._failures, self._options, self._emit, self._clock)
-                return work.run(self._compile, self._target, missing, tuple(found.values()))
+                return work.run(self._compile, self._target, missing)
         finally:
             lease.release()
         return self._restored([found[key.digest] for key in self._keys])
@@ -173,7 +172,7 @@ class Acquisition:
         machine, message = dict(manifests[0].machine), equal_fields(manifests[0])
         keys: list[Json] = [manifest.key for manifest in manifests]
         self._emit({"event": "artifact_restored", "message": message, "keys": keys, "compiled_on": {**machine}})
-        return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
+        return Acquired(self._target, compiled=False, published=True)
 
     def _sizes_differ(self, manifests: Sequence[Manifest]) -> bool:
         """Whether objects are cut short. Each request for such an object looks like a broken connection."""
