@@ -11,19 +11,14 @@ from random import Random
 
 from benchmarks.soak.soak_hostile import hostile_requests, hostile_visit, send_hostile
 from benchmarks.soak.soak_requests import OURS, Maker, SoakRequest, large, one_of_each_size
+from benchmarks.soak.soak_result import Soak
 from benchmarks.soak.soak_state import Held, StateWatch
 from benchmarks.soak.soak_visit import HOST, Visitor, WrongReply, message
 
-# The largest growth of a process's own memory, as a part of its resident memory.
-GROWTH = 0.05
 # How long a server without clients may hold resources. gunicorn waits 2 s for a client to close its end.
 SETTLE_S = 30.0
 # Of a hundred visits, how many are of each kind.
 VISITS = {"stay": 51, "leave": 25, "read slowly": 6, "session": 3, "WebSocket": 5, "hostile": 10}
-# What pools of a fixed size may make late: the threads of asyncio, of WebSockets and of those that render messages, and
-# the pipes to the two children that try grammars (`handler.engine.grammar.grammar_trial`).
-LATE = {"threads": 16, "fds": 2}
-SHOWN = 20
 # A thread waits for the reply to several prompts.
 HELD = SoakRequest("held", "/v1/completions", b'{"prompt": ["a", "b"], "max_tokens": 900, "ignore_eos": true}')
 # The default of `SoakPlan.sizes` for `make soak`; the context has 1,024 tokens.
@@ -48,61 +43,6 @@ class SoakPlan:
     mix: Mapping[Maker, int] = field(default_factory=lambda: OURS)
     ours: bool = True
     sizes: int = 0
-
-
-@dataclass(slots=True)
-class Soak:
-    """The result of a soak test.
-
-    :ivar warm: the idle server after the warm-up.
-    :ivar end: the idle server at the end.
-    :ivar samples: taken under load, with the seconds since the measured part began.
-    :ivar others: connections that were open before the first client came.
-    :ivar start: the server before the first client came.
-    :ivar filled: the server after the prompts of all sizes.
-    """
-
-    warm: Held
-    end: Held
-    visits: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    samples: list[tuple[float, Held]] = field(default_factory=list)
-    slots: int = 0
-    others: int = 0
-    start: Held | None = None
-    filled: Held | None = None
-
-    def leaks(self) -> list[str]:
-        """Returns the resources that are held at the end and were not held after the warm-up."""
-        end = self.end
-        busy = {"slots": end.in_engine, "places": end.in_flight, "the core's requests": end.running}
-        found = [f"{name}: {value} left" for name, value in busy.items() if value]
-        if end.sockets > self.others:
-            found.append(f"sockets: {self.others} before, {end.sockets} left")
-        for name in ("tasks", "threads", "fds", "core_threads", "core_fds"):
-            before, after = getattr(self.warm, name), getattr(end, name)
-            if after > before + LATE.get(name, 0):
-                found.append(f"{name}: {before} after the warm-up, {after} at the end")
-        return found
-
-    def growth(self) -> dict[str, float]:
-        """Returns how much each process's own memory has grown since the warm-up, as a part of its resident memory.
-
-        Pages of files are left out. The kernel adds and drops them, which could hide a leak.
-        """
-        before, after = self.warm, self.end
-        return {
-            "http_rss": (after.http_own - before.http_own) / before.http_rss,
-            "core_rss": (after.core_own - before.core_own) / before.core_rss,
-        }
-
-    def saturated(self) -> float:
-        """Returns the share of the samples in which requests waited for a slot."""
-        return sum(held.running > self.slots for _, held in self.samples) / max(1, len(self.samples))
-
-    def violations(self) -> list[str]:
-        grown = [f"{name} grew by {share:.1%}" for name, share in self.growth().items() if share >= GROWTH]
-        return [*self.wrong[:SHOWN], *self.leaks(), *grown]
 
 
 async def soak(watch: StateWatch, port: int, plan: SoakPlan, slots: int) -> Soak:

@@ -16,8 +16,9 @@ import psutil
 
 from benchmarks.lib.contestant import KINDS, SAMPLE_MODEL, Contestant, EngineShape
 from benchmarks.lib.contestant_server import ContestantServer, ServerFailed
-from benchmarks.soak.soak import SIZES, Soak, SoakPlan, soak
+from benchmarks.soak.soak import SIZES, SoakPlan, soak
 from benchmarks.soak.soak_requests import OPENAI, OURS
+from benchmarks.soak.soak_result import Soak
 from benchmarks.soak.soak_state import Held, StateWatch
 from handler.processes import free_port
 

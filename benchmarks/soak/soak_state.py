@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from psutil import CONN_LISTEN, Process
 
 from benchmarks.lib.process_usage import ENGINE_TITLE, family, http_processes, title
+from handler.engine.grammar.grammar_trial import PROGRAM
 
 # A running server has the metrics of our container, or vLLM's own if it is `vllm serve`.
 RUNNING = ("vllm:num_requests_running", "vllm:num_requests_waiting")
@@ -27,6 +28,7 @@ class Held:
     :ivar running: the core's own count of both, as of its last step.
     :ivar tasks: the tasks of the engine's event loop.
     :ivar sockets: the TCP connections of clients, without that of the question for the metrics.
+    :ivar fds: the descriptors of ``http``, without `trial_descriptors`.
     :ivar http_own: resident memory that is not of a file. The kernel may take back the pages of files at any time.
     :ivar core_own: the same of the core.
     """
@@ -75,7 +77,7 @@ class StateWatch:
             tasks=int(figures["endpoint_loop_tasks"]),
             threads=self.http.num_threads(),
             sockets=sum(one.status != CONN_LISTEN for one in self.http.net_connections("tcp")),
-            fds=self.http.num_fds(),
+            fds=self.http.num_fds() - trial_descriptors(self.http),
             core_threads=self.core.num_threads(),
             core_fds=self.core.num_fds(),
             http_rss=self.http.memory_info().rss / MB,
@@ -84,6 +86,14 @@ class StateWatch:
             core_own=own_memory(self.core),
             tokens=int(figures["vllm:generation_tokens_total"]),
         )
+
+
+def trial_descriptors(http: Process) -> int:
+    """Returns how many of a process's descriptors are to the process that tries grammars and to the children of that.
+
+    One is to each: a socket to the process, a pipe to a child. They come and go with the grammars of requests.
+    """
+    return sum(len(family(child.pid)) for child in http.children() if PROGRAM in title(child))
 
 
 def own_memory(process: Process) -> float:

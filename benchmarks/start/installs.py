@@ -16,9 +16,9 @@ from benchmarks.lib.measurements import compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.run_conditions import measuring
 
-# An installer that only pip can follow: uv is neither installed nor run.
-VERSIONS = "sed '/^ /d; s/ .$$//' $(LOCK)"
-PIP_ALONE = f'install() {{ $(PIP) install --quiet --constraint <({VERSIONS}) "$$@"; }}'
+# In the Makefile's INSTALLER: the line from which on it is about uv, and what stands there for pip alone.
+UV_BEGINS = "$(PIP) install --quiet --constraint <(versions) uv "
+PIP_ALONE = 'install() { $(PIP) install --quiet --constraint <(versions) "$$@"; }'
 LEFT_OUT = (".git", ".venv*", "build", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "env.sh")
 
 
@@ -49,7 +49,7 @@ def _set_up(*, alone: bool) -> float:
         tree, caches = Path(scratch) / "tree", Path(scratch) / "caches"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
         if alone:
-            _replace_installer(tree / "Makefile")
+            replace_installer(tree / "Makefile")
         environment = {
             **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
             "PIP_CACHE_DIR": str(caches / "pip"),
@@ -61,8 +61,11 @@ def _set_up(*, alone: bool) -> float:
         return time.monotonic() - began
 
 
-def _replace_installer(makefile: Path) -> None:
+def replace_installer(makefile: Path) -> None:
+    """Has pip install everything. uv is neither installed first nor run.
+
+    :raises ValueError: the Makefile has another installer.
+    """
     text = makefile.read_text(encoding="utf-8")
-    before, _, rest = text.partition("define INSTALLER\n")
-    _, _, after = rest.partition("\nendef")
-    makefile.write_text(f"{before}define INSTALLER\n{PIP_ALONE}\nendef{after}", encoding="utf-8")
+    begin = text.index(UV_BEGINS)
+    makefile.write_text(text[:begin] + PIP_ALONE + text[text.index("\nendef", begin) :], encoding="utf-8")

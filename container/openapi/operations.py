@@ -14,7 +14,7 @@ from container.requests.http_limits import TIMEOUT_HEADER
 from container.routes.websocket_route import PATH as BIDIRECTIONAL
 from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute
-from handler.schemas.framing import JSON_LINES, SSE
+from handler.schemas.reply import JSON_LINES, SSE
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
 JSON: Final = "application/json"

@@ -10,6 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from container.process_group import shared_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
+from handler.neuron.buckets.padding import ASKED, COMPUTED
 from handler.startup.lifecycle import Lifecycle, ServingStatus, Status, TimedStep
 
 # vLLM's own gauges and counters (v1/metrics/loggers.py). Older Neuron lines have another name for the first.
@@ -18,9 +19,6 @@ OUTPUT_TOKENS = "vllm:generation_tokens_total"
 FIRST_SUM = "vllm:time_to_first_token_seconds_sum"
 FIRST_COUNT = "vllm:time_to_first_token_seconds_count"
 NAMES = (*KV_USE, OUTPUT_TOKENS, FIRST_SUM, FIRST_COUNT)
-# Our own counters, by phase.
-ASKED = "endpoint_tokens_asked_total"
-COMPUTED = "endpoint_tokens_computed_total"
 
 
 def page_state(service: Service) -> dict[str, object]:

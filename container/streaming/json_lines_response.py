@@ -20,11 +20,11 @@ from handler.engine.engine import Engine
 from handler.errors import EndpointError
 from handler.schemas.batch import Batch
 from handler.schemas.dispatch import Parse
+from handler.schemas.reply import JSON_LINES
 from handler.startup.admission import Admission
 
-CONTENT_TYPE = "application/jsonlines"
 # Media types in use for JSON Lines. The first is SageMaker's.
-LINES_TYPES = frozenset((CONTENT_TYPE, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
+LINES_TYPES = frozenset((JSON_LINES, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
 
 
 class LinesResponse(Response):
@@ -42,7 +42,7 @@ class LinesResponse(Response):
         deadline: Deadline,
         recovery: Recovery,
     ) -> None:
-        super().__init__(content_type=CONTENT_TYPE)
+        super().__init__(content_type=JSON_LINES)
         self._engine = engine
         self._lines = lines
         self._admission = admission

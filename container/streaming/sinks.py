@@ -14,7 +14,7 @@ from typing import ClassVar
 from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
 from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError
-from handler.schemas.reply import Reply, RunningCall
+from handler.schemas.reply import SSE, Reply, RunningCall
 
 Output = tuple[str, Sequence[int], str | None, StopReason]
 
@@ -137,7 +137,7 @@ def one_by_one(data: bytes, reply: Reply) -> list[bytes]:
     litellm expects one event in each payload part (llms/sagemaker/common_utils.py, 1.83). After a part with two events
     it loses the rest of the stream. The first step and the last step of a stream have several events.
     """
-    mark = b"\n\n" if reply.stream_content_type.startswith("text/event-stream") else b"\n"
+    mark = b"\n\n" if reply.stream_content_type.startswith(SSE) else b"\n"
     *events, rest = data.split(mark)
     return [event + mark for event in events] + ([rest] if rest else [])
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from container.requests.request_record import RequestRecord
-from handler.neuron.buckets.padding import PaddedTokens
+from handler.neuron.buckets.padding import ASKED, COMPUTED, PaddedTokens
 
 # Seconds.
 DURATIONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 240.0, 480.0)
@@ -46,8 +46,8 @@ class RequestMetrics:
         self._asked, self._computed = (
             Counter(name, text, ("phase", "bucket"), registry=registry)
             for name, text in (
-                ("endpoint_tokens_asked", "Tokens of prompts, and of context over all decode steps, by bucket."),
-                ("endpoint_tokens_computed", "The same after padding to the bucket."),
+                (ASKED, "Tokens of prompts, and of context over all decode steps, by bucket."),
+                (COMPUTED, "The same after padding to the bucket."),
             )
         )
 

@@ -86,7 +86,8 @@ class BatchRun:
         if status is not None:
             self.finish(status)
         elif self.batch.resumes and engine is not None and not engine.dead():
-            self.store.save(msgspec.structs.replace(self.batch, resumes=0))  # it was not the batch's fault
+            with self.progress.lock:  # it was not the batch's fault
+                self.store.save(msgspec.structs.replace(self.store.batch(self.batch.id), resumes=0))
 
     def _stopped(self) -> BatchStatus | None:
         """COMPLETED: go on. None: the endpoint ends, and its next start goes on."""

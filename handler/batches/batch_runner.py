@@ -62,7 +62,12 @@ class BatchRunner:
         for identity in reversed(self.store.batch_ids()):
             if identity in self.ended or not is_ready(self.state):
                 continue
-            batch = self.store.batch(identity)
+            try:
+                batch = self.store.batch(identity)
+            except msgspec.DecodeError:  # the others run
+                logger.exception("batch %s cannot be read, and is left out", identity)
+                self.ended.add(identity)
+                continue
             if not batch.status.ended:
                 try:
                     self._run(batch)
@@ -99,9 +104,10 @@ class BatchRunner:
             run.finish(BatchStatus.FAILED, batch_errors("engine_failed", problem))
             return
         changes = {"resumes": resumes, "replies_at_resume": len(answered)}
-        if not began:
-            run.batch = batch.entered(BatchStatus.IN_PROGRESS, **changes)
-        else:
+        with self.progress.lock:
+            batch = self.store.batch(batch.id)  # a client may have cancelled it while its input was read
+            if batch.status is BatchStatus.VALIDATING:
+                batch = batch.entered(BatchStatus.IN_PROGRESS)
             run.batch = msgspec.structs.replace(batch, **changes)
-        self.store.save(run.batch)
+            self.store.save(run.batch)
         run.answer()

@@ -14,8 +14,7 @@ class Origin(IntEnum):
     DOCUMENT = 1
     MODEL_FILE = 2
     ARTIFACTS = 3
-    INSTANCE = 4
-    DEFAULT = 5
+    DEFAULT = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,7 @@ from handler.custom_code.code_errors import NoEngine
 from handler.custom_code.engine_model import EngineModel
 from handler.custom_code.hook_context import HookContext
 from handler.errors import InvalidBody, InvalidField
-from handler.schemas.reply import encode
-
-JSON_LINES = "application/jsonlines"
-SSE = "text/event-stream"
+from handler.schemas.reply import JSON_LINES, SSE, encode
 
 
 class EngineInferenceHandler(DefaultInferenceHandler):  # type: ignore[misc]  # the library is untyped

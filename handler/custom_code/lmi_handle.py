@@ -13,8 +13,7 @@ from handler.custom_code.hook_caller import Hook, HookCaller
 from handler.custom_code.lmi_objects import LmiInput, LmiOutput, provide_djl_python
 from handler.custom_code.module_loader import load_error, load_module
 from handler.errors import EndpointError
-
-JSON_LINES = "application/jsonlines"
+from handler.schemas.reply import JSON_LINES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ class PromptTooLong(ClientError):
     code = "context_length_exceeded"
 
     def __init__(self, prompt_tokens: int, max_tokens: int | None, max_model_len: int, param: str) -> None:
-        self.prompt_tokens, self.max_tokens, self.max_model_len = prompt_tokens, max_tokens, max_model_len
         if prompt_tokens >= max_model_len:
             problem = f"the prompt has {prompt_tokens} tokens and leaves no room for an answer"
             fix = "shorten the prompt"
@@ -28,7 +27,6 @@ class PromptOverLimit(ClientError):
     code = "context_length_exceeded"
 
     def __init__(self, prompt_tokens: int, most: int) -> None:
-        self.prompt_tokens, self.most = prompt_tokens, most
         super().__init__(
             f"The prompt has {prompt_tokens} tokens, and this model was compiled for prompts of {most} tokens at most: "
             "shorten the prompt.",
@@ -45,7 +43,6 @@ class TextTooLong(ClientError):
     code = "context_length_exceeded"
 
     def __init__(self, characters: int, most: int, param: str) -> None:
-        self.characters, self.most = characters, most
         super().__init__(
             f"The prompt has {characters} characters, and this model's context holds at most {most}: "
             "shorten the prompt.",

@@ -90,7 +90,6 @@ class BodyTooLarge(ClientError):
     code = "body_too_large"
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
         super().__init__(
             f"The request body is larger than {limit_bytes:,} bytes: send a smaller one, or use an S3 input."
         )
@@ -126,7 +125,7 @@ class BodiesTooLarge(ClientError):
     code = "too_many_body_bytes"
 
     def __init__(self, limit_bytes: int, retry_after: int = 1) -> None:
-        self.limit_bytes, self.retry_after = limit_bytes, retry_after
+        self.retry_after = retry_after
         super().__init__(
             f"The bodies of all requests may have {limit_bytes:,} bytes together (ENDPOINT_BODY_BUDGET); this one is "
             f"too much now: try again in {retry_after} s, or send a smaller body.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSFORMERS_NEURONX
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
@@ -89,7 +90,7 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
             return NXD_ON_CPU
         override = plan.engine_args.get("override_neuron_config")
         keys = override if isinstance(override, dict) else {}
-        if plan.env.get("VLLM_NEURON_FRAMEWORK") == "transformers-neuronx":
+        if plan.env.get(FRAMEWORK_VARIABLE) == TRANSFORMERS_NEURONX:
             return SamplingLimits(True, MOST, SUPPORTED)
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).

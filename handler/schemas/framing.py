@@ -9,12 +9,9 @@ from typing import ClassVar, Final
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Sink, StopReason
 from handler.errors import EndpointError
-from handler.schemas.reply import AnyCall, Reply, RunningCall
+from handler.schemas.reply import DONE, JSON_LINES, AnyCall, Reply, RunningCall
 
-SSE: Final = "text/event-stream"
-JSON_LINES: Final = "application/jsonlines"
 DATA: Final = b"data: "
-END_MARK: Final = b"data: [DONE]\n\n"
 
 
 def framed(call: AnyCall, kind: str) -> AnyCall:
@@ -69,4 +66,4 @@ class JsonLines(Reply):
 
 def lines(events: bytes) -> bytes:
     """Converts complete events to lines. JSON text contains no line end, so the bytes separate the events."""
-    return events.removesuffix(END_MARK).replace(b"\n\ndata: ", b"\n").removeprefix(DATA).replace(b"\n\n", b"\n")
+    return events.removesuffix(DONE).replace(b"\n\ndata: ", b"\n").removeprefix(DATA).replace(b"\n\n", b"\n")

@@ -14,6 +14,9 @@ from handler.errors import EndpointError
 
 encode = msgspec.json.Encoder().encode
 DONE = b"data: [DONE]\n\n"
+# The media types of streams.
+SSE = "text/event-stream"
+JSON_LINES = "application/jsonlines"
 
 
 class Reply(Protocol):
@@ -21,7 +24,7 @@ class Reply(Protocol):
 
     __slots__ = ()
     content_type: ClassVar[str] = "application/json"
-    stream_content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+    stream_content_type: ClassVar[str] = f"{SSE}; charset=utf-8"
 
     def opening(self) -> bytes:
         """The beginning of a stream. It is sent together with the first token."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.problems import SettingErrors
@@ -54,7 +55,7 @@ def require_line(plan: EnginePlan, setting: str) -> None:
 
     :raises SettingError: the line is for plans only, or its plugin for vLLM is not installed.
     """
-    line = find_line(plan.line, plan.env.get("VLLM_NEURON_FRAMEWORK", ""))
+    line = find_line(plan.line, plan.env.get(FRAMEWORK_VARIABLE, ""))
     if line is not None and not line.served:
         raise SettingError(setting, line.not_served, "Set ENDPOINT_LINE to nxdi-0.16.")
     if line is not None and line.platforms and not entry_points(group=PLATFORM_PLUGINS):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.control.control_errors import InternalFailure, ValidationException
 from local_sagemaker.control.quotas import Quotas
 from local_sagemaker.control.registry import MODEL, JsonDocument, Registry, now
 from local_sagemaker.control.resource_operations import ResourceOperations
+from local_sagemaker.hosting.instances.s3_access import ObjectError
 
 ENVIRONMENT_BYTES = 32 * 1024
 
@@ -16,7 +17,8 @@ ENVIRONMENT_BYTES = 32 * 1024
 class ModelData(Protocol):
     """The access to S3 that the creation of a model needs."""
 
-    def exists(self, uri: str, prefix: bool) -> bool: ...
+    def exists(self, uri: str, prefix: bool) -> bool:
+        """:raises ObjectError: S3 cannot be asked."""
 
 
 class ModelDocuments(ResourceOperations):
@@ -32,6 +34,7 @@ class ModelDocuments(ResourceOperations):
         """Creates a model.
 
         :raises ValidationException: it exists, or breaks a rule that the service model does not have.
+        :raises InternalFailure: S3 cannot be asked for its data.
         """
         name = params["ModelName"]
         arn = self._registry.arn(MODEL, name)
@@ -40,7 +43,11 @@ class ModelDocuments(ResourceOperations):
             check_environment(container.get("Environment", {}))
             _check_source(container)
         for uri, prefix in (location for container in containers for location in locations(container)):
-            if not self._data.exists(uri, prefix):
+            try:
+                found = self._data.exists(uri, prefix)
+            except ObjectError as error:
+                raise InternalFailure(str(error)) from error
+            if not found:
                 raise ValidationException(f"Could not find model data at {uri}.")
         with self._registry.lock:
             self._check_name(name)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from model_packaging.console.options import json_option, local_only_option, region_option
-from model_packaging.console.output import print_json
+from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
     from handler.json_value import Json
 
-ANSWERED = 4
 PROMPTS = (
     "I believe the meaning of life is",
     "The capital of France is",
@@ -71,7 +70,7 @@ def command(
         runs = tuple(run_tokens(client, asked, known.max_tokens, logprobs=logprobs))
     except InvocationFailed as error:
         click.echo(f"The endpoint answered with an error: {error}", err=True)
-        sys.exit(ANSWERED)
+        sys.exit(REQUEST_FAILED)
     if save is not None:
         write_reference(save, Reference(max_tokens, runs))
         click.echo(f"{save}: the tokens of {len(runs)} prompts")

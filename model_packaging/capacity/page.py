@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path
@@ -11,10 +10,10 @@ from model_packaging.capacity.fleet_size import Demand, Fleet, fleet_for
 from model_packaging.capacity.limit_usage import strains
 from model_packaging.capacity.measured import S3_READS, SERVERS, MeasuredServer
 from model_packaging.console.output import size_text
+from model_packaging.marked_tables import with_tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 REQUESTS = (10, 1_000, 100_000)
-MARK = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def tables() -> dict[str, str]:
@@ -25,8 +24,7 @@ def tables() -> dict[str, str]:
 
 def filled(text: str) -> str:
     """Returns the page with newly computed tables."""
-    made = tables()
-    return MARK.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
+    return with_tables(text, tables())
 
 
 def number(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import json_option, local_only_option, region_option
-from model_packaging.console.output import print_json
+from model_packaging.console.output import REQUEST_FAILED, print_json
 from model_packaging.console.package_options import shown
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def command(
         _show(runs)
         if plot is not None:
             click.echo(f"Drawn: {plot}")
-    sys.exit(4 if any(run["failed"] for run in runs.values()) else 0)
+    sys.exit(REQUEST_FAILED if any(run["failed"] for run in runs.values()) else 0)
 
 
 def _show(runs: Mapping[int, Mapping[str, Any]]) -> None:

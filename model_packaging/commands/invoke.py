@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from model_packaging.console.options import json_option, local_only_option, region_option
-from model_packaging.console.output import print_json
+from model_packaging.console.output import REQUEST_FAILED, print_json
 
 if TYPE_CHECKING:
     from model_packaging.client import EndpointClient, InvocationFailed
-
-ANSWERED = 4
 
 
 @click.command("invoke")
@@ -77,7 +75,7 @@ def command(
     except InvocationFailed as error:
         sys.stdout.flush()
         _tell(error, as_json)
-        sys.exit(ANSWERED)
+        sys.exit(REQUEST_FAILED)
 
 
 def _ask(client: EndpointClient, request: dict[str, Any], whole: bool, as_json: bool) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from handler.json_value import Json
     from handler.neuron.planning.examination import Examination
 
+# The exit status when the endpoint has answered a request with an error.
+REQUEST_FAILED = 4
+
 
 def print_json(value: Mapping[str, Json]) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -10,11 +10,11 @@ from typing import Any
 from handler.artifacts.store.object_names import of_manifest
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.json_value import Json
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from model_packaging.package.assembly import CODE, COMPILED, STORE
 from model_packaging.package.package_reader import Package
 
 SMALL = 256 * 1024
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 READ = ("config.json", MODEL_FILE, LMI_FILE, f"{COMPILED}/neuron_config.json")
 
 
@@ -63,7 +63,7 @@ def _part(path: str) -> str:
         return "code"
     if path in (MODEL_FILE, LMI_FILE):
         return "settings"
-    return "weights" if path.endswith(WEIGHTS) else "model's other files"
+    return "weights" if path.endswith(WEIGHT_SUFFIXES) else "model's other files"
 
 
 def _graphs(paths: Any) -> list[str]:

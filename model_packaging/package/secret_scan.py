@@ -33,7 +33,6 @@ class SecretFound(ClientError):
     code = "secret_found"
 
     def __init__(self, path: str, position: int, what: str) -> None:
-        self.path, self.position = path, position
         super().__init__(
             f"{path} holds {what} (at byte {position:,}), and packages are copied and stored: remove it. A token "
             "belongs into the endpoint's environment (HF_TOKEN), not into its files."

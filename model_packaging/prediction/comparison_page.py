@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from model_packaging.marked_tables import with_tables
 from model_packaging.prediction.published_figures import METRICS, ComparedFigure, compared, median_error, published
 
 PREDICTIONS = Path(__file__).parents[2] / "docs" / "predictions.md"
-TABLE = re.compile(r"(<!-- table (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 WORST = 8
 
 
@@ -36,8 +35,7 @@ def comparison_tables() -> dict[str, str]:
 
 def completed(text: str) -> str:
     """Returns the page with newly computed tables."""
-    made = comparison_tables()
-    return TABLE.sub(lambda match: f"{match[1]}{made[match[2]]}{match[3]}", text)
+    return with_tables(text, comparison_tables())
 
 
 def groups(judged: Sequence[ComparedFigure]) -> dict[str, list[ComparedFigure]]:

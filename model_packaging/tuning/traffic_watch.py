@@ -11,11 +11,9 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 
 from handler.errors import SettingError
-from handler.neuron.buckets.padding import DECODE, PREFILL
+from handler.neuron.buckets.padding import ASKED, COMPUTED, DECODE, PREFILL
 from model_packaging.tuning.plan_cost import PlanCost
 
-ASKED: Final = "endpoint_tokens_asked_total"
-COMPUTED: Final = "endpoint_tokens_computed_total"
 # The padding of a phase may exceed what was promised by this share of the computed tokens.
 MARGIN: Final = 0.1
 # An interval with fewer tokens tells nothing.

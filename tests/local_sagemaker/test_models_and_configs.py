@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from botocore.exceptions import ClientError
 from local_service import ROLE, Cloud
+
+from handler.processes import free_port
+from local_sagemaker.control.control_errors import InternalFailure
+from local_sagemaker.control.models import ModelDocuments
+from local_sagemaker.control.quotas import Quotas
+from local_sagemaker.control.registry import Registry
+from local_sagemaker.hosting.instances.s3_access import Objects
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012"
 PREFIX = {"S3DataSource": {"S3Uri": "s3://models/p/", "S3DataType": "S3Prefix", "CompressionType": "None"}}
@@ -40,6 +48,16 @@ def test_a_model_is_created_once(cloud: Cloud) -> None:
     assert said == f'Cannot create already existing model "{ARN}:model/twice".'
 
 
+def test_s3_that_cannot_be_reached_is_not_called_missing_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    port = free_port()
+    s3 = Objects(f"http://127.0.0.1:{port}", "us-east-1")
+    models = ModelDocuments(Registry(tmp_path / "registry.json"), s3, Quotas())
+    for container in ({"ModelDataUrl": "s3://models/x.tar.gz"}, {"ModelDataSource": PREFIX}):
+        with pytest.raises(InternalFailure, match=f"^s3://models/.* can't be looked up: Could not connect .*:{port}/"):
+            models.create({"ModelName": "unknown", "PrimaryContainer": {"Image": "stub", **container}})
+
+
 @pytest.mark.parametrize(
     ("container", "said"),
     [
@@ -52,6 +70,11 @@ def test_a_model_is_created_once(cloud: Cloud) -> None:
         ({"ModelDataUrl": "s3://models/nothing.tar.gz"}, "Could not find model data at s3://models/nothing.tar.gz."),
         ({"ModelDataUrl": "s3://models/x", "ModelDataSource": PREFIX}, "must not both be given"),
         ({"ModelDataSource": PREFIX}, "Could not find model data at s3://models/p/."),
+        ({"ModelDataUrl": "s3://no-bucket/x.tar.gz"}, "Could not find model data at s3://no-bucket/x.tar.gz."),
+        (
+            {"ModelDataSource": {"S3DataSource": {**PREFIX["S3DataSource"], "S3Uri": "s3://no-bucket/p/"}}},
+            "Could not find model data at s3://no-bucket/p/.",
+        ),
         ({"ModelDataSource": {}}, "must have S3DataSource"),
         (
             {"ModelDataSource": {"S3DataSource": {**PREFIX["S3DataSource"], "S3Uri": "s3://models/p"}}},

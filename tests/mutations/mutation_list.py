@@ -46,8 +46,8 @@ MUTATIONS = (
     Mutation(
         "transformers-neuronx on Trn2",
         "handler/neuron/lines/transformers_neuronx.py",
-        '("inf2", "trn1"), (2, 24)',
-        '("inf2", "trn1", "trn2"), (2, 24)',
+        '("inf2", "trn1"),\n    (2, 24)',
+        '("inf2", "trn1", "trn2"),\n    (2, 24)',
     ),
     Mutation(
         "mllama on the plugin",

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from handler.artifacts.external.external_artifacts import saved_neuron_config
 from handler.artifacts.external.requested_config import requested_fields, text_override, vision_override
 from handler.artifacts.identity.canonical_json import normal
+from handler.config.endpoint_config import DTYPES
 from handler.config.finding import Finding, Severity
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
 
 MISSING = object()
-# Paths on the machine that compiled, and what the graphs do not depend on.
+# Paths on the machine that compiled, and skip_warmup, which only controls whether each graph runs once after loading.
 NOT_COMPARED = frozenset({"quantized_checkpoints_path", "lora_config", "lora_ckpt_json", "skip_warmup"})
-DTYPES = {"half": "float16", "float": "float32"}
 # The fields of config.json that must be equal for the graph to fit the weights.
 SHAPE = (
     "model_type",

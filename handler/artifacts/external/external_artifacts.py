@@ -34,20 +34,6 @@ NOT_VOUCHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalPart:
-    """One compiled model. `name` is "", or `text_model` or `vision_model` of a multimodal model.
-
-    :param ranks: the ranks that need a weights file. Empty if the weights are sharded when they are loaded.
-    :param shards: the ranks whose weights file is complete.
-    """
-
-    name: str
-    graph: bool
-    ranks: tuple[int, ...]
-    shards: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ExternalArtifacts:
     """The result of an examination. `config` is neuron_config.json; empty if it is missing or broken.
 
@@ -57,8 +43,6 @@ class ExternalArtifacts:
 
     where: str
     config: Mapping[str, Json]
-    parts: tuple[ExternalPart, ...]
-    size: int
     findings: tuple[Finding, ...]
     not_vouched: tuple[str, ...] = NOT_VOUCHED
 
@@ -95,8 +79,9 @@ class _ExternalExamination:
         config = self._config()
         multimodal = any(name.startswith(("text_model/", "vision_model/")) for name in self._sizes)
         names = {"text_model": "text_config", "vision_model": "vision_config"} if multimodal else {"": ""}
-        parts = tuple(self._part(name, saved_neuron_config(config, part) or {}) for name, part in names.items())
-        return ExternalArtifacts(self._files.uri, config, parts, sum(self._sizes.values()), tuple(self._findings))
+        for name, part in names.items():
+            self._examine(name, saved_neuron_config(config, part) or {})
+        return ExternalArtifacts(self._files.uri, config, tuple(self._findings))
 
     def _config(self) -> dict[str, Json]:
         if CONFIG not in self._sizes:
@@ -111,14 +96,18 @@ class _ExternalExamination:
             return {}
         return value
 
-    def _part(self, name: str, config: Mapping[str, Json]) -> ExternalPart:
+    def _examine(self, name: str, config: Mapping[str, Json]) -> None:
+        """Examines one compiled model.
+
+        :param name: "", or `text_model` or `vision_model` of a multimodal model.
+        """
         prefix = f"{name}/" if name else ""
-        graph = self._graph(prefix + GRAPH)
-        ranks: tuple[int, ...] = ()
+        self._examine_graph(prefix + GRAPH)
+        ranks = range(0)  # those that need a weights file
         if config.get("save_sharded_checkpoint") and not config.get("skip_sharding"):
             first, count = _int(config, "start_rank_id", 0), _int(config, "local_ranks_size", 0)
             count = count or _int(config, "world_size", 0) or _int(config, "tp_degree", 1)
-            ranks = tuple(range(first, first + min(count, 4096)))
+            ranks = range(first, first + min(count, 4096))
         elif config:
             self._report(
                 "artifacts-sharded-on-load",
@@ -128,11 +117,8 @@ class _ExternalExamination:
                 Severity.WARNING,
             )
         present = [rank for rank in ranks if prefix + SHARD.format(rank) in self._sizes]
-        shards = tuple(
-            rank
-            for rank in present
-            if self._complete(prefix + SHARD.format(rank), read_header, "artifacts-broken-shard")
-        )
+        for rank in present:
+            self._read(prefix + SHARD.format(rank), read_header, "artifacts-broken-shard")
         if len(present) < len(ranks):
             missing = next(rank for rank in ranks if rank not in present)
             self._report(
@@ -141,22 +127,20 @@ class _ExternalExamination:
                 f"file is {SHARD.format(missing)}",
                 "Copy the whole directory again, or compile again.",
             )
-        return ExternalPart(name, graph, ranks, shards)
 
-    def _graph(self, path: str) -> bool:
+    def _examine_graph(self, path: str) -> None:
         if path in self._sizes:
-            return self._complete(path, check_torchscript, "artifacts-broken-graph")
+            self._read(path, check_torchscript, "artifacts-broken-graph")
+            return
         why = f"there is no {path}" + ("; the compile was interrupted" * (CONFIG in self._sizes))
         self._report("artifacts-interrupted-compile", why, "Compile again.")
-        return False
 
-    def _complete(self, path: str, check: Callable[[ReadRange, int], object], code: str) -> bool:
+    def _read(self, path: str, check: Callable[[ReadRange, int], object], code: str) -> None:
+        """Reads as much of a file as shows whether it is complete."""
         try:
             check(reader(self._files, path), self._sizes[path])
         except BrokenFile as error:
             self._report(code, f"{path} {error}", "Copy it again, or compile again.")
-            return False
-        return True
 
     def _report(self, code: str, why: str, fix: str, severity: Severity = Severity.ERROR) -> None:
         self._findings.append(Finding(code, severity, SETTING, why, fix))

@@ -18,13 +18,13 @@ from handler.artifacts.identity.canonical_json import digest
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.companions import Companions
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.storage.directory_objects import DirectoryObjects
 from handler.storage.object_store import ObjectInfo, ObjectStore
 from handler.storage.safetensors_header import BrokenFile, read_header
 from handler.storage.storage_errors import NotFound
 
 CONFIGS = ("config.json", "adapter_config.json", "params.json")
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 AT_ONCE = 8
 
 
@@ -61,7 +61,7 @@ def identify(
     :raises SettingError: there is no configuration, or a file is broken.
     """
     listed = [info for info in files.list("") if "/" not in info.key and only in (None, info.key)]
-    weights = [info for info in listed if info.key.endswith(WEIGHTS)]
+    weights = [info for info in listed if info.key.endswith(WEIGHT_SUFFIXES)]
     if any(info.key.endswith(".safetensors") for info in weights):
         weights = [info for info in weights if info.key.endswith(".safetensors")]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="identify") as pool:

@@ -12,7 +12,6 @@ only the instance that compiles, or that must fail, does it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -29,16 +28,15 @@ from handler.artifacts.lease.acquisition_options import (
 )
 from handler.artifacts.lease.clock import Clock, RealClock
 from handler.artifacts.lease.compile_errors import AcquireTimedOut, NoEntry
+from handler.artifacts.lease.entry_restore import EntryRestore
 from handler.artifacts.lease.lease import Contender
 from handler.artifacts.lease.lease_record import LeaseState
 from handler.artifacts.lease.leased_compile import LeasedCompile
 from handler.artifacts.lease.negative_entries import NegativeEntries
-from handler.artifacts.store import object_names
 from handler.artifacts.store.artifact_store import ArtifactStore
 from handler.artifacts.store.manifest import Manifest
 from handler.json_value import Json
-from handler.storage.object_store import size_of
-from handler.storage.storage_errors import ArtifactError, DigestMismatch, EntryDamaged, NotFound, StoreUnavailable
+from handler.storage.storage_errors import ArtifactError, StoreUnavailable
 
 LEASES = "leases/"
 
@@ -67,14 +65,14 @@ class Acquisition:
         random: Random | None = None,
     ) -> None:
         self._store, self._keys, self._target = store, tuple(keys), target
-        self._restore, self._compile, self._deadline = restore, compile, deadline
+        self._restore, self._compile, self._deadline = EntryRestore(store, restore, target), compile, deadline
         self._options, self._emit = options or AcquisitionOptions(), listener
         self._clock, self._random = clock or RealClock(), random or Random()
         self._failures = failures or NegativeEntries(store.objects, self._clock, signer=store.signer)
         self._began = self._clock.now()
         self._polled: tuple[ArtifactKey, Contender] | None = None
         self._last_event: object = None
-        self._vanished = self._compiling = False
+        self._compiling = False
 
     def run(self) -> Acquired:
         """Restores or compiles the artifacts.
@@ -130,13 +128,12 @@ class Acquisition:
         try:
             # Look again under the lease: the last holder may have published after the first look.
             found = self._find()
-            missing = tuple(key for key in self._keys if key.digest not in found)
-            if missing:
+            if missing := tuple(key for key in self._keys if key.digest not in found):
                 self._failures.require_none(missing[0], self._options.machine_name)
                 self._explain(missing[0])
                 self._compiling = True
                 work = LeasedCompile(self._store, lease, self._failures, self._options, self._emit, self._clock)
-                return work.run(self._compile, self._target, missing, tuple(found.values()))
+                return work.run(self._compile, self._target, missing)
         finally:
             lease.release()
         return self._restored([found[key.digest] for key in self._keys])
@@ -157,34 +154,12 @@ class Acquisition:
         return {digest: manifest for digest, manifest in found.items() if manifest is not None}
 
     def _restored(self, manifests: Sequence[Manifest]) -> Acquired | None:
-        try:
-            self._restore(manifests, self._target)
-        except NotFound as error:
-            if self._vanished:
-                raise self._damaged(manifests, error) from error
-            self._vanished = True  # the entry was deleted after it was found. If this happens twice, it is damaged
+        if not self._restore.run(manifests):
             return None
-        except DigestMismatch as error:
-            raise self._damaged(manifests, error) from error
-        except StoreUnavailable as error:
-            if self._sizes_differ(manifests):
-                raise self._damaged(manifests, error) from error
-            raise
         machine, message = dict(manifests[0].machine), equal_fields(manifests[0])
         keys: list[Json] = [manifest.key for manifest in manifests]
         self._emit({"event": "artifact_restored", "message": message, "keys": keys, "compiled_on": {**machine}})
-        return Acquired(self._target, compiled=False, published=True, manifests=tuple(manifests))
-
-    def _sizes_differ(self, manifests: Sequence[Manifest]) -> bool:
-        """Whether objects are cut short. Each request for such an object looks like a broken connection."""
-        for file in chain.from_iterable(manifest.files for manifest in manifests):
-            if size_of(self._store.objects, object_names.object_name(file.digest)) not in {None, file.size}:
-                return True
-        return False
-
-    def _damaged(self, manifests: Sequence[Manifest], error: ArtifactError) -> EntryDamaged:
-        names = [object_names.manifest_name(manifest.kind, manifest.key) for manifest in manifests]
-        return EntryDamaged([self._store.objects.location(name).uri for name in names], error)
+        return Acquired(self._target, compiled=False, published=True)
 
     def _explain(self, key: ArtifactKey) -> str:
         try:

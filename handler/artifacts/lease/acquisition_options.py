@@ -84,4 +84,3 @@ class Acquired:
     path: Path
     compiled: bool
     published: bool
-    manifests: tuple[Manifest, ...] = ()

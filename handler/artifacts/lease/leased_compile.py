@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from handler.artifacts.lease.compile_errors import CompileFailed
 from handler.artifacts.lease.lease import Lease
 from handler.artifacts.lease.negative_entries import NegativeEntries
 from handler.artifacts.store.artifact_store import ArtifactStore
-from handler.artifacts.store.manifest import Manifest
 from handler.artifacts.store.publication import CompileInputs
 from handler.processes import alive
 from handler.storage.storage_errors import ArtifactError
@@ -42,12 +40,9 @@ class LeasedCompile:
     emit: EventListener
     clock: Clock
 
-    def run(
-        self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...], found: Sequence[Manifest]
-    ) -> Acquired:
+    def run(self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...]) -> Acquired:
         """Compiles to a directory beside `target`, and publishes the result.
 
-        :param found: required entries that exist already. The compiler makes all entries again.
         :raises CompileFailed: the compile failed. Other instances that need this key fail, too, for a while.
         """
         began = self.clock.now()
@@ -56,9 +51,8 @@ class LeasedCompile:
         except CompileFailed as error:
             self._remember(missing[0], error)
             raise
-        manifests = self._publish(directory, missing, self.clock.now() - began)
-        published = len(manifests) == len(missing)
-        return Acquired(directory, compiled=True, published=published, manifests=(*found, *manifests))
+        published = self._publish(directory, missing, self.clock.now() - began)
+        return Acquired(directory, compiled=True, published=published)
 
     def _compiled(self, compile: Compile, target: Path, missing: tuple[ArtifactKey, ...]) -> Path:
         """The directory with the result. If the compiler crashes, this tries once more."""
@@ -74,9 +68,8 @@ class LeasedCompile:
                 self.emit({"event": "artifact_compile_crashed", "key": missing[0].digest, "reason": error.reason})
         return directory
 
-    def _publish(self, directory: Path, missing: tuple[ArtifactKey, ...], seconds: float) -> list[Manifest]:
-        """Publishes the entries. If that fails, another instance compiles again; this one has its artifacts anyway."""
-        manifests: list[Manifest] = []
+    def _publish(self, directory: Path, missing: tuple[ArtifactKey, ...], seconds: float) -> bool:
+        """Publishes the entries. False: another instance compiles again; this one has its artifacts anyway."""
         try:
             self.lease.confirm()
             for key in reversed(missing):
@@ -85,11 +78,11 @@ class LeasedCompile:
                 manifest = self.store.publish(directory, inputs, self._while_held)
                 if manifest.machine.get("holder") != self.lease.holder:
                     raise self.lease.lost()  # another instance published first, so the store's entry is not this one
-                manifests.append(manifest)
                 self.emit({"event": "artifact_published", "key": key.digest, "seconds": seconds})
         except ArtifactError as error:
             self.emit({"event": "artifact_not_published", "code": error.code, "problem": error.message})
-        return manifests
+            return False
+        return True
 
     def _while_held(self, done: int, total: int) -> None:
         """Raises LeaseLost if the lease is lost. Called after each file, the last time before the manifest."""

@@ -25,7 +25,12 @@ SINGLE = (
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
     "VLLM_USE_V2_MODEL_RUNNER",
 )
-FRAMEWORKS = ("neuronx-distributed-inference", "transformers-neuronx", "optimum-neuron")
+FRAMEWORK_VARIABLE = "VLLM_NEURON_FRAMEWORK"
+FRAMEWORKS = NXD_INFERENCE, TRANSFORMERS_NEURONX, OPTIMUM_NEURON = (
+    "neuronx-distributed-inference",
+    "transformers-neuronx",
+    "optimum-neuron",
+)
 # Passed on unchanged. A name that is almost one of these is rejected as a typing error; any other name is passed on.
 PASSED_ON = (
     "BASE_COMPILE_WORK_DIR",
@@ -120,7 +125,7 @@ TRANSLATED: Mapping[str, Translator] = {
     **{name: to_field(field) for name, field in FIELDS.items()},
     "NEURON_ON_DEVICE_SAMPLING_DISABLED": if_true(Assignment("on_device_sampling", False)),
     "DISABLE_NEURON_CUSTOM_SCHEDULER": if_true(Assignment("enable_chunked_prefill", True)),
-    "VLLM_NEURON_FRAMEWORK": _framework,
+    FRAMEWORK_VARIABLE: _framework,
 }
 KNOWN = (*TRANSLATED, *PASSED_ON)
 

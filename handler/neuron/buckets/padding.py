@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
 
 PREFILL, DECODE = "prefill", "decode"
+# The counters on /metrics of both kinds of tokens.
+ASKED, COMPUTED = "endpoint_tokens_asked_total", "endpoint_tokens_computed_total"
 
 
 @dataclass(frozen=True, slots=True)

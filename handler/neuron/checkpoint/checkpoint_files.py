@@ -20,6 +20,9 @@ SETTING = "ENDPOINT_MODEL"
 STAGE = "read model facts"
 # The index of Llama 3.1 405B, one of the largest, has about 0.1 MB.
 LARGEST_JSON = 64 * 1024 * 1024
+# How the names of files with weights end that vLLM reads from a directory. A GGUF file is read by its own path only
+# (vllm/model_executor/model_loader/gguf_loader.py).
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 
 
 class CheckpointFiles(Protocol):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from handler.config.endpoint_config import EndpointConfig
+from handler.config.endpoint_config import DTYPES, EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.neuron_keys import field_of_key, field_of_native_key
 from handler.json_value import Json
@@ -16,8 +15,6 @@ from handler.neuron.lines.line import ConfigKeys, Line
 from handler.neuron.lines.plan_draft import PlanDraft
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import PLUGIN
-
-ALIASES: Final = {"half": "float16", "float": "float32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +131,4 @@ def dtype_of(draft: PlanDraft) -> str:
     if not isinstance(given, str) or given == "auto":
         given = (draft.facts.torch_dtype if draft.facts else None) or "bfloat16"
     plain = given.removeprefix("torch.")
-    return ALIASES.get(plain, plain)
+    return DTYPES.get(plain, plain)

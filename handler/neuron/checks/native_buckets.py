@@ -24,7 +24,8 @@ from handler.neuron.lines.native.native_prefill import (
 )
 from handler.neuron.neuron_config.native_keys import DECODE_STEP
 
-DEFAULT_BLOCK: Final = 32
+# The plugin's own default, in tokens.
+PLUGIN_BLOCK: Final = 32
 SIZES: Final = ", ".join(map(str, SEGMENT_SIZES))
 
 
@@ -45,7 +46,7 @@ def _ascend(sizes: list[int]) -> bool:
 def segments(context: CheckContext) -> Iterator[Finding]:
     """A segment is one size, and the scheduler's step too."""
     sizes, tokens = numbers(context.draft.override.get(SEGMENTS)), context.draft.number(TOKENS)
-    block = max(context.draft.number("block_size") or DEFAULT_BLOCK, 1)
+    block = max(context.draft.number("block_size") or PLUGIN_BLOCK, 1)
     wrong = [size for size in sizes if size not in SEGMENT_SIZES or size % block]
     if wrong:
         why = f"{wrong[0]} is not allowed: a segment size is one of {SIZES}, and a multiple of block_size ({block})"

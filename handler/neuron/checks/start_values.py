@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORKS
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, OPTIMUM_NEURON
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info, warning
 from handler.neuron.lines.line import ConfigKeys
-from handler.neuron.lines.nxdi import SCHEDULER
+from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
+from handler.neuron.lines.nxdi import NXDI_016, SCHEDULER
 from handler.neuron.lines.shared_spelling import DEFAULT_SEQUENCES
 
 POSITIVE: Final = (
@@ -80,16 +81,16 @@ def bucket_coverage(context: CheckContext) -> Iterator[Finding]:
 
 def framework(context: CheckContext) -> Iterator[Finding]:
     """VLLM_NEURON_FRAMEWORK must name a framework that the line has."""
-    named = context.draft.request.env.get("VLLM_NEURON_FRAMEWORK")
+    named = context.draft.request.env.get(FRAMEWORK_VARIABLE)
     if named is None:
         return
-    lines = dict(zip(FRAMEWORKS, ("nxdi-0.16", "fork-0.7.2", "optimum"), strict=True))
+    lines = {NXD_INFERENCE: NXDI_016.name, **LINE_OF_FRAMEWORK}
     known = ", ".join(f"{line} ({framework})" for framework, line in lines.items())
     fix = f"Remove it, or set ENDPOINT_LINE to the line that has it: {known}."
-    has = {"nxdi": FRAMEWORKS[0], "fork": context.line.framework, "opti": FRAMEWORKS[2]}.get(context.line.name[:4])
+    has = {"nxdi": NXD_INFERENCE, "fork": context.line.framework, "opti": OPTIMUM_NEURON}.get(context.line.name[:4])
     if named != has:
         why = f"{context.line.title} does not run on {named}"
-        yield error("framework-not-in-line", "VLLM_NEURON_FRAMEWORK", why, fix)
+        yield error("framework-not-in-line", FRAMEWORK_VARIABLE, why, fix)
 
 
 def model_type(context: CheckContext) -> Iterator[Finding]:

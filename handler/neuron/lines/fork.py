@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
 from handler.json_value import Json
 from handler.neuron.lines.blocks import DEFAULT_BLOCK
 from handler.neuron.lines.feature import Feature
@@ -30,7 +31,6 @@ from handler.neuron.lines.shared_spelling import (
 )
 from handler.neuron.lines.speculation import method_of, speculative_config
 
-FRAMEWORK: Final = "neuronx-distributed-inference"
 UNSUPPORTED: Final = frozenset({Feature.MXFP, Feature.EAGLE3, Feature.MEDUSA, Feature.UNFUSED_SPECULATION})
 
 
@@ -40,7 +40,7 @@ def spell(draft: PlanDraft) -> None:
     remove_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
-    draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK
+    draft.env[FRAMEWORK_VARIABLE] = NXD_INFERENCE
     agree(draft, "max_model_len")
     agree(draft, "max_num_seqs")
     if not draft.config.nodes:
@@ -52,7 +52,7 @@ def spell(draft: PlanDraft) -> None:
     if draft.config.on_device_sampling is False:
         draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
     _spell_cache(draft)
-    spell_speculation(draft, FRAMEWORK)
+    spell_speculation(draft, NXD_INFERENCE)
     spell_lora_fork(draft)
     spell_disaggregation(draft)
     spell_nodes(draft)
@@ -125,7 +125,7 @@ def spell_speculation(draft: PlanDraft, framework: str) -> None:
     else:
         del speculative["method"]
         draft.args["speculative_config"] = {**speculative, "max_model_len": length}
-    if eagle and framework == FRAMEWORK:
+    if eagle and framework == NXD_INFERENCE:
         draft.override.setdefault("enable_eagle_speculation", True)
         draft.override.setdefault("enable_fused_speculation", True)
     else:
@@ -139,7 +139,7 @@ FORK_091 = Line(
     ("inf2", "trn1", "trn2"),
     (2, 26),
     spell,
-    FRAMEWORK,
+    NXD_INFERENCE,
     served=False,
 )
 FORK_072 = Line(
@@ -149,6 +149,6 @@ FORK_072 = Line(
     ("inf2", "trn1", "trn2"),
     (2, 24),
     spell,
-    FRAMEWORK,
+    NXD_INFERENCE,
     served=False,
 )

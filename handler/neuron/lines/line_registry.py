@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from handler.config.dialects.neuron_variables import NXD_INFERENCE, OPTIMUM_NEURON, TRANSFORMERS_NEURONX
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fork import FORK_072, FORK_091
@@ -27,6 +28,8 @@ LINES: Final[tuple[Line, ...]] = (
     OPTIMUM,
     CPU,
 )
+# The line that VLLM_NEURON_FRAMEWORK implies if no Neuron software is installed.
+LINE_OF_FRAMEWORK: Final = {TRANSFORMERS_NEURONX: TNX_072.name, OPTIMUM_NEURON: OPTIMUM.name}
 NAMES: Final = tuple(dict.fromkeys(line.name for line in LINES))
 
 
@@ -59,10 +62,10 @@ def installed_line(installed: Mapping[str, str]) -> str | None:
         if minor >= (0, 20):
             return NATIVE_021.name
         return NXDI_016.name if minor >= (0, 14) else NXDI_013.name
-    fork = "neuronx-distributed-inference" in installed or "transformers-neuronx" in installed
+    fork = NXD_INFERENCE in installed or TRANSFORMERS_NEURONX in installed
     if fork and minor < (0, 10):
         return FORK_091.name if minor >= (0, 8) else FORK_072.name
-    if "optimum-neuron" in installed:
+    if OPTIMUM_NEURON in installed:
         return OPTIMUM.name
     return CPU.name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE
 from handler.config.neuron_keys import nxd_key
 from handler.errors import SettingError
 from handler.json_value import Json
@@ -22,8 +23,6 @@ GRAMMAR_BACKEND: Final = "xgrammar"
 COPIED: Final = ("dtype", "max_num_seqs", "max_model_len", "tensor_parallel_size")
 # Arguments that vLLM 0.7.2 and 0.9.1 have and 0.11 does not.
 LEGACY_ARGUMENTS: Final = ("device", "use_v2_block_manager", "speculative_max_model_len")
-# Only the fork reads it.
-FRAMEWORK_VARIABLE: Final = "VLLM_NEURON_FRAMEWORK"
 
 
 def spell_vllm(draft: PlanDraft) -> None:
@@ -84,7 +83,7 @@ def remove_legacy(draft: PlanDraft) -> None:
 def spell_environment(draft: PlanDraft, *, fork: bool = False) -> None:
     """Writes the variables that are passed on, and the artifacts' directory if it is on this machine."""
     for name, value in draft.request.env.items():
-        if fork or name != FRAMEWORK_VARIABLE:
+        if fork or name != FRAMEWORK_VARIABLE:  # only the fork reads it
             draft.env[name] = value
     artifacts = draft.config.compiled_artifacts
     if artifacts and not artifacts.startswith("s3://"):

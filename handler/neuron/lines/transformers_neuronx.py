@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSFORMERS_NEURONX
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.fork import spell_speculation, whole_sequence_blocks
 from handler.neuron.lines.line import ConfigKeys, Line
@@ -23,7 +24,6 @@ from handler.neuron.lines.shared_spelling import (
     spell_vllm,
 )
 
-FRAMEWORK: Final = "transformers-neuronx"
 FEATURES: Final = frozenset(
     {
         Feature.TENSOR_PARALLEL,
@@ -51,7 +51,7 @@ def spell(draft: PlanDraft) -> None:
     remove_additional(draft)
     spell_environment(draft, fork=True)
     draft.args["device"] = "neuron"
-    draft.env["VLLM_NEURON_FRAMEWORK"] = FRAMEWORK
+    draft.env[FRAMEWORK_VARIABLE] = TRANSFORMERS_NEURONX
     complete_length(draft)
     complete_sequences(draft)
     complete_degree(draft)
@@ -60,7 +60,7 @@ def spell(draft: PlanDraft) -> None:
     _quantization(draft)
     if draft.config.on_device_sampling is False:
         draft.env["NEURON_ON_DEVICE_SAMPLING_DISABLED"] = "1"
-    spell_speculation(draft, FRAMEWORK)
+    spell_speculation(draft, TRANSFORMERS_NEURONX)
     draft.override.update(draft.raw)
     if draft.override:
         draft.args["override_neuron_config"] = dict(draft.override)
@@ -88,8 +88,22 @@ def _quantization(draft: PlanDraft) -> None:
 
 
 TNX_091 = Line(
-    "fork-0.9.1", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 26), spell, FRAMEWORK, served=False
+    "fork-0.9.1",
+    FEATURES,
+    ConfigKeys.TRANSFORMERS_NEURONX,
+    ("inf2", "trn1"),
+    (2, 26),
+    spell,
+    TRANSFORMERS_NEURONX,
+    served=False,
 )
 TNX_072 = Line(
-    "fork-0.7.2", FEATURES, ConfigKeys.TRANSFORMERS_NEURONX, ("inf2", "trn1"), (2, 24), spell, FRAMEWORK, served=False
+    "fork-0.7.2",
+    FEATURES,
+    ConfigKeys.TRANSFORMERS_NEURONX,
+    ("inf2", "trn1"),
+    (2, 24),
+    spell,
+    TRANSFORMERS_NEURONX,
+    served=False,
 )

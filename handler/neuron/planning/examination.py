@@ -144,7 +144,7 @@ def _draft(config: EndpointConfig) -> tuple[ModelFacts | None, tuple[Finding, ..
     setting = config.source("speculative_model").name or "speculative_model"
     severity = Severity.ERROR if config.instance is None else Severity.WARNING
     draft, problems = _facts(config.speculative_model)
-    found = [replace(one, setting=setting, severity=severity) for one in problems if one.code == "invalid-setting"]
+    found = [replace(one, setting=setting, severity=severity) for one in problems if one.severity is Severity.ERROR]
     return draft, tuple(found)
 
 

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.neuron.checkpoint.model_facts import ModelFacts
@@ -20,7 +21,7 @@ from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.lines.cpu import CPU
 from handler.neuron.lines.feature import requested_features
 from handler.neuron.lines.line import ConfigKeys, Line
-from handler.neuron.lines.line_registry import NAMES, find_line, installed_line
+from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_line, installed_line
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import PlanDraft
@@ -32,10 +33,6 @@ from handler.neuron.neuron_config.real_class import NeuronConfigBuilder
 from handler.neuron.plan_request import PlanRequest, conflict
 from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.vllm_versions import version_of
-
-FRAMEWORK = "VLLM_NEURON_FRAMEWORK"
-# The line that VLLM_NEURON_FRAMEWORK implies if no Neuron software is installed.
-LINE_OF_FRAMEWORK = {"transformers-neuronx": "fork-0.7.2", "optimum-neuron": "optimum"}
 
 
 def make_plan(
@@ -103,7 +100,7 @@ def default_line(request: PlanRequest, instance: InstanceType | None, installed:
     found = installed_line(installed)
     if found is not None and found != CPU.name:
         return found
-    named = LINE_OF_FRAMEWORK.get(config.neuron_env.get(FRAMEWORK, ""))
+    named = LINE_OF_FRAMEWORK.get(config.neuron_env.get(FRAMEWORK_VARIABLE, ""))
     if found in (None, CPU.name) and named is not None:
         return named
     if instance is None:
@@ -115,7 +112,7 @@ def default_line(request: PlanRequest, instance: InstanceType | None, installed:
 def _of_nxd_inference(request: PlanRequest) -> bool:
     """Whether a setting is one that NxD Inference has and the native plugin does not."""
     config, raw = request.config, request.raw
-    if FRAMEWORK in config.neuron_env or config.compiled_artifacts is not None:
+    if FRAMEWORK_VARIABLE in config.neuron_env or config.compiled_artifacts is not None:
         return True
     if any("override" in request.key(key).lower() for key in raw):
         return True
@@ -144,7 +141,7 @@ def _sampled_on_cpu(request: PlanRequest) -> tuple[PlanRequest, list[Finding]]:
 
 def resolve_line(name: str, config: EndpointConfig, installed: Mapping[str, str]) -> Line | None:
     """The line of a name. The fork has two lines a name: the framework decides, named or the only one installed."""
-    framework = config.neuron_env.get(FRAMEWORK, "")
-    if not framework and "transformers-neuronx" in installed and "neuronx-distributed-inference" not in installed:
-        framework = "transformers-neuronx"
+    framework = config.neuron_env.get(FRAMEWORK_VARIABLE, "")
+    if not framework and TRANSFORMERS_NEURONX in installed and NXD_INFERENCE not in installed:
+        framework = TRANSFORMERS_NEURONX
     return find_line(name, framework)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from handler.errors import InvalidField
-from handler.schemas.framing import JSON_LINES, SSE
+from handler.schemas.reply import JSON_LINES, SSE
 from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI
 
 CHAT: Final = "chat"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from handler.engine.engine import Engine
 from handler.errors import SettingError
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.hardware import host_memory
@@ -25,7 +26,6 @@ UNSET_SHARE = 0.5
 # The memory of an engine core besides weights and cache (docs/sagemaker.md has the measurement).
 CORE = GIB
 HALVES = ("bfloat16", "float16")
-WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.gguf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.enviro
 
     :raises SettingError: the configured size of the cache is not a number.
     """
-    weights = sum(file.stat().st_size for pattern in WEIGHTS for file in path.glob(pattern)) * _growth(path, plan)
+    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES))
+    weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
     space = plan.env.get(SPACE) or environ.get(SPACE)
     if space:
         if not space.strip().isdecimal():

@@ -51,13 +51,23 @@ class Objects:
         self._client: S3Client = local_client("s3", endpoint_url, region, **options)
 
     def exists(self, uri: str, prefix: bool) -> bool:
+        """Whether there is an object, or any object below a prefix. A URI of another form names none.
+
+        :raises ObjectError: S3 does not say so, or cannot be reached.
+        """
         try:
             location = S3Location.parse(uri)
-            if prefix:
-                return next(self.keys(location), None) is not None
-            self._client.head_object(Bucket=location.bucket, Key=location.key)
-        except (ObjectError, ClientError, BotoCoreError):
+        except ObjectError:
             return False
+        try:
+            if prefix:
+                listed = self._client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
+                return bool(listed.get("Contents"))
+            self._client.head_object(Bucket=location.bucket, Key=location.key)
+        except (ClientError, BotoCoreError) as error:
+            if isinstance(error, ClientError) and error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                return False
+            raise ObjectError(f"{location} can't be looked up: {error}") from error
         return True
 
     def keys(self, prefix: S3Location) -> Iterator[str]:

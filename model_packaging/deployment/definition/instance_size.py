@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from handler.artifacts.store.object_names import MANIFESTS
 from handler.errors import SettingError
+from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from model_packaging.deployment.definition.limits import Sizes
 from model_packaging.package.assembly import COMPILED, STORE
 from model_packaging.package.sources import items
 
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 ARTIFACTS = ("ENDPOINT_ARTIFACT_STORE", "ENDPOINT_COMPILED_ARTIFACTS", "NEURON_COMPILED_ARTIFACTS")
 
 
@@ -32,10 +32,10 @@ def sizes_of(package: str | None, environment: Mapping[str, str], platform: str)
     elif package:
         listed = items(package, "MODEL")
         packed = sum(item.size for item in listed)
-        weights = sum(item.size for item in listed if item.path.endswith(WEIGHTS) and "/" not in item.path)
+        weights = sum(item.size for item in listed if item.path.endswith(WEIGHT_SUFFIXES) and "/" not in item.path)
         has_graphs = has_graphs or any(item.path.startswith((f"{COMPILED}/", f"{STORE}/")) for item in listed)
     if remote.startswith("s3://"):
-        weights = sum(item.size for item in items(remote, "ENDPOINT_MODEL") if item.path.endswith(WEIGHTS))
+        weights = sum(item.size for item in items(remote, "ENDPOINT_MODEL") if item.path.endswith(WEIGHT_SUFFIXES))
         fetched += weights
     return Sizes(
         packed=packed,

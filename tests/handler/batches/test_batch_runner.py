@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import boto3
 import msgspec
@@ -122,6 +122,28 @@ def test_a_fault_of_ours_ends_one_batch_and_no_other(
     else:
         assert (ended.status, ended.request_counts.failed, ended.output_file_id) == (BatchStatus.COMPLETED, 1, None)
     assert ran(batches, state, create(batches, "b")).request_counts.completed == 1
+
+
+def test_one_that_is_cancelled_while_its_input_is_read_is_not_run(
+    batches: Batches, state: ServingState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, read = create(batches, "a"), batch_runner.read_lines
+
+    def cancelled(*arguments: Any) -> Any:
+        batches.cancel(batch.id)
+        return read(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch_runner, "read_lines", cancelled)
+        ended = ran(batches, state, batch)
+    assert (ended.status, ended.request_counts.completed) == (BatchStatus.CANCELLED, 0)
+    assert ended.cancelling_at is not None
+
+
+def test_one_that_cannot_be_read_holds_up_no_other(batches: Batches, state: ServingState, tmp_path: Path) -> None:
+    damaged = create(batches, "a")
+    (tmp_path / "batches" / damaged.id / "batch.json").write_bytes(b"{")
+    assert ran(batches, state, create(batches, "b")).status is BatchStatus.COMPLETED
 
 
 @pytest.fixture(params=["directory", "s3"])

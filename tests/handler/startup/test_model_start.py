@@ -90,6 +90,13 @@ def test_without_a_setting_the_cache_is_half_of_the_memory(model: Path) -> None:
     assert need_of(model, EnginePlan("cpu", {}, {"VLLM_CPU_KVCACHE_SPACE": "4"}), {}).cache == 4 * GIB
 
 
+def test_a_gguf_file_beside_the_weights_needs_no_memory(model: Path) -> None:
+    before = need_of(model, EnginePlan("cpu", {}), {}).weights
+    assert before > 0
+    (model / "model.gguf").write_bytes(b"\0" * 1000)
+    assert need_of(model, EnginePlan("cpu", {}), {}).weights == before
+
+
 def test_an_engine_that_has_taken_its_part_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     engine: Any = SimpleNamespace(pids=(1,))
     monkeypatch.setattr("handler.startup.multi_model.memory_budget.host_memory.available", lambda: 10 * GIB)

@@ -35,8 +35,6 @@ def test_a_whole_one_is_described(directory: Path) -> None:
     assert found.loadable
     assert found.findings == ()
     assert found.config == SAVED
-    assert [(part.name, part.graph, part.ranks, part.shards) for part in found.parts] == [("", True, (0, 1), (0, 1))]
-    assert found.size == sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     said = " ".join(found.not_vouched)
     for word in ("versions", "platform", "digest", "signed", "checkpoint"):
         assert word in said
@@ -89,7 +87,7 @@ def test_a_rank_without_a_shard(directory: Path) -> None:
     assert [finding.code for finding in found.findings] == ["artifacts-shards-missing"]
     assert "1 of 2 ranks" in found.findings[0].why
     assert "tp1_" in found.findings[0].why
-    assert found.parts[0].shards == (0,)
+    assert not found.loadable
 
 
 @pytest.mark.parametrize("body", [b"", safetensors({"w": [4]})[:-1], safetensors({"w": [4]}) + b"x"])
@@ -109,7 +107,11 @@ def test_shards_that_were_not_saved_are_only_a_warning(directory: Path) -> None:
 def test_ranks_begin_where_the_configuration_says(directory: Path) -> None:
     config = {**SAVED, "neuron_config": {**NEURON_CONFIG, "start_rank_id": 2, "local_ranks_size": 1}}
     (directory / "neuron_config.json").write_text(json.dumps(config))
-    assert describe(DirectoryObjects(directory)).parts[0].ranks == (2,)
+    (finding,) = describe(DirectoryObjects(directory)).findings
+    assert "0 of 1 ranks; the first missing file is weights/tp2_" in finding.why
+    shards = directory / "weights"
+    (shards / "tp1_sharded_checkpoint.safetensors").rename(shards / "tp2_sharded_checkpoint.safetensors")
+    assert describe(DirectoryObjects(directory)).findings == ()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000])
@@ -133,10 +135,13 @@ def test_a_multimodal_one_has_two_parts(tmp_path: Path) -> None:
     (tmp_path / "neuron_config.json").write_text(json.dumps(config))
     found = describe(DirectoryObjects(tmp_path))
     assert found.findings == ()
-    assert [(one.name, one.ranks) for one in found.parts] == [("text_model", (0, 1)), ("vision_model", (0,))]
     (tmp_path / "vision_model/model.pt").unlink()
-    (finding,) = describe(DirectoryObjects(tmp_path)).findings
-    assert "vision_model/model.pt" in finding.why
+    (tmp_path / "text_model/weights/tp1_sharded_checkpoint.safetensors").unlink()
+    (tmp_path / "vision_model/weights/tp0_sharded_checkpoint.safetensors").unlink()
+    text, graph, vision = (finding.why for finding in describe(DirectoryObjects(tmp_path)).findings)
+    assert "text_model/weights/ has files for 1 of 2 ranks" in text
+    assert "vision_model/model.pt" in graph
+    assert "vision_model/weights/ has files for 0 of 1 ranks" in vision
 
 
 @given(st.data())

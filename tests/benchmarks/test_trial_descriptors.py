@@ -1,0 +1,46 @@
+"""A soak counts a server's descriptors without those to the processes that try grammars, and no other's."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from psutil import Process
+
+from benchmarks.soak.soak_state import trial_descriptors
+from handler.engine.grammar.trial_lane import UNREADABLE, TrialLane, TrialProcess
+
+# The process without the grammar library. The grammar `crash` ends the child that tries it.
+WITHOUT_LIBRARY = """
+import os, signal, socket
+from handler.engine.grammar.trial_process import serve
+control = socket.socket(fileno=0)
+control.sendall(b"ready")
+serve(control, lambda kind, spec: os.kill(os.getpid(), signal.SIGKILL) if spec == "crash" else None)
+"""
+
+
+def test_each_process_and_child_that_tries_grammars_has_one_descriptor() -> None:
+    here = Process()
+    process = TrialProcess((sys.executable, "-c", WITHOUT_LIBRARY))
+    quick, slow = TrialLane(process, 60), TrialLane(process, 60)
+    counted = [(0, here.num_fds())]
+
+    def count() -> None:
+        of_trials = trial_descriptors(here)
+        counted.append((of_trials, here.num_fds() - of_trials))
+
+    try:
+        for lane in (quick, slow):
+            assert lane.problem("regex", "good") is None
+            count()
+        assert slow.problem("regex", "crash") == UNREADABLE
+        count()
+        with open(os.devnull):
+            count()
+    finally:
+        process.close()
+        quick.close()
+    count()
+    before = counted[0][1]
+    assert counted == [(0, before), (2, before), (3, before), (2, before), (2, before + 1), (0, before)]

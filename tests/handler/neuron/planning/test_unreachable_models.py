@@ -1,0 +1,40 @@
+"""A model, or a draft model, in an S3 that cannot be reached is an error of its setting."""
+
+from __future__ import annotations
+
+import pytest
+
+import sample_model
+from handler.config.endpoint_config import EndpointConfig
+from handler.config.finding import Severity
+from handler.neuron.planning.examination import examine_config
+from handler.processes import free_port
+
+
+@pytest.fixture(autouse=True)
+def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+def unreadable(config: EndpointConfig) -> list[tuple[Severity, str]]:
+    """The severity and the setting of each finding about a model that cannot be read."""
+    found = [finding for finding in examine_config(config).findings if finding.code == "model-unreadable"]
+    assert all("Could not connect" in finding.why for finding in found)
+    return [(finding.severity, finding.setting) for finding in found]
+
+
+def test_a_model() -> None:
+    assert unreadable(EndpointConfig(model="s3://bucket/model")) == [(Severity.ERROR, "MODEL")]
+
+
+def test_a_draft_model_for_another_machine_is_a_warning() -> None:
+    here = EndpointConfig(model=str(sample_model.path()), speculative_model="s3://bucket/draft", line="nxdi-0.16")
+    there = EndpointConfig(
+        model=str(sample_model.path()), speculative_model="s3://bucket/draft", instance="ml.trn1.2xlarge"
+    )
+    assert unreadable(here) == [(Severity.ERROR, "speculative_model")]
+    assert unreadable(there) == [(Severity.WARNING, "speculative_model")]
