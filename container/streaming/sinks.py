@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import ClassVar
 
-from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
+from container.connection.socket_writer import SocketWriter
 from handler.engine.generation.generation import StopReason
 from handler.errors import EndpointError
 from handler.schemas.reply import SSE, Reply, RunningCall
@@ -53,7 +53,7 @@ class BufferedSink:
         self.release()
 
     def client_left(self, reason: str) -> None:
-        self.left_reason = CLIENT_CLOSED
+        self.left_reason = reason
         if self.running is not None:
             self.running.cancel()
 
