@@ -1,7 +1,7 @@
 """One run of engine_program.py, and what came of it.
 
-Each runs in a process that is forked from one that has imported vLLM. vLLM's platform depends on the environment of that
-import, so a run with another platform than the last one's starts a new process to fork from.
+Each runs in a process that is forked from one that has imported vLLM. vLLM's platform depends on the environment of
+that import, so a run with another platform than the last one's starts a new process to fork from.
 """
 
 from __future__ import annotations
