@@ -8,9 +8,11 @@ import logging
 import re
 import signal
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -112,8 +114,18 @@ def s3_url() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def service_models() -> Iterator[None]:
+    """Parses each of botocore's service models once: every new session would parse them again."""
+    from botocore.loaders import JSONFileLoader
+
+    loader = JSONFileLoader()
+    with patch.object(JSONFileLoader, "load_file", staticmethod(cache(loader.load_file))):
+        yield
+
+
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def aws(service_models: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Credentials that no service but ours takes, and none of this machine's own secrets."""
     settings = {
         "AWS_ACCESS_KEY_ID": "test",

@@ -24,15 +24,16 @@ COMPILES = ("tests/notebooks/test_notebooks.py", "tests/endpoint/test_artifacts.
 LONGEST = (
     "compiles",
     "endpoint",
-    "tests/local_sagemaker/test_service_with_boto3.py",
-    "tests/endpoint/test_neuron_failures.py",
-    "tests/endpoint/test_adapters.py",
     "tests/endpoint/test_neuron_kills.py",
     "tests/endpoint/test_neuron_native.py",
-    "tests/endpoint/test_failure.py",
+    "tests/endpoint/test_neuron_failures.py",
     "tests/simulation/schedules/test_schedules.py",
-    "tests/endpoint/test_pooling.py",
+    "tests/local_sagemaker/test_service_with_boto3.py",
+    "tests/endpoint/test_adapters.py",
+    "tests/neuron_contract/test_stand_in_engine.py",
     "front ends",
+    "tests/endpoint/test_failure.py",
+    "tests/endpoint/test_pooling.py",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,23 +28,26 @@ WORDS = {
 }
 
 
-def files() -> list[Path]:
+@cache
+def texts() -> dict[str, str]:
+    """The text of each file, by its path from the root."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kinds = {".py", ".md", ".toml", ".yaml", ".ipynb", ".js", ".html", ""}
-    return [
-        ROOT / name
+    return {
+        name: (ROOT / name).read_text(encoding="utf-8")
         for name in listed.splitlines()
         if not name.startswith(LEFT_AS_THEY_ARE) and Path(name).suffix in kinds and (ROOT / name).is_file()
-    ]
+    }
 
 
 @pytest.mark.parametrize("word", WORDS)
 def test_the_word_is_not_used(word: str) -> None:
     pattern = re.compile(word, re.IGNORECASE if word.islower() else 0)
     found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path in files()
-        for number, line in enumerate(path.read_text().splitlines(), 1)
+        f"{name}:{number}: {line.strip()[:100]}"
+        for name, text in texts().items()
+        if pattern.search(text)
+        for number, line in enumerate(text.splitlines(), 1)
         if pattern.search(line)
     ]
     assert found == [], f"write: {WORDS[word]}"

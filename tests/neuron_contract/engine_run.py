@@ -1,7 +1,7 @@
 """One run of engine_program.py, and what came of it.
 
-Each runs in a process that is forked from one that has imported most of what vLLM imports. vLLM itself is not among it,
-because its platform depends on the run's environment.
+Each runs in a process that is forked from one that has imported vLLM. vLLM's platform depends on the environment of
+that import, so a run with another platform than the last one's starts a new process to fork from.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import runpy
 import sys
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,8 +27,10 @@ SMALL = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in one process: half the imports
 }
-# What takes longest of vLLM's imports (0.16.0). None of it reads a variable that differs between the runs.
-PRELOADED = ["torch._inductor.compile_fx", "transformers", "scipy.signal", "scipy.stats", "openai", "networkx"]
+# What an engine imports (0.16.0). Of the variables that differ between the runs, it reads only these at import.
+PRELOADED = ["vllm.entrypoints.llm", "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"]
+AT_IMPORT = ("PYTHONPATH", "NEURON_STAND_IN")
+_imported_with: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +58,26 @@ def run_engine(
     log, answer = workdir / "log.txt", workdir / "answer.json"
     whole = {**kept, **SMALL, **own, **installed(site), **(environment or {})}
     forks = multiprocessing.get_context("forkserver")
-    forks.set_forkserver_preload(PRELOADED)
     process = forks.Process(target=_run_program, args=(whole, [json.dumps(job), str(answer)], log))
-    with patch.dict(os.environ, SMALL):  # the first run starts the process that all are forked from
-        process.start()
+    _fork_from({name: whole[name] for name in AT_IMPORT if name in whole})
+    process.start()
     process.join(within)
     process.kill()
     process.join()
     text = log.read_text(errors="replace")
     assert answer.is_file(), text[-4000:]
     return EngineRun(json.loads(answer.read_text()), text)
+
+
+def _fork_from(environment: dict[str, str]) -> None:
+    """Starts the process that the next runs are forked from, unless the one that there is has this environment."""
+    if environment != _imported_with:
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # Python's own tests do so
+        _imported_with.clear()
+        _imported_with.update(environment)
+        multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+        with patch.dict(os.environ, {**SMALL, **environment}):
+            forkserver.ensure_running()
 
 
 def _run_program(environment: dict[str, str], arguments: list[str], log: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -43,3 +45,16 @@ def test_a_torch_that_has_the_question_elsewhere_is_left_alone(monkeypatch: pyte
     monkeypatch.delattr(torch._C._cpu, ASKED, raising=False)
     register()
     assert not hasattr(torch._C._cpu, ASKED)
+
+
+@pytest.mark.parametrize(("symbol", "loads"), [("Sleef_expf8_u10", True), ("Sleef_expf9_u10", False)])
+def test_torch_checks_a_library_without_an_import_of_torch(tmp_path: Path, symbol: str, loads: bool) -> None:
+    """torch's own check of what a compiled library needs of it."""
+    from torch._inductor.cpu_vec_isa import VecAVX2
+
+    from handler.engine.vllm_api.core.cpu_isa import register
+
+    register()
+    with patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}):
+        assert VecAVX2().check_build(f'extern "C" void {symbol}(); void *needed = (void *){symbol};') == loads
+    assert "\nimport torch" not in VecAVX2._avx_py_load

@@ -8,6 +8,8 @@ from typing import Any
 from vllm.platforms.cpu import CpuPlatform
 from vllm.platforms.interface import PlatformEnum
 
+METHOD = "VLLM_WORKER_MULTIPROC_METHOD"
+
 
 class DevicePlatform(CpuPlatform):  # type: ignore[misc]  # vLLM is untyped
     """An out-of-tree platform to the engine, so that vLLM takes the defaults it takes with the plugin. In the process
@@ -34,8 +36,13 @@ class DevicePlatform(CpuPlatform):  # type: ignore[misc]  # vLLM is untyped
 
     @classmethod
     def finish_on_cpu(cls, vllm_config: Any) -> None:
-        """What the CPU platform sets, and one process whatever the tensor parallel degree."""
+        """What the CPU platform sets, and one process whatever the tensor parallel degree.
+
+        vLLM forks the core, as with the plugins. On a CPU it would spawn it, which imports vLLM once more.
+        """
+        method = os.environ.get(METHOD, "fork")
         CpuPlatform.check_and_update_config(vllm_config)
+        os.environ[METHOD] = method
         if vllm_config.parallel_config.world_size > 1:
             vllm_config.parallel_config.distributed_executor_backend = "uni"
         os.environ["LOCAL_WORLD_SIZE"] = "1"
