@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
@@ -25,6 +24,8 @@ def listed(config: EndpointConfig) -> dict[str, dict[str, str]]:
 
 
 def test_the_plugin_gets_an_adapter_of_zeros_like_the_first_one(tmp_path: Path) -> None:
+    from safetensors.torch import load_file  # it imports torch, which no other test without an engine needs
+
     document = listed(EndpointConfig(scratch=tmp_path, lora_modules={"pirate": ADAPTER}))
     for paths in ("lora-ckpt-paths", "lora-ckpt-paths-cpu"):
         assert list(document[paths]) == [BASE_ADAPTER, "pirate"]
