@@ -132,9 +132,9 @@ gateway: $(DEV)
 test: $(DEV)
 	@$(BIN)/python -m tests.runner
 
-# Without the tests that need an engine or take seconds of CPU time.
+# Without the tests that need an engine or take seconds of CPU time. They need little memory, and many wait.
 test-fast: $(DEV)
-	@$(BIN)/python -m tests.runner -m 'not engine and not slow'
+	@$(BIN)/python -m tests.runner -n $$(( $$(nproc) + 2 )) -m 'not engine and not slow'
 
 # A slice of the tests (tests/versions.txt) on the vLLM of each native line.
 test-versions: test-version-0.24.0 test-version-0.29.0
