@@ -17,7 +17,7 @@ from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, m
 from container.requests.request_body import read_json
 from container.requests.request_record import RequestRecord, record_of
 from container.service import Service
-from container.streaming.json_lines_response import LINES_TYPES, LinesResponse
+from container.streaming.json_lines_response import LinesResponse
 from container.streaming.token_response import TokenResponse
 from container.telemetry.tracing.traced_call import traced_call
 from handler.engine.api_routes import Route
@@ -28,7 +28,7 @@ from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
 from handler.schemas.ignored_fields import drop_ignored_fields
 from handler.schemas.json_body import decode
-from handler.schemas.reply import AnyCall
+from handler.schemas.reply import LINE_TYPES, AnyCall
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
@@ -54,14 +54,14 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         admission.enter()
     try:
         model = model or requested_model(service, request)
-        body = read_json(request, max_body(config), service.read_timeouts, accepted=LINES_TYPES)
+        body = read_json(request, max_body(config), service.read_timeouts, accepted=LINE_TYPES)
         timeout = request.headers.get(TIMEOUT_HEADER)
         record, session = record_of(request.environ), request.headers.get(SESSION_HEADER)
         service.recovery.keep(record, body)
         record.began = min(began, record.began)
         # Custom code has run already, and the next process has neither this one's sessions nor its further models.
         record.may_rerun = all(each is None for each in (handed, session, service.custom_code, service.models))
-        if request.mimetype in LINES_TYPES:
+        if request.mimetype in LINE_TYPES:
             limit = deadline(config, timeout, began, stream=False)
             service.observer.started(record, body)
             engine, admission = service.resolve_engine(model)

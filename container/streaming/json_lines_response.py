@@ -23,9 +23,6 @@ from handler.schemas.dispatch import Parse
 from handler.schemas.reply import JSON_LINES
 from handler.startup.admission import Admission
 
-# Media types in use for JSON Lines. The first is SageMaker's.
-LINES_TYPES = frozenset((JSON_LINES, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
-
 
 class LinesResponse(Response):
     """A WSGI response with one reply on each line.

@@ -17,6 +17,8 @@ DONE = b"data: [DONE]\n\n"
 # The media types of streams.
 SSE = "text/event-stream"
 JSON_LINES = "application/jsonlines"
+# Media types in use for JSON Lines. The first is SageMaker's.
+LINE_TYPES = frozenset((JSON_LINES, "application/x-jsonlines", "application/jsonl", "application/x-ndjson"))
 
 
 class Reply(Protocol):

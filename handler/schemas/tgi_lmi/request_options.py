@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from handler.errors import InvalidField
-from handler.schemas.reply import JSON_LINES, SSE
+from handler.schemas.reply import JSON_LINES, LINE_TYPES, SSE
 from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI
 
 CHAT: Final = "chat"
 COMPLETION: Final = "completion"
 # The values of the custom attribute `schema`.
 SCHEMAS: Final = (CHAT, COMPLETION, TGI, LMI)
-LINE_TYPES: Final = frozenset({JSON_LINES, "application/jsonl", "application/x-ndjson"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ def asked(accept: str = "", schema: str = "", setting: str = "lmi", formatter: s
         ({**INPUTS, "stream": True}, asked(accept=f"*/* {EVENTS} {LINES}"), EVENTS, None),
         ({**INPUTS, "stream": True}, asked(accept="application/json */*"), LINES, None),
         ({**INPUTS, "stream": True}, asked(schema="tgi", accept="application/x-ndjson"), LINES, None),
+        ({**INPUTS, "stream": True}, asked(schema="tgi", accept="application/x-jsonlines"), LINES, None),
         ({**INPUTS, "stream": True}, asked(formatter="sse"), EVENTS, None),
         ({**INPUTS, "stream": True}, asked(formatter="sse", accept=LINES), EVENTS, None),
         ({**INPUTS, "stream": True}, asked(formatter="json"), None, False),
