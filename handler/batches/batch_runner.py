@@ -64,8 +64,8 @@ class BatchRunner:
                 continue
             try:
                 batch = self.store.batch(identity)
-            except msgspec.DecodeError:  # the others run
-                logger.exception("batch %s cannot be read, and is left out", identity)
+            except msgspec.DecodeError as error:  # the others run
+                logger.error("batch %s cannot be read, and is left out: %s", identity, error)
                 self.ended.add(identity)
                 continue
             if not batch.status.ended:

@@ -104,7 +104,7 @@ def facts() -> Iterator[Fact]:
 
 
 def _guide(path: Path) -> Guide:
-    document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)  # a tenth of the time
+    document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     default = {name: document[name] for name in ("line", "instance", "model")}
     shared = document.get("env") or {}
     found = []

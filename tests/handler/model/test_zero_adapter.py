@@ -24,7 +24,7 @@ def listed(config: EndpointConfig) -> dict[str, dict[str, str]]:
 
 
 def test_the_plugin_gets_an_adapter_of_zeros_like_the_first_one(tmp_path: Path) -> None:
-    from safetensors.torch import load_file  # it imports torch, which no other test without an engine needs
+    from safetensors.torch import load_file  # it imports torch: not in every process that collects
 
     document = listed(EndpointConfig(scratch=tmp_path, lora_modules={"pirate": ADAPTER}))
     for paths in ("lora-ckpt-paths", "lora-ckpt-paths-cpu"):
