@@ -133,7 +133,10 @@ def until(holds: Callable[[], bool], within: float = 30.0) -> None:
 
 def gone(pid: int) -> bool:
     """It runs no more; nobody may have reaped it, if its parent was killed."""
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def archive(files: dict[str, bytes], *more: tarfile.TarInfo) -> bytes:
