@@ -13,7 +13,7 @@ from container.requests.http_limits import max_body
 from container.requests.paging import number
 from container.requests.request_body import read_body, read_json
 from container.service import Service
-from handler.batches.batch_errors import BatchesOff
+from handler.batches.batch_errors import BatchesOff, RecordDamaged
 from handler.batches.batches import Batches, BatchFields
 from handler.errors import InvalidField, MissingField, NothingStored, UnsupportedMediaType
 from handler.schemas.json_body import decode
@@ -111,8 +111,8 @@ def listing(ids: list[str], get: Callable[[str], Any], default: int) -> Response
     for identity in ids[:limit]:
         try:
             data.append(get(identity))
-        except NothingStored:
-            continue  # deleted after it was listed
+        except (NothingStored, RecordDamaged):
+            continue  # deleted after it was listed, or never whole
     first, last = (data[0].id, data[-1].id) if data else (None, None)
     page = {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(ids) > limit}
     return reply(page)

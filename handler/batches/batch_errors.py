@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handler.errors import ClientError
+from handler.errors import ClientError, ServerError
 
 
 class BatchesOff(ClientError):
@@ -25,3 +25,12 @@ class BatchEnded(ClientError):
 
     def __init__(self, identity: str, status: str) -> None:
         super().__init__(f"The batch '{identity}' cannot be cancelled: it is {status}.", param="batch_id")
+
+
+class RecordDamaged(ServerError):
+    """The record of a file or a batch is not one."""
+
+    code = "record_damaged"
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(f"'{key}' in ENDPOINT_BATCH_STORE cannot be read: {problem}. Delete it.")

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from handler.batches.batch_errors import RecordDamaged
 from handler.batches.batch_input import INPUT, read_lines
 from handler.batches.batch_objects import BatchObject, BatchStatus
 from handler.batches.batch_rows import batch_errors, decoded_row, succeeded_row
@@ -64,8 +65,8 @@ class BatchRunner:
                 continue
             try:
                 batch = self.store.batch(identity)
-            except msgspec.DecodeError as error:  # the others run
-                logger.error("batch %s cannot be read, and is left out: %s", identity, error)
+            except RecordDamaged as error:  # the others run
+                logger.error("a batch is left out: %s", error.message)
                 self.ended.add(identity)
                 continue
             if not batch.status.ended:

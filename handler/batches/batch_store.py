@@ -13,16 +13,19 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
+from handler.batches.batch_errors import RecordDamaged
 from handler.batches.batch_objects import BATCH_PREFIX, FILE_PREFIX, BatchObject, FileObject, new_id
 from handler.errors import NothingStored
 from handler.storage.object_store import ObjectStore
 from handler.storage.storage_errors import NotFound
 
 IDS: Final = re.compile(rf"(?:{FILE_PREFIX}|{BATCH_PREFIX})[0-9a-f]{{32}}")
+
+Record = TypeVar("Record", FileObject, BatchObject)
 
 
 class BatchStore:
@@ -45,8 +48,11 @@ class BatchStore:
         return added
 
     def file(self, identity: str, param: str = "file_id") -> FileObject:
-        """:raises NothingStored: there is no such file."""
-        return msgspec.json.decode(self._get(identity, f"files/{identity}/file.json", param), type=FileObject)
+        """:raises NothingStored: there is no such file.
+
+        :raises RecordDamaged: its record cannot be read.
+        """
+        return self._record(FileObject, identity, f"files/{identity}/file.json", param)
 
     def content(self, identity: str, param: str = "file_id") -> Iterator[bytes]:
         """The bytes of a file, in pieces.
@@ -70,8 +76,11 @@ class BatchStore:
         self._objects.put(f"batches/{batch.id}/batch.json", msgspec.json.encode(batch))
 
     def batch(self, identity: str) -> BatchObject:
-        """:raises NothingStored: there is no such batch."""
-        return msgspec.json.decode(self._get(identity, f"batches/{identity}/batch.json", "batch_id"), type=BatchObject)
+        """:raises NothingStored: there is no such batch.
+
+        :raises RecordDamaged: its record cannot be read.
+        """
+        return self._record(BatchObject, identity, f"batches/{identity}/batch.json", "batch_id")
 
     def batch_ids(self) -> list[str]:
         """The ids of all batches, the newest first."""
@@ -92,10 +101,12 @@ class BatchStore:
         found = [each.key for each in self._objects.list(prefix) if each.key.endswith(ending)]
         return sorted((key.removeprefix(prefix).removesuffix(ending) for key in found), reverse=True)
 
-    def _get(self, identity: str, key: str, param: str) -> bytes:
+    def _record(self, kind: type[Record], identity: str, key: str, param: str) -> Record:
         try:
             if IDS.fullmatch(identity):
-                return self._objects.get(key)[0]
+                return msgspec.json.decode(self._objects.get(key)[0], type=kind)
         except NotFound:
             pass
+        except msgspec.DecodeError as error:
+            raise RecordDamaged(key, str(error)) from error
         raise NothingStored(f"there is no '{identity[:100]}' here", param)

@@ -110,6 +110,24 @@ def test_a_batch_from_its_upload_to_its_files(client: Client) -> None:
         client.api.files.content(batch.output_file_id)
 
 
+def test_a_damaged_record_is_named_and_hides_no_other(client: Client, tmp_path: Path) -> None:
+    import openai
+
+    batches = [client.create(lines("a")) for _ in range(2)]
+    kept, damaged = (client.ended(identity) for identity in batches)
+    places = [f"files/{damaged.input_file_id}/file.json", f"batches/{damaged.id}/batch.json"]
+    for place in places:
+        (next(tmp_path.rglob(place))).write_bytes(b"{")
+    assert [each.id for each in client.api.batches.list()] == [kept.id]
+    files = {each.id for each in client.api.files.list()}
+    assert {kept.input_file_id, damaged.output_file_id} <= files
+    assert damaged.input_file_id not in files
+    gets = (client.api.files.retrieve, damaged.input_file_id), (client.api.batches.retrieve, damaged.id)
+    for (get, identity), place in zip(gets, places, strict=True):
+        with pytest.raises(openai.InternalServerError, match=f"'{place}' in ENDPOINT_BATCH_STORE cannot be read"):
+            get(identity)
+
+
 def test_a_kill_loses_no_reply_and_asks_no_request_twice(tmp_path: Path) -> None:
     first = Client(tmp_path)
     identity = first.create(lines("a", "b", "<gate:kill>|c", "d", "e"))
