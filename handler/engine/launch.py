@@ -50,8 +50,7 @@ def launch(
     stage: Stage = lambda name: None,
     *,
     further: bool = False,
-    imports: Callable[[], object] = import_vllm,
-    waiting: WaitingProcess | None = None,
+    imports: Callable[[], WaitingProcess | None] = import_vllm,
 ) -> Engine:
     """Imports vLLM, starts the engine core and waits until it accepts requests. 20 to 60 s on CPU.
 
@@ -59,13 +58,13 @@ def launch(
     :param config: names the setting behind a rejected argument, in messages, and says how long a stall is.
     :param stage: called with the name of each stage when it begins.
     :param further: this process has other engines already.
-    :param imports: returns when vLLM is imported. Another thread may do that already.
-    :param waiting: a process that becomes the engine core.
+    :param imports: returns when vLLM is imported. Another thread may do that already. It may return a process that
+        becomes the engine core.
     :raises SettingError: vLLM's parser rejects an engine argument.
     :raises Exception: any error that vLLM raises when it cannot start.
     """
     stage("import vLLM")
-    imports()
+    waiting = imports()
     from handler.engine.vllm_api.core import core as vllm_api
     from handler.engine.vllm_api.core import engine_arguments, model_inspection
 

@@ -180,8 +180,7 @@ def _launch_engine(
     use_environment(plan)
     if state.peers is not None:
         state.peers.planned(plan, model)
-    imports = partial(steps.result, IMPORT)
-    engine = state.engine = launch(plan, config, lifecycle.stage, imports=imports, waiting=steps.result(CORE))
+    engine = state.engine = launch(plan, config, lifecycle.stage, imports=partial(steps.result, CORE))
     if compiles_only(plan.env):
         return engine
     notes = None if state.peers is None else state.peers.adapter_notes

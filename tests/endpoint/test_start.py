@@ -29,6 +29,14 @@ def test_ping_tells_503_and_the_stage_from_the_first_answer_on(endpoint: ServePr
     assert all(json.loads(body)["status"] == "starting" for _, _, body in before)
 
 
+def test_the_stage_of_the_fetch_ends_before_the_import_that_goes_on_beside_it(endpoint: ServeProcess) -> None:
+    records = [json.loads(line) for line in endpoint.log.splitlines() if line.startswith("{")]
+    (fetched,) = [record for record in records if record["event"] == "stage" and record["stage"] == "fetch model"]
+    (timeline,) = [record for record in records if record["event"] == "timeline"]
+    (imported,) = [step for step in timeline["steps"] if step["step"] == "import vLLM"]
+    assert fetched["since_start_seconds"] < imported["end_seconds"]
+
+
 def test_a_line_for_each_stage_and_a_curl_line(endpoint: ServeProcess) -> None:
     for stage in ("listening on port", "fetch model:", "import vLLM:", "start engine:", "warm up:", "ready. Try:"):
         assert stage in endpoint.log
