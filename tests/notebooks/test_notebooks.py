@@ -21,7 +21,7 @@ WAITS = re.compile(r"^\[ *\d+ s\] endpoint .*(Creating|Updating|Deleting)\b.*\n"
 VERSION = re.compile(r"^vLLM \S+ is installed.*\n", re.MULTILINE)
 VARIABLE = re.compile(
     r"\[ *\d+ s\]|\b\d+(\.\d+)? (ms|s|minutes)\b|\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?|\b[\d.]+ tokens/s"
-    r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ MB (?=│)|\b\d+ files, [\d.]+ [kM]B(?=, in )"
+    r"|\b[0-9a-f]{16}\b|-[0-9a-f]{12}\b|\b[\d.]+ [kM]B (?=│)|\b\d+ files, [\d.]+ [kM]B(?=, in )"
 )
 TABLE = re.compile(r"[━┃┏┓┗┛┡┩┳┻╇─│├┤┼└┘┴ ]+")
 NAMES = [path.stem for path in notebooks()]
