@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from flask import Response
@@ -16,18 +15,19 @@ from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import Deadline
 from container.requests.request_record import record_of
 from container.streaming.call_lifecycle import begin_call, run_again
+from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.engine import Engine
 from handler.errors import EndpointError
 from handler.schemas.batch import Batch
 from handler.schemas.dispatch import Parse
-from handler.schemas.reply import JSON_LINES
+from handler.schemas.reply import JSON_LINES, RunningCall
 from handler.startup.admission import Admission
 
 
 class LinesResponse(Response):
     """A WSGI response with one reply on each line.
 
-    It holds one admission, and up to all of the engine's slots.
+    It holds one admission, and its lines share the slots of one request.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class LinesResponse(Response):
         self._admission = admission
         self._deadline = deadline
         self._recovery = recovery
-        begin = partial(begin_call, deadline=deadline)
-        self._batch = Batch(engine, parse, engine.slots, deadline.remaining, deadline.error(), begin)
+        self._batch = Batch(engine, parse, engine.slots, deadline.remaining, deadline.error(), self._begin_line)
+        self._group = RequestGroup()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         connection = GunicornConnection.of(environ, start_response)
@@ -68,6 +68,11 @@ class LinesResponse(Response):
             return ()
         self.set_data(b"\n".join(replies) + b"\n")
         return super().__call__(environ, start_response)
+
+    def _begin_line(self, call: RunningCall) -> None:
+        """Runs on the engine's loop, in a context of its own."""
+        GROUP.set(self._group)
+        begin_call(call, self._deadline)
 
     def _run(self, connection: GunicornConnection | None) -> list[bytes] | None:
         """The replies; None if the client left before the end."""

@@ -19,6 +19,7 @@ from handler.batches.batch_objects import BatchObject, BatchStatus, RequestCount
 from handler.batches.batch_rows import decoded_row, expired_row, reply_row, succeeded_row
 from handler.batches.batch_store import BatchStore
 from handler.engine.api_routes import Route
+from handler.engine.core_queue import GROUP, RequestGroup
 from handler.errors import Draining, EndpointError, EngineFailed, GenerationFailed, InvalidField
 from handler.schemas.batch import LineSink
 from handler.schemas.dispatch import parse_route
@@ -66,6 +67,7 @@ class BatchRun:
     running: dict[int, tuple[BatchLine, RunningCall]] = field(default_factory=dict)
     ended: SimpleQueue[LineSink | None] = field(default_factory=SimpleQueue)
     begun: int = 0
+    group: RequestGroup = field(default_factory=RequestGroup)
 
     def answer(self) -> None:
         """Answers the requests, and ends the batch unless the endpoint ends first."""
@@ -118,7 +120,7 @@ class BatchRun:
             return [self._error_row(line, error)]
         except Exception as error:
             return [self._error_row(line, unexpected(error))]
-        engine.loop.call(_begin_call, self.running[self.begun][1])
+        engine.loop.call(_begin_call, self.running[self.begun][1], self.group)
         return []
 
     def _taken(self, *, wait: bool) -> list[bytes]:
@@ -197,8 +199,9 @@ class BatchRun:
                 yield line + b"\n"
 
 
-def _begin_call(call: RunningCall) -> None:
+def _begin_call(call: RunningCall, group: RequestGroup) -> None:
     """Begins a call. Runs on the engine's loop."""
+    GROUP.set(group)
     try:
         call.begin()
     except Exception as error:

@@ -116,6 +116,12 @@ class EndpointConfig:
         "most requests that wait for a slot; further ones get 429; default: the rest of max_concurrent",
         bounds=(0, 65536),
     )
+    slot_share: float | None = setting(
+        None,
+        "largest share of the engine's slots that one request holds with all its sequences, prompts or lines; "
+        "default: 0.5, batch transform: 1",
+        bounds=(0.001, 1),
+    )
     prefill_tokens: int | None = setting(
         None, "most prompt tokens in prefill beside running requests; 0: no limit", bounds=(0, 2**31 - 1)
     )
@@ -306,6 +312,12 @@ class EndpointConfig:
     enable_force_include_usage: bool = setting(False, "end every stream with its usage", server_argument=True)
     return_tokens_as_token_ids: bool = setting(False, "name tokens by their ids in logprobs", server_argument=True)
     max_sequences: int = setting(128, "most sequences that one request may ask for (prompts times n)", bounds=(1, 4096))
+    max_copied_bytes: int = setting(
+        32 * MIB, "most bytes that one request has copied to its sequences, all together", bounds=(1, 1024 * MIB)
+    )
+    max_reply_logprobs: int = setting(
+        2**18, "most log probabilities in one reply, with those of the likeliest tokens", bounds=(1, 2**26)
+    )
 
     # Settings without a field of their own.
     neuron_config: Mapping[str, Json] = setting(

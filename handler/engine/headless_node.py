@@ -15,7 +15,7 @@ from handler.errors import SettingError
 from handler.json_value import Json
 
 # Fixes vLLM 0.16's CPU worker. All workers of an engine must have the same extension.
-GRAMMARS_ON_CPU = "handler.engine.vllm_api.core.cpu_grammar.GrammarsOnCpu"
+GRAMMARS_ON_CPU = "handler.engine.vllm_api.grammar.cpu_grammar.GrammarsOnCpu"
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
 MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}

@@ -13,12 +13,13 @@ from typing import Any
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.front_end_rules import FIELD, VARIABLE
 from handler.engine.core_clients import SPARE_CLIENTS, CoreClient
+from handler.engine.core_queue import queue_limits
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
 from handler.engine.fast_import import without_collection
 from handler.engine.frontend_args import front_end
+from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits
-from handler.engine.prefill_pace import pace_limit
 from handler.engine.waiting_process import WaitingProcess
 from handler.errors import SettingError
 from handler.neuron.buckets.planned_buckets import planned_buckets
@@ -69,15 +70,15 @@ def launch(
     from handler.engine.vllm_api.core import engine_arguments, model_inspection
 
     model_inspection.inspect_here()
-    engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
-    build = partial(vllm_api.build_engine, engine_args, pace, further=further)
+    engine_args, limits = engine_arguments.engine_args(plan.engine_args, config), partial(queue_limits, config, plan)
+    build = partial(vllm_api.build_engine, engine_args, limits, further=further)
     if config.front_ends > 1:
         setting = config.source(FIELD).name or VARIABLE
         if not vllm_api.DIRECT:
             raise SettingError(setting, "several front ends need vLLM 0.16", "Leave it out, or set it to 1.")
         from handler.engine.vllm_api.core import shared_clients
 
-        build = partial(shared_clients.launch, engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, pace)
+        build = partial(shared_clients.launch, engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, limits)
     with nullcontext() if waiting is None else waiting.becomes_core():
         return _engine(plan, config, engine_args, build, stage)
 
@@ -90,8 +91,8 @@ def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine
     """
     from handler.engine.vllm_api.core import engine_arguments, shared_clients
 
-    engine_args, pace = engine_arguments.engine_args(plan.engine_args, config), pace_limit(config, plan)
-    build = partial(shared_clients.join, engine_args, client.addresses, client.index, pace)
+    engine_args, limits = engine_arguments.engine_args(plan.engine_args, config), partial(queue_limits, config, plan)
+    build = partial(shared_clients.join, engine_args, client.addresses, client.index, limits)
     return _engine(plan, config, engine_args, build, client=client)
 
 
@@ -108,7 +109,8 @@ def _engine(
     :param build: makes vLLM's client. Called on the loop.
     """
     from handler.engine.vllm_api.core import core as vllm_api
-    from handler.engine.vllm_api.core import grammar_guard
+    from handler.engine.vllm_api.core import logprob_texts, request_gate
+    from handler.engine.vllm_api.grammar import grammar_guard
 
     front = front_end(config, Path(engine_args.model))
     serving_api = _serving_api()
@@ -123,9 +125,12 @@ def _engine(
     llm = None
     try:
         llm = loop.run(build_on_loop())
-        grammar_guard.install(llm)
         domains = vllm_api.allowed_media_domains(llm)
         limits = _limits(llm, plan, config)
+        guard = grammar_guard.install(llm)
+        logprob_texts.install()
+        gate_limits = request_gate.GateLimits(CostLimits.of(config), limits.vocab_size, limits.max_prompt)
+        request_gate.install(llm, gate_limits, _untried if guard is None else guard.require_tried)
         serving = None
         if serving_api is not None:
             serving = loop.run(serving_api.start(llm, engine_args, front, config.max_output_tokens))
@@ -148,7 +153,8 @@ def _limits(llm: Any, plan: EnginePlan, config: EndpointConfig) -> RequestLimits
     from handler.engine.vllm_api.core import core as vllm_api
 
     lengths, context = length_limits(plan), vllm_api.max_model_len(llm)
-    vllm_api.limit_lengths(llm, lengths.prompt, lengths.sequence)
+    if lengths.sequence is not None:
+        vllm_api.limit_length(llm, lengths.sequence)
     return RequestLimits(
         min(context, lengths.sequence or context),
         vllm_api.vocab_size(llm),
@@ -172,3 +178,7 @@ def _serving_api() -> ModuleType | None:
         )
         return None
     return serving_start
+
+
+def _untried(params: object) -> None:
+    """Grammars are not tried before the engine compiles them."""

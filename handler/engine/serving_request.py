@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.core_queue import join_group
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Sink
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
@@ -16,6 +18,8 @@ from handler.errors import EndpointError, EngineFailed, GenerationFailed
 if TYPE_CHECKING:
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
 
+# Seconds for which a stream may send events, before the loop runs other tasks.
+LONGEST_TURN = 0.01
 logger = logging.getLogger(__name__)
 
 
@@ -82,6 +86,7 @@ class ServingRequest:
             self._adapter = None
 
     async def _run(self) -> None:
+        join_group()
         try:
             reply = await self._serving.reply(self._prepared)
             if isinstance(reply, AsyncIterator):
@@ -100,9 +105,13 @@ class ServingRequest:
             self._fail(GenerationFailed(type(error).__name__))
 
     async def _forward(self, events: AsyncIterator[str]) -> None:
+        turn = time.monotonic()  # the loop's own clock stands still meanwhile
         async for event in events:
             if not self.ended:
                 self._sink.push(event, (), None, None)
+            if time.monotonic() - turn > LONGEST_TURN:  # several choices and steps may be there already
+                await asyncio.sleep(0)
+                turn = time.monotonic()
 
     def _fail(self, error: EndpointError) -> None:
         if not self.ended:

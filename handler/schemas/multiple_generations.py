@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from handler.engine.core_queue import join_group
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.engine.generation.token_counts import TokenCounts
@@ -57,6 +58,7 @@ class RunningGenerations:
         self.requests: Sequence[RunningCall] = ()
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
+        join_group()
         for request in self.requests:
             request.begin(seconds, late)
 

@@ -97,7 +97,6 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     sampling_check.check_document(document, engine.limits.sampling)
     if route is Route.CHAT and document.get("use_beam_search"):
         _check_beams(document, engine.limits)
-    _check_ids(route, document, engine)
     if route is Route.COMPLETIONS and document.get("max_tokens", 0) is None:
         # Use OpenAI's default, as on the plain path. vLLM accepts null, makes the tokens, and then fails with an
         # AssertionError (0.16 to 0.32, completion/serving.py).
@@ -155,18 +154,6 @@ def _check_response(document: Mapping[str, Any], engine: Engine) -> None:
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         if isinstance(tool, dict) and tool.get("type") != "function":
             raise UnsupportedField(f"tools[{index}]", "this endpoint runs no tools itself: send functions")
-
-
-def _check_ids(route: Route, document: Mapping[str, Any], engine: Engine) -> None:
-    """Checks token ids in the body. One outside the vocabulary ends vLLM's engine, or fails inside it."""
-    key = PROMPTS[route]
-    prompt = document.get(key)
-    if not isinstance(prompt, list) or key == "messages":
-        return
-    lists: Sequence[object] = [prompt] if prompt and isinstance(prompt[0], int) else prompt
-    for ids in lists:
-        if isinstance(ids, list) and all(type(token) is int for token in ids):
-            engine.prompts.ids(ids, key)
 
 
 def _check_format(response_format: object) -> None:

@@ -26,7 +26,8 @@ from vllm.v1.engine.output_processor import OutputProcessor
 from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
-from handler.engine.prefill_pace import ONE_BY_ONE, PaceLimit
+from handler.engine.core_queue import ONE_BY_ONE, PaceLimit, QueueLimits
+from handler.engine.vllm_api.core.queued_requests import QueuedRequests
 from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
 from handler.engine.vllm_api.tokens.token_path import SinkCollector, TokenPath
 from handler.errors import EndpointError, EngineFailed
@@ -67,14 +68,22 @@ class Story:
         llm = SimpleNamespace(
             engine_core=client,
             output_processor=self.processor,
-            logger_manager=None,
+            logger_manager=SimpleNamespace(stat_loggers=(), record=self.record),
+            _add_request=None,
             input_processor=SimpleNamespace(stat_mm_cache=lambda: None),
             log_stats=True,
             output_handler=None,
         )
-        self.path = TokenPath.install(llm, pace)
+        self.waiting: list[int] = []
+        queued = QueuedRequests(llm, QueueLimits(slots=1000, share=1000, reserved=0, pace=pace))
+        self.queue = queued.queue
+        self.path = TokenPath.install(llm, queued)
         self.path._gaps = TokenGaps([{0: self.histogram.labels("0")}])
         self.sinks: dict[str, Heard] = {}
+
+    def record(self, scheduler_stats: SchedulerStats, **told: object) -> None:
+        """The last of vLLM's own functions that gets the statistics of a step."""
+        self.waiting.append(scheduler_stats.num_waiting_reqs)
 
     def request(self, name: str, **collected: Any) -> None:
         kind = RequestOutputKind.FINAL_ONLY if collected.pop("whole", False) else RequestOutputKind.DELTA
@@ -110,27 +119,22 @@ class Story:
 async def paced(tokenizer: Any, ids: list[int]) -> dict[str, object]:
     """One prompt at a time: a request of which the core has made nothing yet, and one that waits for it to begin."""
     story = Story(tokenizer, ONE_BY_ONE)
-    waiting: list[int] = []
-    story.path._manager = SimpleNamespace(
-        record=lambda **told: waiting.append(told["scheduler_stats"].num_waiting_reqs)
-    )
-    pace = story.path.pace
-    assert pace is not None
+    queue = story.queue
     for name in ("runs", "first"):
         story.request(name)
     story.send({"runs": ids[0]})
     story.send({"runs": ids[1]})
     for _ in range(200):
-        pace.replied(1000)
+        queue.replied(1000)
     await story.heard()
-    assert await pace.turn("first", 3, lambda: True)
-    second = asyncio.create_task(pace.turn("second", 3, lambda: True))
+    assert await queue.turn("first", 3)
+    second = asyncio.create_task(queue.turn("second", 3))
     story.send({"runs": ids[2]}, waiting=5)
     await story.heard()
     before = second.done()
     story.send({"first": ids[0]}, waiting=5)
     await story.heard()
-    found = {"waiting": waiting, "second": [before, second.done()]}
+    found = {"waiting": story.waiting, "second": [before, second.done()]}
     await story.end()
     return found
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from handler.engine.prefill_pace import PaceLimit
+from handler.engine.core_queue import QueueLimits
 from handler.engine.vllm_api.core import engine_metrics
-from handler.engine.vllm_api.core.client_error import client_error
 from handler.engine.vllm_api.core.core_processes import engine_pids
 from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request
 from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
 from handler.engine.vllm_api.core.core_requests import sampling_params as sampling_params
+from handler.engine.vllm_api.core.queued_requests import QueuedRequests
 from handler.errors import EndpointError
 
 if DIRECT:
@@ -51,10 +51,12 @@ SAMPLING_DEFAULTS: Mapping[str, float] = {
 ABORT: Mapping[str, bool] = {"internal": True} if "internal" in inspect.signature(AsyncLLM.abort).parameters else {}
 
 
-def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, further: bool = False) -> AsyncLLM:
+def build_engine(
+    arguments: AsyncEngineArgs, limits: Callable[[int], QueueLimits], *, further: bool = False
+) -> AsyncLLM:
     """Starts an engine, whose core is a process of its own. Call on the loop that will serve it.
 
-    :param pace: limits how many prompts are prefilled at the same time, on versions with the direct token path.
+    :param limits: what the core may have at the same time, for a number of slots.
     :param further: this process has other engines already, whose metrics must be kept.
     :raises Exception: any error that vLLM raises when it cannot start. The core has printed the reason.
     """
@@ -63,9 +65,15 @@ def build_engine(arguments: AsyncEngineArgs, pace: PaceLimit | None = None, *, f
         engine.metrics_registry = registry
     else:
         engine = AsyncLLM.from_engine_args(arguments)
-    if DIRECT:
-        token_path.TokenPath.install(engine, pace)
+    install_queue(engine, limits)
     return engine
+
+
+def install_queue(engine: AsyncLLM, limits: Callable[[int], QueueLimits]) -> None:
+    """Puts a queue in front of the core. Call before the loop has run another task since the engine was made."""
+    engine.queued_requests = QueuedRequests(engine, limits(max_num_seqs(engine)))
+    if DIRECT:
+        token_path.TokenPath.install(engine, engine.queued_requests)
 
 
 def metrics_registry(engine: AsyncLLM) -> CollectorRegistry | None:
@@ -78,8 +86,9 @@ def max_model_len(engine: AsyncLLM) -> int:
 
 
 def max_num_seqs(engine: AsyncLLM) -> int:
-    """How many sequences are decoded at the same time."""
-    return int(engine.vllm_config.scheduler_config.max_num_seqs)
+    """How many sequences are decoded at the same time, by all cores together."""
+    config = engine.vllm_config
+    return int(config.scheduler_config.max_num_seqs) * int(config.parallel_config.data_parallel_size)
 
 
 def caches_prefixes(engine: AsyncLLM) -> bool:
@@ -92,30 +101,15 @@ def takes_adapters(engine: AsyncLLM) -> bool:
     return engine.vllm_config.lora_config is not None
 
 
-def limit_lengths(engine: AsyncLLM, prompt: int | None, sequence: int | None) -> None:
-    """Limits lengths in vLLM's own checks to those of the compiled graphs. vLLM's serving classes use these checks.
+def limit_length(engine: AsyncLLM, sequence: int) -> None:
+    """Limits lengths in vLLM's own checks to that of the compiled graphs. vLLM's serving classes use these checks.
 
     It changes this process's copy of the configuration only; the core has its own. Call before the serving classes are
     made.
 
-    :param prompt: the longest prompt in tokens. None: the context.
-    :param sequence: the longest sequence of prompt and output. None: the context.
+    :param sequence: the longest sequence of prompt and output.
     """
-    if sequence is not None:
-        engine.model_config.max_model_len = min(sequence, max_model_len(engine))
-    if prompt is None:
-        return
-    process = engine.input_processor.process_inputs
-
-    def checked(*arguments: Any, **named: Any) -> Any:
-        request = process(*arguments, **named)
-        tokens = len(request.prompt_token_ids or ())
-        if tokens > prompt:
-            message = f"The prompt has {tokens} tokens, over the context length of {prompt} that was compiled."
-            raise client_error(message)
-        return request
-
-    engine.input_processor.process_inputs = checked
+    engine.model_config.max_model_len = min(sequence, max_model_len(engine))
 
 
 def vocab_size(engine: AsyncLLM) -> int:
@@ -144,9 +138,7 @@ async def abort(engine: AsyncLLM, internal_id: str) -> None:
 
 def unfinished(engine: AsyncLLM) -> int:
     """How many requests hold a slot or wait for one, in this process's part of the engine."""
-    found = int(engine.output_processor.get_num_unfinished_requests())
-    pace = engine.token_path.pace if DIRECT else None
-    return found if pace is None else found + pace.waiting
+    return int(engine.output_processor.get_num_unfinished_requests()) + int(engine.queued_requests.queue.waiting)
 
 
 async def probe(engine: AsyncLLM) -> None:
@@ -175,8 +167,7 @@ def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
     for state in list(engine.output_processor.request_states.values()):
         if state.queue is not None:
             state.queue.put(error)
-    if DIRECT and engine.token_path.pace is not None:
-        engine.token_path.pace.fail(error)
+    engine.queued_requests.queue.fail(error)
 
 
 def own_tokenizer(engine: AsyncLLM) -> Any:

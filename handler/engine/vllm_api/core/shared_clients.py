@@ -7,6 +7,7 @@ more addresses than clients, and a client that replaces a dead one gets addresse
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -18,13 +19,13 @@ from vllm.v1.engine.utils import launch_core_engines
 from vllm.v1.executor import Executor
 
 from handler.engine.core_clients import CoreAddresses
-from handler.engine.prefill_pace import PaceLimit
+from handler.engine.core_queue import QueueLimits
+from handler.engine.vllm_api.core.core import install_queue
 from handler.engine.vllm_api.core.shared_core import run_shared_core
-from handler.engine.vllm_api.tokens import token_path
 from handler.errors import SettingError
 
 
-def launch(arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit | None = None) -> AsyncLLM:
+def launch(arguments: AsyncEngineArgs, count: int, setting: str, limits: Callable[[int], QueueLimits]) -> AsyncLLM:
     """Starts a core for `count` clients, and makes the first client, which owns the core. Call on its loop.
 
     The addresses of all clients are in the client's `core_addresses`.
@@ -43,7 +44,7 @@ def launch(arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit
         pass  # at its end, the context manager waits for the core
     try:
         shared_addresses = CoreAddresses(tuple(addresses.inputs), tuple(addresses.outputs))
-        llm = _client(config, arguments, shared_addresses, 0, pace)
+        llm = _client(config, arguments, shared_addresses, 0, limits)
         llm.core_addresses = shared_addresses
         llm.engine_core.resources.engine_manager = manager
         llm.engine_core.start_engine_core_monitor()
@@ -53,15 +54,17 @@ def launch(arguments: AsyncEngineArgs, count: int, setting: str, pace: PaceLimit
     return llm
 
 
-def join(arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, pace: PaceLimit | None = None) -> AsyncLLM:
+def join(
+    arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, limits: Callable[[int], QueueLimits]
+) -> AsyncLLM:
     """Makes a further client, with an index that no client had before. Call on the loop that will serve it."""
     arguments._api_process_count, arguments._api_process_rank = addresses.count, index
     config = arguments.create_engine_config(UsageContext.ENGINE_CONTEXT)
-    return _client(config, arguments, addresses, index, pace)
+    return _client(config, arguments, addresses, index, limits)
 
 
 def _client(
-    config: Any, arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, pace: PaceLimit | None
+    config: Any, arguments: AsyncEngineArgs, addresses: CoreAddresses, index: int, limits: Callable[[int], QueueLimits]
 ) -> AsyncLLM:
     llm = AsyncLLM.from_vllm_config(
         vllm_config=config,
@@ -71,7 +74,7 @@ def _client(
         client_count=addresses.count,
         client_index=index,
     )
-    token_path.TokenPath.install(llm, pace)
+    install_queue(llm, limits)
     return llm
 
 

@@ -7,7 +7,7 @@ variable tells to which request the tokens belong, for any route and any number 
 and 0.29.0.
 
 0.24.0 and later process a request's inputs in `generate`. A stream has begun by then, so an untried grammar is tried
-here. 0.16.0 processes them before it calls `generate` (core/grammar_guard.py).
+here. 0.16.0 processes them before it calls `generate` (grammar/grammar_guard.py).
 
 vLLM's beam search fails if it gets more log probabilities per step than it requested. Seen on 0.16.0 and 0.32.0. It
 requests one token with the `2 * n` likeliest, and finds a beam by its position in the list of all of them
@@ -28,14 +28,14 @@ from vllm.outputs import RequestOutput
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
+from handler.engine.generation.request_cost import COST
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.core.client_error import client_error
-from handler.engine.vllm_api.core.grammar_rejection import PROBLEM, REJECTED, is_constrained
+from handler.engine.vllm_api.grammar.grammar_rejection import PROBLEM, REJECTED, is_constrained
 from handler.engine.vllm_api.serving.current_output import one_by_one
 
-# The counts of the request that the running task answers, and whether it is a beam search.
+# The counts of the request that the running task answers.
 COUNTED: ContextVar[TokenCounts | None] = ContextVar("counted", default=None)
-SEARCHING: ContextVar[bool] = ContextVar("searching", default=False)
 Generate = Callable[..., AsyncGenerator[Any, None]]
 
 
@@ -51,7 +51,7 @@ def wrap(llm: AsyncLLM, *, by_token: bool = False) -> None:
 def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
     @functools.wraps(generate)
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
-        tokens, searching, first = COUNTED.get(), SEARCHING.get(), True
+        tokens, cost, first = COUNTED.get(), COST.get(), True
         params = arguments[1] if len(arguments) > 1 else None
         constrained = is_constrained(llm, params)
         guard = getattr(llm, "grammar_guard", None)
@@ -68,7 +68,7 @@ def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
                         tokens.output += sum(len(completion.token_ids) for completion in output.outputs)
                 if constrained and any(completion.finish_reason == REJECTED for completion in output.outputs):
                     raise client_error(PROBLEM, "structured_outputs")
-                if searching:
+                if cost is not None and cost.searching:
                     _limit_logprobs(output, arguments[1].logprobs)
                 if by_token and arguments[1].output_kind is RequestOutputKind.DELTA:
                     for single in one_by_one(output, llm.tokenizer):

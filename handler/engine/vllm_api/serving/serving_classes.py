@@ -7,6 +7,7 @@ classes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -19,9 +20,10 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.api_routes import Route, Traits
+from handler.engine.generation.request_cost import COST, RequestCost, check_ids
 from handler.engine.generation.token_counts import TokenCounts
 from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
-from handler.engine.vllm_api.core.grammar_guard import GrammarUntried
+from handler.engine.vllm_api.grammar.grammar_guard import GrammarUntried
 from handler.engine.vllm_api.serving import (
     fail_fast_validation,
     generate_wrapper,
@@ -30,6 +32,7 @@ from handler.engine.vllm_api.serving import (
     serving_errors,
     serving_schemas,
 )
+from handler.engine.vllm_api.serving.reply_building import UnbuiltReply, build, json_pieces
 from handler.engine.vllm_api.serving.served_routes import SERVED_ROUTES, ServedRoute
 from handler.errors import EndpointError, EngineFailed, InvalidBody, InvalidField, UnsupportedTask
 
@@ -46,6 +49,8 @@ HEADERS: Final = ("traceparent", "tracestate")
 
 # The routes with beam search. /v1/responses keeps unknown fields, `use_beam_search` too, but has no beam search.
 BEAMS: Final = (Route.CHAT, Route.COMPLETIONS)
+# The fields with the number of output tokens.
+OUTPUT_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,16 @@ class WholeReply:
     """A reply of one document. It is encoded in the thread that sends it, not on the loop."""
 
     document: BaseModel
+    encoded: str = ""
 
     def text(self) -> str:
-        return self.document.model_dump_json()
+        return self.encoded or "".join(json_pieces(self.document))
+
+
+def _cost(prepared: PreparedRequest) -> RequestCost:
+    open_ended = all(getattr(prepared.request, name, None) is None for name in OUTPUT_LIMITS)
+    searching = prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False))
+    return RequestCost(open_ended, searching)
 
 
 class Serving:
@@ -117,6 +129,8 @@ class Serving:
             ) from None
         if route is Route.RESPONSES and not self._state.openai_serving_responses.use_harmony:
             response_items.check(getattr(request, "input", None))
+        if route is Route.DETOKENIZE:
+            check_ids("tokens", getattr(request, "tokens", ()), int(self._llm.model_config.get_vocab_size()) - 1)
         kept = {name: headers[name] for name in HEADERS if name in headers}
         raw = SimpleNamespace(headers=Headers(kept), state=SimpleNamespace())
         return PreparedRequest(
@@ -168,16 +182,18 @@ class Serving:
         api = SERVED_ROUTES[prepared.route]
         serving = self._serving(api)
         generate_wrapper.COUNTED.set(prepared.tokens)
-        searching = prepared.route in BEAMS and bool(getattr(prepared.request, "use_beam_search", False))
-        generate_wrapper.SEARCHING.set(searching)
+        COST.set(_cost(prepared))
         try:
             result = await self._result(prepared, getattr(serving, api.method))
         except Exception as error:
             raise self._error(error, serving) from None
+        encoded = ""
+        if isinstance(result, UnbuiltReply):
+            result, encoded = await asyncio.to_thread(build, result)
         if isinstance(result, ErrorResponse):
             raise serving_errors.from_response(result.error, dead=self._llm.errored)
         if isinstance(result, BaseModel):
-            return WholeReply(result)
+            return WholeReply(result, encoded)
         if prepared.route is Route.RESPONSES:
             result = response_events.events(result, fix=not serving.use_harmony)
         return self._frames(result, serving)

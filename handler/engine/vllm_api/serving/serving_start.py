@@ -20,6 +20,7 @@ from handler.engine.frontend_args import FrontendSettings
 from handler.engine.vllm_api.core.core_requests import DIRECT
 from handler.engine.vllm_api.serving import generate_wrapper, response_events, serving_log
 from handler.engine.vllm_api.serving.message_rendering import render_in_threads
+from handler.engine.vllm_api.serving.reply_building import build_apart
 from handler.engine.vllm_api.serving.serving_classes import Serving
 from handler.errors import SettingError
 
@@ -72,6 +73,7 @@ async def start(
             render_in_threads(llm.renderer)
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
+    build_apart(state)
     _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))

@@ -12,7 +12,7 @@ from vllm.v1.engine.detokenizer import FastIncrementalDetokenizer
 from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestOutputCollector
 
-from handler.engine.generation.generation import Generation, Sink, StageListener, Times
+from handler.engine.generation.generation import Generation, StageListener, Times
 from handler.errors import EndpointError
 
 
@@ -29,7 +29,7 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         self,
         internal_id: str,
         kind: RequestOutputKind,
-        sink: Sink,
+        sink: StageListener,
         translate: Callable[[Exception], EndpointError],
         *,
         apart: bool = False,
@@ -71,6 +71,9 @@ class SinkCollector(RequestOutputCollector):  # type: ignore[misc]  # vLLM is un
         if self.ids and not self.whole:
             self.sink.push(*self.kept(), None, None)
 
+    def wanted(self) -> bool:
+        return not self.sink.ended
+
     def put(self, output: RequestOutput | Exception) -> None:
         if isinstance(output, Exception):
             self.flush()
@@ -88,10 +91,10 @@ async def add_request(
     sink: StageListener,
     translate: Callable[[Exception], EndpointError],
     lora: object = None,
-) -> str | None:
+) -> str:
     """Queues a request for text only, whose tokens go to a sink.
 
-    :returns: vLLM's internal id. None if the sink ended while the request waited for its prefill.
+    :returns: vLLM's internal id.
     :raises Exception: vLLM's input processor rejects the request, or the engine is dead (`EngineDeadError`).
     """
     if llm.errored:
@@ -107,14 +110,6 @@ async def add_request(
         supported_tasks=tasks,
     )
     processor.assign_request_id(request)
-    pace = llm.token_path.pace
-    # Compiling a grammar may take seconds, so a request with one does not hold up others.
-    if pace is not None and params.structured_outputs is None:
-        tokens = len(request.prompt_token_ids or ())
-        if not await pace.turn(request.request_id, tokens, lambda: not sink.ended):
-            return None
-        if llm.errored:
-            raise EngineDeadError()
     kind = request.sampling_params.output_kind
     collector = SinkCollector(request.request_id, kind, sink, translate, apart=generation.apart)
     collector.times = generation.times

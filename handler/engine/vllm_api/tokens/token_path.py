@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 import zmq
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
@@ -26,7 +27,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestState
 from vllm.v1.metrics.stats import IterationStats
 
-from handler.engine.prefill_pace import PaceLimit, PrefillPace
+from handler.engine.vllm_api.core.queued_requests import QueuedRequests
 from handler.engine.vllm_api.tokens.sink_collector import SinkCollector
 from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
 
@@ -34,12 +35,14 @@ logger = logging.getLogger(__name__)
 
 # How many messages are handled before the loop runs other tasks. The core sends one message per step.
 MAX_MESSAGES = 8
+# Seconds after which the loop runs other tasks. Its own clock stands still meanwhile.
+LONGEST_TURN = 0.01
 
 
 class TokenPath:
     """Replaces vLLM's two tasks between the core's socket and the requests. Use it on the engine's loop only."""
 
-    def __init__(self, llm: AsyncLLM, pace: PaceLimit | None = None) -> None:
+    def __init__(self, llm: AsyncLLM, queued: QueuedRequests) -> None:
         self._client = llm.engine_core
         self._resources = llm.engine_core.resources
         self._processor = llm.output_processor
@@ -51,16 +54,17 @@ class TokenPath:
         self._loop = asyncio.get_running_loop()
         self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
         self._fd = int(self._socket.getsockopt(zmq.FD))
-        self.pace = None if pace is None else PrefillPace(pace, self._loop, self._is_prefilling)
+        self._queue = queued.queue
+        self._process_outputs = queued.process_outputs
         self._open = True
         self._more = False
         self._unflushed: list[SinkCollector] = []
         self._aborts: set[asyncio.Task[None]] = set()
 
     @classmethod
-    def install(cls, llm: AsyncLLM, pace: PaceLimit | None = None) -> TokenPath:
+    def install(cls, llm: AsyncLLM, queued: QueuedRequests) -> TokenPath:
         """Call before the loop has run another task since `llm` was made, so that vLLM's own tasks never begin."""
-        path = llm.token_path = cls(llm, pace)
+        path = llm.token_path = cls(llm, queued)
         for task in (llm.output_handler, path._resources.output_queue_task):
             if task is not None:
                 task.cancel()
@@ -82,23 +86,17 @@ class TokenPath:
             self._open = False
             self._loop.remove_reader(self._fd)
             self._processor.propagate_error(error)
-            if self.pace is not None:
-                self.pace.end()
-
-    def _is_prefilling(self, name: str) -> bool:
-        state = self._states.get(name)
-        return state is not None and bool(state.is_prefilling)
 
     def _readable(self) -> None:
         again = False
         try:
-            frames = self._receive()
+            frames, end = self._receive(), time.monotonic() + LONGEST_TURN
             for place in range(MAX_MESSAGES):
                 if frames is None:
                     break
                 self._resources.validate_alive(frames)
                 message = self._client.decoder.decode(frames)
-                again = place == MAX_MESSAGES - 1
+                again = place == MAX_MESSAGES - 1 or time.monotonic() > end
                 frames = None if again else self._receive()
                 self._more = frames is not None
                 self._take(message)
@@ -158,15 +156,12 @@ class TokenPath:
                 logger.exception("an output cannot be handled")
                 state.queue.put(error)
         if others:
-            aborted += self._processor.process_outputs(others, message.timestamp, stats).reqs_to_abort
+            aborted += self._process_outputs(others, message.timestamp, stats).reqs_to_abort
         if aborted:
             task = self._loop.create_task(self._client.abort_requests_async(aborted))
             self._aborts.add(task)
             task.add_done_callback(self._aborts.discard)
-        if self.pace is not None:
-            self.pace.step(shown)
-            if message.scheduler_stats is not None:  # in vLLM's metrics they wait for the engine
-                message.scheduler_stats.num_waiting_reqs += self.pace.waiting
+        self._queue.step(shown)
         self._processor.update_scheduler_stats(message.scheduler_stats)
         self._gaps.observe(gaps, message.engine_index)
         if self._manager is not None:
@@ -239,8 +234,7 @@ class TokenPath:
             if not collector.whole:
                 collector.keep(text, ids)
             text, ids = collector.kept()
-        if self.pace is not None:
-            self.pace.replied(collector.made)
+        self._queue.replied(collector.made)
         self._processor._finish_request(state)
         self._processor._update_stats_from_finished(state, finish, stats)
         if collector.times is not None and state.stats is not None:

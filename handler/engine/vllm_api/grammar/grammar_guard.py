@@ -1,6 +1,6 @@
 """Has every grammar tried before vLLM reads it, on every path of a request. Seen on vLLM 0.16.0 and 0.24.0.
 
-vLLM reads a grammar on the event loop, in `InputProcessor.process_inputs`, which every request passes. There an
+vLLM reads a grammar on the event loop, behind the gate that every request passes (`core/request_gate.py`). There an
 untried grammar raises an exception. The code that catches it awaits the trial and calls vLLM again.
 """
 
@@ -18,8 +18,8 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.grammar.grammar_trial import GrammarTrial
 from handler.engine.grammar.trial_lane import TakesLonger, TrialUnavailable
-from handler.engine.vllm_api.core import grammar_validation
 from handler.engine.vllm_api.core.client_error import client_error
+from handler.engine.vllm_api.grammar import grammar_validation
 
 try:
     from vllm.v1.structured_output.request import get_structured_output_key
@@ -161,12 +161,5 @@ def install(llm: AsyncLLM) -> GrammarGuard | None:
     )
     guard = GrammarGuard(trial)
     grammar_validation.replace(lambda: guard.available)
-    original = processor.process_inputs
-
-    def process_inputs(request_id: str, prompt: object, params: object, *args: Any, **named: Any) -> Any:
-        guard.require_tried(params)
-        return original(request_id, prompt, params, *args, **named)
-
-    processor.process_inputs = process_inputs
     llm.grammar_guard = guard
     return guard

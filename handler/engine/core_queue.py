@@ -1,0 +1,328 @@
+"""Decides which sequence enters the engine's core next: fair between requests, and prompts a few at a time.
+
+The core takes sequences in the order in which they arrive, and all that it is given. So sequences wait here.
+
+Slots. A request may have many sequences (`n`, several prompts, JSON Lines). If the core had them all, a later request
+would wait until the last of them has a slot. So one request holds at most a share of the slots, and its further
+sequences leave some slots free. A further sequence waits as if it had come later: by as many arrivals as there are
+slots, for each slot that its request holds. So first sequences pass it, but not for ever.
+
+Prefill. An engine prefills waiting prompts before it makes the next tokens of the running requests. The Neuron plugin's
+scheduler prefills one prompt per step and decodes nothing in that step (vllm-project/vllm-neuron, `core/scheduler.py`).
+While thirty prompts wait, a running stream stops for thirty prefills. vLLM's own scheduler puts all prompts into one
+long step together with the decodes. So a burst of prompts is admitted in parts, and the running requests get their
+tokens in between. Measurements are in benchmarks/README.md. There is no limit while no running request streams, because
+nobody waits for single tokens then. There is also none if replies are short, because steps would then hold nothing but
+a few prompts. A burst is spread over at most a quarter of a reply's steps, in the mean of the last replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from handler.config.endpoint_config import EndpointConfig
+from handler.neuron.engine_plan import EnginePlan
+
+CHECK_SECONDS: Final = 0.25
+# Later prompts stop waiting for one that has no token after so long. The engine may have another reason to wait (a full
+# KV cache, a prompt that takes minutes).
+MAX_PREFILL_SECONDS: Final = 5.0
+MEAN_OVER: Final = 16  # replies: the time constant of the mean reply length
+# An eighth of the slots is free of further sequences. As many first sequences wait inside the core, so that it never
+# makes a step with a free slot while they are on their way.
+RESERVED_PART: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PaceLimit:
+    """How much may be prefilled at the same time: this many requests, or more with at most this many prompt tokens."""
+
+    requests: int
+    tokens: int
+
+
+# On a CPU, 128 prompt tokens take about as long as one decode step. So 128 are computed while 128 are queued.
+MIXED: Final = PaceLimit(2, 256)
+ONE_BY_ONE: Final = PaceLimit(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """What the core may have at the same time.
+
+    :param slots: the sequences that it decodes.
+    :param share: the sequences of one request.
+    :param reserved: slots that only first sequences take.
+    :param pace: prompts in prefill. None: no limit.
+    """
+
+    slots: int
+    share: int
+    reserved: int
+    pace: PaceLimit | None = None
+
+    @property
+    def first(self) -> int:
+        """The sequences that the core has, so that one more first sequence waits outside."""
+        return self.slots + max(1, self.slots // RESERVED_PART)
+
+
+def pace_limit(config: EndpointConfig, plan: EnginePlan) -> PaceLimit | None:
+    """The limit of a configuration. None: prompts are admitted as they arrive."""
+    default = ONE_BY_ONE if plan.line.startswith("nxdi") else MIXED
+    if config.prefill_tokens is None:
+        return default
+    return PaceLimit(default.requests, config.prefill_tokens) if config.prefill_tokens else None
+
+
+def queue_limits(config: EndpointConfig, plan: EnginePlan, slots: int) -> QueueLimits:
+    """The limits of a configuration. Nobody shares the slots of a batch transform job.
+
+    :param slots: the sequences that the engine decodes at the same time.
+    """
+    part = config.slot_share or (1.0 if config.batch_transform else 0.5)
+    reserved = 0 if part == 1.0 or slots == 1 else max(1, slots // RESERVED_PART)
+    return QueueLimits(slots, max(1, int(slots * part)), reserved, pace_limit(config, plan))
+
+
+@dataclass(slots=True, eq=False)
+class RequestGroup:
+    """The sequences of one HTTP request, which share the request's slots.
+
+    :ivar held: how many of them the core has.
+    """
+
+    held: int = 0
+    entries: deque[_Entry] = field(default_factory=deque)
+
+
+# The group of the sequences that the running task asks for. None: each sequence is a group of its own.
+GROUP: Final[ContextVar[RequestGroup | None]] = ContextVar("request_group", default=None)
+
+
+def join_group() -> None:
+    """Makes the sequences that the running task asks for one group, unless they are part of one already."""
+    if GROUP.get() is None:
+        GROUP.set(RequestGroup())
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    name: str
+    tokens: int
+    paced: bool
+    wanted: Callable[[], bool]
+    group: RequestGroup
+    future: asyncio.Future[bool]
+    place: int = 0
+    admitted_at: float = 0.0
+    begun: bool = False
+
+    def resolve(self, admitted: bool) -> None:
+        if not self.future.done():
+            self.future.set_result(admitted)
+
+
+class CoreQueue:
+    """Admits the sequences of one process to one engine. Use it on the engine's loop only.
+
+    :param prefilling: whether the engine has a sequence of this name that has no token yet.
+    :ivar waiting: how many sequences wait.
+    """
+
+    def __init__(self, limits: QueueLimits, loop: asyncio.AbstractEventLoop, prefilling: Callable[[str], bool]) -> None:
+        self._limits = limits
+        self._loop = loop
+        self._prefilling = prefilling
+        self._inside: dict[str, _Entry] = {}
+        self._prefills: dict[str, _Entry] = {}
+        # The groups with waiting sequences: those without a slot in the order of arrival, and the others.
+        self._first: deque[RequestGroup] = deque()
+        self._further: dict[RequestGroup, None] = {}
+        self.waiting = 0
+        self._places = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self._mean_tokens = 1.0
+        self._streaming = False
+        self._ended = False
+
+    async def turn(
+        self,
+        name: str,
+        tokens: int,
+        wanted: Callable[[], bool] = lambda: True,
+        *,
+        group: RequestGroup | None = None,
+        paced: bool = True,
+    ) -> bool:
+        """Waits until a sequence is admitted. The caller must then queue it before the loop runs another task.
+
+        :param tokens: the length of its prompt.
+        :param wanted: returns False once the client has disconnected.
+        :param group: None: the sequence is the only one of its request.
+        :param paced: False: it does not count as a prefill. A grammar may take seconds to compile before it.
+        :returns: False if the sequence is no longer wanted.
+        :raises Exception: the error that was given to `fail` meanwhile.
+        """
+        group = group or RequestGroup()
+        entry = _Entry(name, tokens, paced, wanted, group, self._loop.create_future())
+        room = group.held < self._limits.share and self._has_room(first=group.held == 0)
+        if not (self._first or group.entries) and room and self._may_prefill(entry, 1):
+            self._admit(entry)
+        else:
+            self._wait(entry)
+            try:
+                if not await entry.future:
+                    return False
+            except asyncio.CancelledError:
+                self.left(name)
+                raise
+        entry.begun = True
+        return True
+
+    def left(self, name: str) -> None:
+        """Call when a sequence has left the engine, or does not enter it although it was admitted."""
+        entry = self._inside.pop(name, None)
+        if entry is None:
+            return
+        self._prefills.pop(name, None)
+        group = entry.group
+        group.held -= 1
+        if group.held == 0 and group in self._further:
+            del self._further[group]
+            later = next((at for at, one in enumerate(self._first) if self._turn_of(one) > self._turn_of(group)), None)
+            self._first.insert(len(self._first) if later is None else later, group)
+        if self.waiting and not self._scheduled:
+            # In the loop's next iteration: many sequences may leave in this one.
+            self._scheduled = True
+            self._loop.call_soon(self._scheduled_step)
+
+    def step(self, streams: bool | None = None) -> None:
+        """Call after each step of the engine. A request that has got its first token makes room for the next.
+
+        :param streams: whether a running request of this step streams. None: the step had no running request.
+        """
+        if streams is not None:
+            self._streaming = streams
+        for name in [name for name, entry in self._prefills.items() if entry.begun and not self._prefilling(name)]:
+            del self._prefills[name]
+        self._admit_waiting()
+
+    def replied(self, tokens: int) -> None:
+        """Call when a reply has ended, with its number of tokens."""
+        self._mean_tokens += (tokens - self._mean_tokens) / MEAN_OVER
+
+    def end(self) -> None:
+        """Call when the engine has ended. Every waiting request is admitted, and then fails at the engine."""
+        self._ended = True
+        self._admit_waiting()
+
+    def fail(self, error: Exception) -> None:
+        """Ends all waiting with an error."""
+        groups = [*self._first, *self._further]
+        self._first.clear()
+        self._further.clear()
+        self.waiting = 0
+        for group in groups:
+            entries, group.entries = group.entries, deque()
+            for entry in entries:
+                if not entry.future.done():
+                    entry.future.set_exception(error)
+
+    def _wait(self, entry: _Entry) -> None:
+        entry.place = next(self._places)
+        entry.group.entries.append(entry)
+        self.waiting += 1
+        if len(entry.group.entries) == 1:
+            self._queue(entry.group)
+        if self._timer is None:
+            self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
+
+    def _queue(self, group: RequestGroup) -> None:
+        """Queues a group that has waiting sequences."""
+        if group.held:
+            self._further[group] = None
+        else:
+            self._first.append(group)
+
+    def _admit(self, entry: _Entry) -> None:
+        entry.admitted_at = self._loop.time()
+        entry.group.held += 1
+        self._inside[entry.name] = entry
+        if entry.paced:
+            self._prefills[entry.name] = entry
+
+    def _admit_waiting(self) -> None:
+        while (group := self._next_group()) is not None:
+            entry = group.entries[0]
+            wanted = not entry.future.done() and entry.wanted()
+            if wanted and not self._may_prefill(entry, 0):
+                return
+            if group.held:
+                del self._further[group]
+            else:
+                self._first.popleft()
+            group.entries.popleft()
+            self.waiting -= 1
+            if wanted:
+                self._admit(entry)
+            if group.entries:
+                self._queue(group)
+            entry.resolve(wanted)
+
+    def _next_group(self) -> RequestGroup | None:
+        """The group whose turn it is, if the core has room for one of its sequences."""
+        group = self._first[0] if self._first else None
+        for further in self._further:
+            if further.held < self._limits.share or self._ended:
+                group = further if group is None or self._turn_of(further) < self._turn_of(group) else group
+        # A further sequence whose turn comes before that of a waiting first one leaves no slot free for that.
+        return group if group is not None and self._has_room(first=bool(self._first)) else None
+
+    def _turn_of(self, group: RequestGroup) -> int:
+        return group.entries[0].place + self._limits.slots * group.held
+
+    def _has_room(self, *, first: bool) -> bool:
+        limits, inside = self._limits, len(self._inside)
+        return self._ended or (inside < limits.first if first else inside + limits.reserved < limits.slots)
+
+    def _may_prefill(self, entry: _Entry, arriving: int) -> bool:
+        """:param arriving: 1 if the entry is not among those that wait, else 0."""
+        pace, prefills = self._limits.pace, len(self._prefills)
+        if pace is None or self._ended or not self._streaming or not entry.paced:
+            return True
+        burst = prefills + min(self.waiting + arriving, self._limits.first - len(self._inside))
+        if prefills < max(pace.requests, burst * 4 / self._mean_tokens):
+            return True
+        return sum(running.tokens for running in self._prefills.values()) + entry.tokens <= pace.tokens
+
+    def _scheduled_step(self) -> None:
+        self._scheduled = False
+        self._admit_waiting()
+
+    def _check(self) -> None:
+        """Removes requests whose client has disconnected, and those that took too long. The engine reports neither."""
+        self._timer = None
+        before = self._loop.time() - MAX_PREFILL_SECONDS
+        for name in [name for name, entry in self._prefills.items() if entry.admitted_at < before]:
+            del self._prefills[name]
+        groups = [*self._first, *self._further]
+        self._first.clear()
+        self._further.clear()
+        for group in groups:
+            for entry in [entry for entry in group.entries if entry.future.done() or not entry.wanted()]:
+                group.entries.remove(entry)
+                self.waiting -= 1
+                entry.resolve(False)
+            if group.entries:
+                self._queue(group)
+        self.step()
+        if self.waiting:
+            self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
