@@ -92,6 +92,8 @@ class RequestHandler:
         parse = with_model(parse, requested_model(service, request))
         timeout = request.headers.get(TIMEOUT_HEADER)
         service.recovery.keep(self.record, body)
+        if service.recovery.suspected(self.record):
+            raise NotEligible
         self.record.may_rerun = True
         call, self._deadline = parse_call(service, engine, parse, document, self.record, began, timeout=timeout)
         if not isinstance(unframed(call), Call):

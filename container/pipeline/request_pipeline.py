@@ -12,6 +12,7 @@ from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 
 from container.pipeline.session_requests import manage_session, session_headers
+from container.pipeline.trial import try_suspect
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER, Deadline, deadline, max_body, requires_content_length
 from container.requests.request_body import read_json
@@ -60,12 +61,13 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         service.recovery.keep(record, body)
         record.began = min(began, record.began)
         # Custom code has run already, and the next process has neither this one's sessions nor its further models.
-        record.may_rerun = all(each is None for each in (handed, session, service.custom_code, service.models))
+        record.may_rerun = all(each is None for each in (session, service.custom_code, service.models))
         if request.mimetype in LINE_TYPES:
             limit = deadline(config, timeout, began, stream=False)
             service.observer.started(record, body)
             engine, admission = service.resolve_engine(model)
             lines = lines_of(body)
+            try_suspect(service.recovery, engine, with_model(parse, model), lines, record, limit)
             return LinesResponse(engine, with_model(parse, model), lines, admission, limit, service.recovery)
         document = decode(body)
         managed = manage_session(service, document, session)
@@ -75,6 +77,7 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         engine, admission = service.resolve_engine(model or document.get("model"))
         call, limit = parse_call(service, engine, with_model(parse, model), document, record, began, timeout=timeout)
         service.observer.started(record, body)
+        try_suspect(service.recovery, engine, with_model(parse, model), (body,), record, limit)
         collected = requires_content_length(config)
         response = TokenResponse(engine, call, admission, limit, service.recovery, collected=collected)
         response.headers.extend(session_headers(service, session))

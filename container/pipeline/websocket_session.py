@@ -12,6 +12,7 @@ from flask import Response
 
 from container.connection.gunicorn_connection import GunicornConnection
 from container.pipeline.request_pipeline import parse_call
+from container.pipeline.trial import try_suspect
 from container.requests.body_budget import BodyBytes
 from container.requests.error_responses import error_response, unexpected
 from container.requests.http_limits import max_body
@@ -98,6 +99,7 @@ class WebSocketSession(Response):
             self._service, self._engine, self._parse, decode(message), record, began, stream=True
         )
         self._service.observer.started(record, message)
+        try_suspect(self._service.recovery, self._engine, self._parse, (message,), record, deadline)
         sink = WebSocketSink(call.reply, call.stream, self._socket.send)
         running = sink.running = call.request(self._engine, sink)
 

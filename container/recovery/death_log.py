@@ -1,4 +1,9 @@
-"""Which bodies were in an engine when it died, over the lives of all engines of this container. Texts are not kept."""
+"""Which bodies were in an engine when it died, over the lives of all engines of this container. Texts are not kept.
+
+A body that was there is suspected: it may have been the reason, or a bystander. It is tried alone before it runs beside
+others again. Only an engine that dies of a body alone convicts it. Such a death, and the one before it, are the body's
+and not the engine's.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,7 @@ from hashlib import sha256
 
 import msgspec
 
-# A body that was there at this many deaths within WINDOW seconds is refused for REFUSED seconds after the last one.
-DEATHS = 2
+# A body is suspected for WINDOW seconds after a death, and refused for REFUSED seconds after one that convicts it.
 WINDOW = 3600.0
 REFUSED = 600.0
 LARGEST = 1 << 20
@@ -24,12 +28,14 @@ class Presence:
 
     :param digest: of its body.
     :param life: which engine: when its process was started. `life` and `at` are monotonic seconds.
+    :param alone: the engine had nothing else, and nobody killed it.
     """
 
     digest: str
     request_id: str
     life: float
     at: float
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,27 @@ def digest_of(body: bytes) -> str:
     return sha256(body).hexdigest()
 
 
+def suspects(presences: Iterable[Presence], now: float) -> set[str]:
+    """The digests of the bodies that are tried alone before they run beside others."""
+    return {presence.digest for presence in presences if presence.at > now - WINDOW}
+
+
 def refusals(presences: Iterable[Presence], now: float) -> dict[str, Refusal]:
     """The bodies that are refused, by digest."""
-    found: defaultdict[str, list[Presence]] = defaultdict(list)
-    for presence in presences:
-        if presence.at > now - WINDOW:
-            found[presence.digest].append(presence)
     return {
-        digest: Refusal(until, tuple(dict.fromkeys(one.request_id for one in there)))
-        for digest, there in found.items()
-        if len({one.life for one in there}) >= DEATHS and (until := max(one.at for one in there) + REFUSED) > now
+        digest: Refusal(until, tuple(dict.fromkeys(presence.request_id for presence in there)))
+        for digest, there in _convicted(presences).items()
+        if (until := max(presence.at for presence in there) + REFUSED) > now
     }
+
+
+def explained(presences: Iterable[Presence]) -> set[float]:
+    """The lives that convicted bodies have ended."""
+    return {presence.life for there in _convicted(presences).values() for presence in there}
+
+
+def _convicted(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
+    by_digest: defaultdict[str, list[Presence]] = defaultdict(list)
+    for presence in presences:
+        by_digest[presence.digest].append(presence)
+    return {digest: there for digest, there in by_digest.items() if any(presence.alone for presence in there)}

@@ -1,4 +1,4 @@
-"""What a serving process does for requests whose engine has died, and with bodies that were there again and again."""
+"""What a serving process does for requests whose engine has died, and with the bodies that may have been the reason."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from container.recovery.death_log import DeathLog, Presence, Refusal, digest_of, refusals
+from container.recovery.death_log import REFUSED, DeathLog, Presence, Refusal, digest_of, refusals, suspects
 from container.recovery.request_channel import HandedRequest, RequestChannel, RequestNote, request_bytes
 from container.requests.http_limits import Deadline
 from container.requests.request_record import RequestRecord
@@ -45,26 +45,49 @@ class Recovery:
         self._channel, self._deaths, self._life, self._successor = channel, deaths, life, successor
         self._resumed: dict[socket.socket, HandedRequest] = {}
         self._lost: list[Json] = []
+        self._trying = False
         now = time.monotonic()
-        self._refusals: dict[str, Refusal] = {} if deaths is None else refusals(deaths.read(), now)
+        presences = [] if deaths is None else deaths.read()
+        self._refusals: dict[str, Refusal] = refusals(presences, now)
+        self._suspects: set[str] = suspects(presences, now)
         for refusal in self._refusals.values():
             seconds, names = refusal.until - now, ", ".join(refusal.request_ids)
-            message = f"the body of {names} is refused for {seconds:.0f} s: it was in the engine at two of its deaths"
+            message = f"the body of {names} is refused for {seconds:.0f} s: the engine has died of it alone"
             event(logger, "body_quarantined", message, {"requests": [*refusal.request_ids], "seconds": round(seconds)})
 
     def keep(self, record: RequestRecord, body: bytes) -> None:
         """Keeps a request's body, or its digest, for the case that the engine dies.
 
-        :raises BodyQuarantined: the body was in the engine at two of its deaths.
+        :raises BodyQuarantined: the engine has died of the body alone.
         """
-        if self._refusals:
-            refusal = self._refusals.get(digest_of(body))
+        if self._suspects:
+            digest = record.body_digest = digest_of(body)
+            refusal = self._refusals.get(digest)
             if refusal is not None and (seconds := refusal.until - time.monotonic()) > 0:
                 raise BodyQuarantined(seconds)
         if len(body) <= MAX_KEPT:
             record.body = body
         else:
             record.body_digest = digest_of(body)
+
+    def suspected(self, record: RequestRecord) -> bool:
+        """Whether a request's body was in an engine that died, and is to be tried alone now."""
+        suspected = record.body_digest in self._suspects
+        self._trying = self._trying or suspected
+        return suspected
+
+    def tried(self, record: RequestRecord, *, died: bool) -> None:
+        """Call when a suspected body has run alone.
+
+        :param died: the engine has died of it.
+        :raises BodyQuarantined: if so.
+        """
+        self._suspects.discard(record.body_digest)
+        self._trying = died
+        if died and self._deaths is not None:
+            self._deaths.add(Presence(record.body_digest, record.request_id, self._life, time.monotonic(), alone=True))
+            self._lost.append({"request_id": record.request_id, "run_again": False, "fields": [*fields_of(record.body)]})
+            raise BodyQuarantined(REFUSED)
 
     def failed(
         self,
@@ -74,7 +97,7 @@ class Recovery:
         connection: socket.socket | None = None,
         deadline: Deadline | None = None,
     ) -> bool:
-        """Call when a request has ended with an error. If the engine has died, it notes the request.
+        """Call when a request has ended with an error. If the engine has died, it notes what its core had.
 
         :param connection: the client's, if nothing has been sent and the request may run again.
         :param deadline: the request's.
@@ -84,7 +107,8 @@ class Recovery:
         if not isinstance(error, EngineFailed) or self._channel is None:
             return False
         body, handed_over = record.body, False
-        wanted = body and record.may_rerun and self._successor()
+        # An engine that a body alone has ended does not count, so another follows.
+        wanted = body and record.may_rerun and (self._trying or self._successor())
         if wanted and connection is not None and deadline is not None:
             note = RequestNote(record.request_id, record.began, deadline)
             try:
@@ -92,7 +116,7 @@ class Recovery:
                 handed_over = True
             except OSError as problem:
                 logger.warning("request %s cannot be run again (%s)", record.request_id, problem)
-        if self._deaths is not None:
+        if self._deaths is not None and error.in_core:
             digest = record.body_digest or digest_of(body)
             self._deaths.add(Presence(digest, record.request_id, self._life, time.monotonic()))
         fields: list[Json] = [*fields_of(body)]

@@ -16,7 +16,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.errors import HaltServer
 
 from container.application import create_app
-from container.recovery.death_log import WINDOW, DeathLog
+from container.recovery.death_log import WINDOW, DeathLog, explained
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.requests.unparsed_requests import closing_reply
@@ -91,8 +91,9 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
         return Recovery(self._channel, self._deaths, self._starts[-1], lambda: self._may_start(time.monotonic()))
 
     def _may_start(self, now: float) -> bool:
-        """Whether the budget allows another start."""
-        return sum(at > now - BUDGET_SECONDS for at in self._starts) <= self.config.engine_restarts
+        """Whether the budget allows another start. Engines that a body has ended do not count."""
+        counted = set(self._starts) - explained(self._deaths.read())
+        return sum(at > now - BUDGET_SECONDS for at in counted) <= self.config.engine_restarts
 
     def _pre_fork(self, arbiter: Any, worker: Any) -> None:
         """Counts the starts of serving processes. Called in the master before each start.

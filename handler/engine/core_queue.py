@@ -7,6 +7,8 @@ would wait until the last of them has a slot. So one request holds at most a sha
 sequences leave some slots free. A further sequence waits as if it had come later: by as many arrivals as there are
 slots, for each slot that its request holds. So first sequences pass it, but not for ever.
 
+A request that may end the engine is tried alone: it waits until the core is empty, and nothing else enters meanwhile.
+
 Prefill. An engine prefills waiting prompts before it makes the next tokens of the running requests. The Neuron plugin's
 scheduler prefills one prompt per step and decodes nothing in that step (vllm-project/vllm-neuron, `core/scheduler.py`).
 While thirty prompts wait, a running stream stops for thirty prefills. vLLM's own scheduler puts all prompts into one
@@ -95,9 +97,13 @@ def queue_limits(config: EndpointConfig, plan: EnginePlan, slots: int) -> QueueL
 class RequestGroup:
     """The sequences of one HTTP request, which share the request's slots.
 
+    :param alone: the core has nothing else while it has one of them. Such a group enters before others.
+    :param begun: called when all that wait have entered and have a token. Only for a group that is alone.
     :ivar held: how many of them the core has.
     """
 
+    alone: bool = False
+    begun: Callable[[], object] = lambda: None
     held: int = 0
     entries: deque[_Entry] = field(default_factory=deque)
 
@@ -106,10 +112,13 @@ class RequestGroup:
 GROUP: Final[ContextVar[RequestGroup | None]] = ContextVar("request_group", default=None)
 
 
-def join_group() -> None:
+def join_group() -> RequestGroup:
     """Makes the sequences that the running task asks for one group, unless they are part of one already."""
-    if GROUP.get() is None:
-        GROUP.set(RequestGroup())
+    group = GROUP.get()
+    if group is None:
+        group = RequestGroup()
+        GROUP.set(group)
+    return group
 
 
 @dataclass(slots=True, eq=False)
@@ -145,13 +154,16 @@ class CoreQueue:
         # The groups with waiting sequences: those without a slot in the order of arrival, and the others.
         self._first: deque[RequestGroup] = deque()
         self._further: dict[RequestGroup, None] = {}
+        # The groups that have to be alone, and the one that the core has.
+        self._single: deque[RequestGroup] = deque()
+        self._trial: RequestGroup | None = None
         self.waiting = 0
         self._places = count()
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
         self._mean_tokens = 1.0
         self._streaming = False
-        self._ended = False
+        self._ended: Exception | None = None
 
     async def turn(
         self,
@@ -169,12 +181,13 @@ class CoreQueue:
         :param group: None: the sequence is the only one of its request.
         :param paced: False: it does not count as a prefill. A grammar may take seconds to compile before it.
         :returns: False if the sequence is no longer wanted.
-        :raises Exception: the error that was given to `fail` meanwhile.
+        :raises Exception: the error that was given to `fail` or `end`.
         """
+        if self._ended is not None:
+            raise self._ended
         group = group or RequestGroup()
         entry = _Entry(name, tokens, paced, wanted, group, self._loop.create_future())
-        room = group.held < self._limits.share and self._has_room(first=group.held == 0)
-        if not (self._first or group.entries) and room and self._may_prefill(entry, 1):
+        if not (self._first or group.entries) and self._may_enter(group) and self._may_prefill(entry, 1):
             self._admit(entry)
         else:
             self._wait(entry)
@@ -195,6 +208,8 @@ class CoreQueue:
         self._prefills.pop(name, None)
         group = entry.group
         group.held -= 1
+        if self._trial is group and not group.held:
+            self._trial = None
         if group.held == 0 and group in self._further:
             del self._further[group]
             later = next((at for at, one in enumerate(self._first) if self._turn_of(one) > self._turn_of(group)), None)
@@ -213,22 +228,23 @@ class CoreQueue:
             self._streaming = streams
         for name in [name for name, entry in self._prefills.items() if entry.begun and not self._prefilling(name)]:
             del self._prefills[name]
+        trial = self._trial
+        if trial is not None and not trial.entries and not any(map(self._prefilling, self._inside)):
+            trial.begun()
         self._admit_waiting()
 
     def replied(self, tokens: int) -> None:
         """Call when a reply has ended, with its number of tokens."""
         self._mean_tokens += (tokens - self._mean_tokens) / MEAN_OVER
 
-    def end(self) -> None:
-        """Call when the engine has ended. Every waiting request is admitted, and then fails at the engine."""
-        self._ended = True
-        self._admit_waiting()
+    def end(self, error: Exception) -> None:
+        """Call when the engine has ended. Ends all waiting with an error, now and later."""
+        self._ended = error
+        self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """Ends all waiting with an error."""
-        groups = [*self._first, *self._further]
-        self._first.clear()
-        self._further.clear()
+        groups = self._take_groups()
         self.waiting = 0
         for group in groups:
             entries, group.entries = group.entries, deque()
@@ -245,9 +261,17 @@ class CoreQueue:
         if self._timer is None:
             self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 
+    def _take_groups(self) -> list[RequestGroup]:
+        groups = [*self._single, *self._first, *self._further]
+        for queue in (self._single, self._first, self._further):
+            queue.clear()
+        return groups
+
     def _queue(self, group: RequestGroup) -> None:
         """Queues a group that has waiting sequences."""
-        if group.held:
+        if group.alone:
+            self._single.append(group)
+        elif group.held:
             self._further[group] = None
         else:
             self._first.append(group)
@@ -255,6 +279,8 @@ class CoreQueue:
     def _admit(self, entry: _Entry) -> None:
         entry.admitted_at = self._loop.time()
         entry.group.held += 1
+        if entry.group.alone:
+            self._trial = entry.group
         self._inside[entry.name] = entry
         if entry.paced:
             self._prefills[entry.name] = entry
@@ -265,7 +291,9 @@ class CoreQueue:
             wanted = not entry.future.done() and entry.wanted()
             if wanted and not self._may_prefill(entry, 0):
                 return
-            if group.held:
+            if group.alone:
+                self._single.remove(group)
+            elif group.held:
                 del self._further[group]
             else:
                 self._first.popleft()
@@ -279,9 +307,12 @@ class CoreQueue:
 
     def _next_group(self) -> RequestGroup | None:
         """The group whose turn it is, if the core has room for one of its sequences."""
+        if self._trial is not None or self._single:
+            single = self._trial or self._single[0]
+            return single if single.entries and (self._trial is single or not self._inside) else None
         group = self._first[0] if self._first else None
         for further in self._further:
-            if further.held < self._limits.share or self._ended:
+            if further.held < self._limits.share:
                 group = further if group is None or self._turn_of(further) < self._turn_of(group) else group
         # A further sequence whose turn comes before that of a waiting first one leaves no slot free for that.
         return group if group is not None and self._has_room(first=bool(self._first)) else None
@@ -291,12 +322,18 @@ class CoreQueue:
 
     def _has_room(self, *, first: bool) -> bool:
         limits, inside = self._limits, len(self._inside)
-        return self._ended or (inside < limits.first if first else inside + limits.reserved < limits.slots)
+        return inside < limits.first if first else inside + limits.reserved < limits.slots
+
+    def _may_enter(self, group: RequestGroup) -> bool:
+        if group.alone:
+            return self._trial is group or not (self._inside or self._single)
+        free = self._trial is None and not self._single and group.held < self._limits.share
+        return free and self._has_room(first=group.held == 0)
 
     def _may_prefill(self, entry: _Entry, arriving: int) -> bool:
         """:param arriving: 1 if the entry is not among those that wait, else 0."""
         pace, prefills = self._limits.pace, len(self._prefills)
-        if pace is None or self._ended or not self._streaming or not entry.paced:
+        if pace is None or not self._streaming or not entry.paced or entry.group.alone:
             return True
         burst = prefills + min(self.waiting + arriving, self._limits.first - len(self._inside))
         if prefills < max(pace.requests, burst * 4 / self._mean_tokens):
@@ -313,10 +350,7 @@ class CoreQueue:
         before = self._loop.time() - MAX_PREFILL_SECONDS
         for name in [name for name, entry in self._prefills.items() if entry.admitted_at < before]:
             del self._prefills[name]
-        groups = [*self._first, *self._further]
-        self._first.clear()
-        self._further.clear()
-        for group in groups:
+        for group in self._take_groups():
             for entry in [entry for entry in group.entries if entry.future.done() or not entry.wanted()]:
                 group.entries.remove(entry)
                 self.waiting -= 1

@@ -16,6 +16,7 @@ from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
 from handler.engine.api_routes import PLAIN
 from handler.engine.core_clients import CoreAddresses, CoreClient
+from handler.engine.core_queue import GROUP
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
@@ -166,6 +167,7 @@ class Engine:
 
     async def add(self, generation: Generation, params: Any, request: EngineRequest) -> None:
         """Queues a request. Call on the loop."""
+        GROUP.set(request.group)
         try:
             lora = None if request.adapter is None else request.adapter.request
             request.internal_id = await self._api.add_request(self._llm, generation, params, request, lora)
@@ -193,6 +195,10 @@ class Engine:
 
     def dead(self) -> bool:
         return self._api.is_dead(self._llm)
+
+    def was_killed(self) -> bool:
+        """Whether somebody has killed the dead engine's core. False: it has ended by itself, or that is not known."""
+        return self._api.was_killed(self._llm)
 
     def stalled_for(self) -> float:
         """For how many seconds a stalled engine has not answered. 0 if it is not stalled."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sink, StopReason
 from handler.errors import EndpointError, EngineFailed, GenerationFailed
@@ -29,6 +30,16 @@ class RequestQueue(Protocol):
         ...
 
 
+def failure_of(error: EndpointError, failure: EndpointError | None, group: RequestGroup) -> EndpointError:
+    """The error that a request gets.
+
+    :param failure: what requests get after the engine has ended.
+    """
+    if not isinstance(error, EngineFailed):
+        return error
+    return failure or EngineFailed(error.reason, in_core=group.held > 0)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class EngineRequest:
     """One request to the engine. It stands between vLLM and the request's sink, and has a sink's methods itself.
@@ -44,6 +55,7 @@ class EngineRequest:
     _timer: asyncio.TimerHandle | None = None
     adapter: Adapter | None = None
     internal_id: str | None = None
+    group: RequestGroup = field(default_factory=RequestGroup)
     cancelled: bool = False
     ended: bool = False
 
@@ -54,6 +66,7 @@ class EngineRequest:
         """
         if self.ended:
             return
+        self.group = GROUP.get() or self.group
         if self._engine.adapters is not None:
             try:
                 self.adapter = self._engine.adapters.begin(self._generation.model)
@@ -77,7 +90,7 @@ class EngineRequest:
     def fail(self, error: EndpointError) -> None:
         if not self.ended:
             self._finish()
-            self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
+            self._sink.fail(failure_of(error, self._engine.failure, self.group))
 
     def end(self, error: EndpointError) -> None:
         """Ends the request with an error, because its time is over, and frees its slot."""

@@ -6,14 +6,15 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from handler.engine.adapters.adapter_table import Adapter, AdapterTable
-from handler.engine.core_queue import join_group
+from handler.engine.core_queue import RequestGroup, join_group
+from handler.engine.engine_request import failure_of
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Sink
-from handler.errors import EndpointError, EngineFailed, GenerationFailed
+from handler.errors import EndpointError, GenerationFailed
 
 if TYPE_CHECKING:
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
@@ -50,6 +51,7 @@ class ServingRequest:
     _task: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _adapter: Adapter | None = None
+    _group: RequestGroup = field(default_factory=RequestGroup)
     ended: bool = False
 
     def begin(self, seconds: float | None = None, late: EndpointError | None = None) -> None:
@@ -86,7 +88,7 @@ class ServingRequest:
             self._adapter = None
 
     async def _run(self) -> None:
-        join_group()
+        self._group = join_group()
         try:
             reply = await self._serving.reply(self._prepared)
             if isinstance(reply, AsyncIterator):
@@ -116,7 +118,7 @@ class ServingRequest:
     def _fail(self, error: EndpointError) -> None:
         if not self.ended:
             self.ended = True
-            self._sink.fail(self._engine.failure or error if isinstance(error, EngineFailed) else error)
+            self._sink.fail(failure_of(error, self._engine.failure, self._group))
 
     def fail(self, error: EndpointError) -> None:
         """Ends the request with an error, and frees its slots."""

@@ -29,14 +29,17 @@ class Draining(ServerError):
 
 
 class EngineFailed(ServerError):
-    """The engine died, hangs, or failed while this request ran."""
+    """The engine died, hangs, or failed while this request ran.
+
+    :param in_core: whether the engine's core had the request. False: it waited for its turn.
+    """
 
     status = 503
     code = "engine_failed"
     retry_after = 10
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
+    def __init__(self, reason: str, *, in_core: bool = True) -> None:
+        self.reason, self.in_core = reason, in_core
         super().__init__(f"The engine has failed ({reason}) and is being replaced: try again.")
 
 

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator
 from scripted_tokenizer import scripted_prompts, text_of
 
 from handler.engine.api_routes import PLAIN
+from handler.engine.core_queue import CoreQueue, QueueLimits
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.frontend_args import FrontendSettings
@@ -67,6 +68,8 @@ class ScriptedEngine:
         self.failures: list[EndpointError] = []
         self._running: dict[str, tuple[asyncio.Task[None], EngineRequest]] = {}
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._without_token: set[str] = set()
+        self.queue = CoreQueue(QueueLimits(1000, 1000, 0), self.loop.loop, self._without_token.__contains__)
 
     def request(self, generation: Generation, sink: Sink) -> EngineRequest:
         self.limits.check(generation)
@@ -79,8 +82,16 @@ class ScriptedEngine:
         if script == "<refuse>":
             request.fail(InvalidField("prompt", "vLLM refuses it"))
             return
+        name = generation.request_id
+        try:
+            if not await self.queue.turn(name, 0, lambda: not request.ended, group=request.group):
+                return
+        except EndpointError as error:
+            request.fail(error)
+            return
+        self._without_token.add(name)
         self.begun += 1
-        request.internal_id = generation.request_id
+        request.internal_id = name
         self._running[generation.request_id] = (asyncio.ensure_future(self._play(generation, script, request)), request)
         if request.cancelled:
             self.abort(generation.request_id)
@@ -90,6 +101,8 @@ class ScriptedEngine:
         try:
             async for piece in self._pieces(script):
                 await asyncio.sleep(0)
+                self._without_token.discard(generation.request_id)
+                self.queue.step()
                 if piece == "<length>":
                     finish = "length"
                 elif generation.stream:
@@ -106,6 +119,8 @@ class ScriptedEngine:
             request.push("", [], "abort", None)
         finally:
             self._running.pop(generation.request_id, None)
+            self._without_token.discard(generation.request_id)
+            self.queue.left(generation.request_id)
 
     async def _pieces(self, script: str) -> AsyncIterator[str]:
         for piece in script.split("|"):
@@ -132,6 +147,9 @@ class ScriptedEngine:
     def open(self, gate: str) -> None:
         self.loop.call(lambda: self._gates[gate].set())
 
+    def close(self, gate: str) -> None:
+        self.loop.call(lambda: self._gates[gate].clear())
+
     def unfinished(self) -> int:
         return len(self._running)
 
@@ -143,6 +161,9 @@ class ScriptedEngine:
     def dead(self) -> bool:
         return self.is_dead
 
+    def was_killed(self) -> bool:
+        return False
+
     def stalled_for(self) -> float:
         return self.silent
 
@@ -150,8 +171,9 @@ class ScriptedEngine:
         def fail() -> None:
             self.failures.append(error)
             for task, request in list(self._running.values()):
-                task.cancel()
                 request.fail(error)
+                task.cancel()
+            self.queue.fail(error)
 
         self.loop.call(fail)
 

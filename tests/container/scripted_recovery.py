@@ -35,7 +35,14 @@ class RecoveringServer(GunicornServer):
         def seen() -> dict[str, int]:
             engine: Any = service.engine
             in_engine = 0 if engine is None else engine.unfinished()
-            return {"in_flight": service.admission.count, "in_engine": in_engine}
+            on_trial = engine is not None and engine.queue._trial is not None
+            return {"in_flight": service.admission.count, "in_engine": in_engine, "on_trial": int(on_trial)}
+
+        @app.post("/scripted/close")
+        def close() -> dict[str, str]:
+            engine: Any = service.engine
+            engine.close("second")
+            return {}
 
         @app.post("/scripted/die")
         def die() -> dict[str, str]:

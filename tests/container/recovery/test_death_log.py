@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from container.recovery.death_log import REFUSED, WINDOW, DeathLog, Presence, digest_of, refusals
+from container.recovery.death_log import REFUSED, WINDOW, DeathLog, Presence, digest_of, explained, refusals, suspects
 from container.recovery.recovery import Recovery, fields_of
 from container.requests.request_record import RequestRecord
 from handler.errors import BodyQuarantined
@@ -14,24 +14,45 @@ from handler.errors import BodyQuarantined
 BODY, NOW = b'{"prompt": "poison"}', 10_000.0
 
 
-def there(life: float, at: float, name: str = "one") -> Presence:
-    return Presence(digest_of(BODY), name, life, at)
+def there(life: float, at: float, name: str = "one", *, alone: bool = False) -> Presence:
+    return Presence(digest_of(BODY), name, life, at, alone)
 
 
 @pytest.mark.parametrize(
     ("presences", "until"),
     [
-        ([there(1, NOW - 9), there(1, NOW - 9, "two")], None),  # twice at one death
-        ([there(1, NOW - 90), there(2, NOW - 9)], NOW - 9 + REFUSED),
-        ([there(1, NOW - WINDOW - 1), there(2, NOW - 9)], None),
-        ([there(1, NOW - 90 - REFUSED), there(2, NOW - REFUSED)], None),
+        ([there(1, NOW - 9), there(2, NOW - 9), there(3, NOW - 1)], None),  # a bystander, however often
+        ([there(1, NOW - 90), there(2, NOW - 9, alone=True)], NOW - 9 + REFUSED),
+        ([there(1, NOW - 90 - REFUSED), there(2, NOW - REFUSED, alone=True)], None),
     ],
 )
-def test_a_body_is_refused_for_a_time_after_it_was_there_at_two_deaths(
+def test_a_body_is_refused_for_a_time_after_the_engine_has_died_of_it_alone(
     presences: list[Presence], until: float | None
 ) -> None:
-    found = refusals(presences, NOW)
-    assert (found[digest_of(BODY)].until if found else None) == until
+    refused = refusals(presences, NOW)
+    assert (refused[digest_of(BODY)].until if refused else None) == until
+
+
+def test_the_deaths_that_a_convicted_body_explains_are_those_at_which_it_was_there() -> None:
+    bystander = Presence(digest_of(b"honest"), "other", 3, NOW)
+    presences = [there(1, NOW - 90), there(2, NOW - 9, alone=True), bystander]
+    assert explained(presences) == {1, 2}
+    assert explained([there(1, NOW - 90), bystander]) == set()
+
+
+def test_whoever_was_there_is_suspected_until_it_has_been_tried() -> None:
+    deaths = DeathLog()
+    deaths.add(there(1.0, time.monotonic() - WINDOW - 1))
+    assert not suspects(deaths.read(), time.monotonic())
+    deaths.add(there(1.0, time.monotonic() - 1))
+    recovery, record = Recovery(deaths=deaths), RequestRecord({})
+    recovery.keep(record, BODY)
+    assert recovery.suspected(record)
+    recovery.tried(record, died=False)
+    assert not recovery.suspected(record)
+    other = RequestRecord({})
+    recovery.keep(other, b'{"prompt": "honest"}')
+    assert not recovery.suspected(other)
 
 
 def test_the_log_is_kept_over_lives_and_forgets_what_is_old() -> None:
@@ -48,7 +69,7 @@ def test_a_refused_body_gets_an_error_that_says_for_how_long_and_others_pass(
 ) -> None:
     deaths, now = DeathLog(), time.monotonic()
     deaths.add(there(1.0, now - 2, "first-id"))
-    deaths.add(there(2.0, now - 1, "second-id"))
+    deaths.add(there(2.0, now - 1, "second-id", alone=True))
     with caplog.at_level("INFO"):
         recovery = Recovery(deaths=deaths)
     recovery.keep(RequestRecord({}), b'{"prompt": "honest"}')

@@ -19,7 +19,7 @@ from raw_http import Connection, request
 from waiting import WITHIN, eventually
 
 SECOND = "<gate:second>|text"
-POISON = {"prompt": "<gate:second>|poison|<hold>"}
+POISON = {"prompt": "<hold>|poison"}
 
 
 class RecoveringEndpoint:
@@ -54,12 +54,15 @@ class RecoveringEndpoint:
         """Whether this life has begun, and is ready. /ping alone is one of the last life's for a moment."""
         return (self.directory / "lives").stat().st_size == life and self.ping() == 200
 
-    def begin(self, *requests: bytes) -> list[Connection]:
-        """Sends requests that stay in the engine."""
+    def begin(self, *requests: bytes, begun: int | None = None) -> list[Connection]:
+        """Sends requests that stay in flight.
+
+        :param begun: how many there are then.
+        """
         connections = [Connection(self.port) for _ in requests]
         for connection, data in zip(connections, requests, strict=True):
             connection.send(data)
-        eventually(lambda: self.seen("in_flight") == len(requests))
+        eventually(lambda: self.seen("in_flight") == (begun or len(requests)))
         return connections
 
     def seen(self, name: str) -> int:
@@ -129,22 +132,50 @@ def test_what_had_sent_nothing_is_answered_by_the_next_engine_and_the_rest_ends_
     assert "gate:second" not in endpoint.log.read_text()
 
 
-def test_a_request_runs_again_once_and_a_body_of_two_deaths_is_refused(endpoint: RecoveringEndpoint) -> None:
-    (victim,) = endpoint.begin(request("/invocations", POISON))
-    eventually(lambda: endpoint.seen("in_engine") == 1)
+def test_a_body_is_tried_alone_and_refused_if_the_engine_dies_of_it_again_while_bystanders_are_answered(
+    endpoint: RecoveringEndpoint,
+) -> None:
+    bystanders = [request("/invocations", {"prompt": SECOND, "user": f"bystander {place}"}) for place in range(2)]
+    endpoint.ask(request("/scripted/close", {}))
+    victim, *waiting = endpoint.begin(request("/invocations", POISON), *bystanders)
+    eventually(lambda: endpoint.seen("in_engine") == 3)
     endpoint.die()
     endpoint.go(3)
-    eventually(lambda: endpoint.serves(3) and endpoint.seen("in_engine") == 1)
+    # The bystanders have been tried or wait to be. Nothing else is in the engine while the poison is.
+    eventually(lambda: endpoint.serves(3) and endpoint.seen("on_trial") == 1 and endpoint.seen("in_engine") == 1)
+    (late,) = endpoint.begin(
+        request("/invocations", {"prompt": "honest", "user": "late"}), begun=endpoint.seen("in_flight") + 1
+    )
+    assert endpoint.seen("in_engine") == 1
     endpoint.die()
     status, body = whole(victim)
-    assert (status, json.loads(body)["error"]["code"]) == (503, "engine_failed")
+    assert (status, json.loads(body)["error"]["code"]) == (400, "body_quarantined")
     endpoint.go(4)
+    for connection in (*waiting, late):
+        status, body = whole(connection)
+        assert (status, json.loads(body)["choices"][0]["text"]) in ((200, "text"), (200, "honest"))
     eventually(lambda: endpoint.serves(4))
     for headers in ("", "Origin: http://x\r\n"):  # by the loop, and by a thread
         status, reply = endpoint.ask(request("/invocations", POISON, headers=headers))
         assert (status, reply["error"]["code"]) == (400, "body_quarantined")
+    assert "the engine has died of it alone" in endpoint.log.read_text()
+
+
+def test_deaths_of_bodies_are_not_counted_against_the_container(tmp_path: Path) -> None:
+    endpoint = RecoveringEndpoint(tmp_path, 1)
+    for life in (2, 4, 6):
+        (victim,) = endpoint.begin(request("/invocations", {**POISON, "user": f"{life}"}))
+        eventually(lambda: endpoint.seen("in_engine") == 1)
+        endpoint.die()
+        endpoint.go(life)
+        eventually(lambda: endpoint.seen("on_trial") == 1)
+        endpoint.die()
+        assert whole(victim)[0] == 400
+        endpoint.go(life + 1)
+        eventually(lambda life=life: endpoint.serves(life + 1))
     assert endpoint.ask(request("/invocations", {"prompt": "honest"}))[0] == 200
-    assert "it was in the engine at two of its deaths" in endpoint.log.read_text()
+    endpoint.process.kill()
+    endpoint.process.communicate()
 
 
 def test_an_engine_that_dies_idle_is_replaced(endpoint: RecoveringEndpoint) -> None:

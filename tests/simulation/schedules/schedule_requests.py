@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from container.recovery.death_log import DEATHS, REFUSED, DeathLog
+from container.recovery.death_log import REFUSED, DeathLog
 from container.recovery.recovery import Recovery
 from container.recovery.request_channel import RequestChannel
 from container.requests.http_limits import Deadline
@@ -28,13 +28,20 @@ class Container:
 
     channel: RequestChannel = field(default_factory=RequestChannel)
     deaths: DeathLog = field(default_factory=DeathLog)
-    hostile: list[float] = field(default_factory=list)
+    convicted_at: float | None = None
 
     def close(self) -> None:
         """As the system does for a container that has ended. Requests that wait in the channel are closed with it."""
         os.close(self.deaths._file)
         self.channel._sender.close()
         self.channel._receiver.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    connection: socket.socket
+    record: RequestRecord
+    body: bytes
 
 
 class ServingProcess:
@@ -46,59 +53,106 @@ class ServingProcess:
     def __init__(self, container: Container, process: Machine, died: Callable[[], None]) -> None:
         self._container, self._process, self._died = container, process, died
         self._recovery = Recovery(container.channel, container.deaths, process.now(), successor=lambda: True)
-        self._running: dict[socket.socket, RequestRecord] = {}
+        # The requests that the core has, those that wait for it, and those that are to be alone in it.
+        self._running: dict[socket.socket, Request] = {}
+        self._waiting: list[Request] = []
+        self._suspects: list[Request] = []
+        self._trial: Request | None = None
         while (handed := self._recovery.receive()) is not None:
-            self._run(handed.connection, handed.request.partition(b"\r\n\r\n")[2], may_rerun=False)
+            self._run(handed.connection, handed.request.partition(b"\r\n\r\n")[2])
 
     @property
     def busy(self) -> bool:
-        return bool(self._running)
+        return bool(self._running or self._waiting or self._suspects or self._trial)
 
     def connect(self, *, hostile: bool) -> socket.socket:
         """Returns a new client's end of its connection. The request has been sent."""
         client, server = socket.socketpair()
         client.setblocking(False)
-        self._run(server, HOSTILE if hostile else HONEST, may_rerun=True)
+        self._run(server, HOSTILE if hostile else HONEST)
         return client
 
-    def _run(self, connection: socket.socket, body: bytes, *, may_rerun: bool) -> None:
-        record = RequestRecord(ENVIRON, began=self._process.now(), may_rerun=may_rerun)
+    def _run(self, connection: socket.socket, body: bytes) -> None:
+        record = RequestRecord(ENVIRON, began=self._process.now(), may_rerun=True)
         record.request_id = f"{self._process.random.getrandbits(32):08x}"
         try:
             self._recovery.keep(record, body)
         except BodyQuarantined as error:
             _reply(connection, error.status)
             return
-        time, deaths = self._process.time, self._container.hostile
-        if body == HOSTILE and len(deaths) >= DEATHS and time.now - deaths[-1] < REFUSED * 0.95:
-            raise Violation(f"{self._process.name} runs a body that ended its engine at {deaths}")
-        self._running[connection] = record
-        end = time.now + self._process.random.uniform(0, LONGEST)
-        time.spawn(self._process, partial(self._end, connection, body), end)
+        request = Request(connection, record, body)
+        (self._suspects if self._recovery.suspected(record) else self._waiting).append(request)
+        self._admit()
 
-    def _end(self, connection: socket.socket, body: bytes) -> None:
-        if body == HOSTILE:
-            self._container.hostile.append(self._process.time.now)
+    def _admit(self) -> None:
+        """Has suspected requests run alone, and the others beside each other."""
+        while self._suspects and not self._running and self._trial is None:
+            request = self._suspects.pop(0)
+            if request.body == HOSTILE:
+                self._trial = request
+                end = self._process.time.now + self._process.random.uniform(0, 1)
+                self._process.time.spawn(self._process, self._trial_ends, end)
+            else:
+                self._recovery.tried(request.record, died=False)
+                self._waiting.append(request)
+        if not self._suspects and self._trial is None:
+            waiting, self._waiting = self._waiting, []
+            for request in waiting:
+                self._begin(request)
+
+    def _begin(self, request: Request) -> None:
+        time, convicted_at = self._process.time, self._container.convicted_at
+        if request.body == HOSTILE and convicted_at is not None and time.now - convicted_at < REFUSED * 0.95:
+            raise Violation(f"{self._process.name} runs a body of which its engine died alone at {convicted_at}")
+        self._running[request.connection] = request
+        end = time.now + self._process.random.uniform(0, LONGEST)
+        time.spawn(self._process, partial(self._end, request), end)
+
+    def _end(self, request: Request) -> None:
+        if self._running.get(request.connection) is not request:
+            return
+        if request.body == HOSTILE:
             self.engine_dies()
-        elif self._running.pop(connection, None) is not None:
-            _reply(connection, 200)
+        else:
+            del self._running[request.connection]
+            _reply(request.connection, 200)
+            self._admit()
+
+    def _trial_ends(self) -> None:
+        request = self._trial
+        if request is None:
+            return
+        self._trial = None
+        self._container.convicted_at = self._process.time.now
+        try:
+            self._recovery.tried(request.record, died=True)
+        except BodyQuarantined as error:
+            _reply(request.connection, error.status)
+        self.engine_dies()
 
     def engine_dies(self) -> None:
-        error, expires = EngineFailed("simulated"), self._process.now() + 60
-        for connection, record in self._running.items():
-            deadline = Deadline(60, expires, stream=False)
-            if self._recovery.failed(error, record, ENVIRON, connection, deadline):
-                connection.close()
+        """It also dies of nothing that a request did. Then nobody is convicted, who may be on trial."""
+        outside = [*self._waiting, *self._suspects, *([self._trial] if self._trial else ())]
+        for request in (*self._running.values(), *outside):
+            error = EngineFailed("simulated", in_core=request.connection in self._running)
+            deadline = Deadline(60, self._process.now() + 60, stream=False)
+            if self._recovery.failed(error, request.record, ENVIRON, request.connection, deadline):
+                request.connection.close()
             else:
-                _reply(connection, error.status)
-        self._running.clear()
+                _reply(request.connection, error.status)
+        self._forget()
         self._died()
+
+    def _forget(self) -> None:
+        self._running.clear()
+        self._waiting, self._suspects, self._trial = [], [], None
 
     def killed(self) -> None:
         """With the container: the system closes the connections, which the clients see."""
-        for connection in self._running:
-            connection.close()
-        self._running.clear()
+        trial = [self._trial] if self._trial else []
+        for request in (*self._running.values(), *self._waiting, *self._suspects, *trial):
+            request.connection.close()
+        self._forget()
 
 
 def _reply(connection: socket.socket, status: int) -> None:

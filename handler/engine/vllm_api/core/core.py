@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.core_queue import QueueLimits
 from handler.engine.vllm_api.core import engine_metrics
-from handler.engine.vllm_api.core.core_processes import engine_pids
+from handler.engine.vllm_api.core.core_processes import engine_pids, exit_statuses
 from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request
 from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
@@ -153,6 +154,11 @@ def is_dead(engine: AsyncLLM) -> bool:
 def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
     """The process ids of the engine's cores and of their workers."""
     return engine_pids(engine)
+
+
+def was_killed(engine: AsyncLLM) -> bool:
+    """Whether a core was ended by SIGKILL, which is never its own doing."""
+    return any(status == -signal.SIGKILL for status in exit_statuses(engine))
 
 
 def shutdown(engine: AsyncLLM) -> None:

@@ -23,6 +23,13 @@ def engine_pids(engine: Any) -> tuple[int, ...]:
     return (*cores, *_workers(cores))
 
 
+def exit_statuses(engine: Any) -> list[int]:
+    """The exit statuses of the cores that have ended, as in `multiprocessing`: a negative one is a signal."""
+    manager = engine.engine_core.resources.engine_manager
+    statuses = [process.exitcode for process in getattr(manager, "processes", ())]
+    return [status for status in statuses if status is not None]
+
+
 def _workers(cores: Iterable[int]) -> Iterable[int]:
     for core in cores:
         try:

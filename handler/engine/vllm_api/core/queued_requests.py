@@ -132,7 +132,7 @@ class QueuedRequests:
     def _propagate_error(self, error: Exception) -> None:
         """Replaces `OutputProcessor.propagate_error`: the engine has ended."""
         self._propagate(error)
-        self.queue.end()
+        self.queue.end(error)
 
     def _record_stats(self, *arguments: Any, scheduler_stats: Any = None, **named: Any) -> Any:
         """Replaces `StatLoggerManager.record`: in vLLM's metrics, what waits here waits for the engine."""

@@ -109,7 +109,7 @@ def build(reply: UnbuiltReply) -> tuple[Any, str]:
 
 
 def json_pieces(document: BaseModel) -> Iterator[str]:
-    """The JSON of a document in pieces, together as `model_dump_json` writes it. Takes the document's long lists out."""
+    """The JSON of a document in pieces, together as `model_dump_json` writes it. Takes its long lists out."""
     lists: list[list[BaseModel]] = []
     _take_lists(document, lists)
     rest = document.model_dump_json(warnings=False)
