@@ -35,6 +35,9 @@ ENVIRONMENT_DEFAULTS = {
 
 def main() -> None:
     """The console script. Exit status: 0 after SIGTERM, 2 for a bad setting, 1 or 3 for a failed engine."""
+    from container import standard_streams
+
+    standard_streams.never_raise()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("botocore").setLevel(logging.WARNING)  # at INFO it logs where it found credentials
     from container.server.acceptor_process import AcceptorProcess

@@ -30,7 +30,7 @@ class HeldConnections:
     """The held connections of one process. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._held: dict[socket.socket, Holder] = {}
         self._released: dict[socket.socket, Callable[[], None]] = {}
 
@@ -49,9 +49,15 @@ class HeldConnections:
     def release(self, connection: socket.socket) -> None:
         with self._lock:
             self._held.pop(connection, None)
+            self._lock.notify_all()
             released = self._released.pop(connection, None)
         if released is not None:
             released()
+
+    def wait_released(self, seconds: float) -> bool:
+        """Waits until no connection is held. False if some are after `seconds`."""
+        with self._lock:
+            return self._lock.wait_for(lambda: not self._held, seconds)
 
     def close_idle(self, count: int | None = None, seconds: float = 0.0) -> None:
         """Closes connections that have been idle for `seconds`.

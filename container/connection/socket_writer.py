@@ -10,6 +10,8 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 
+from container.connection.half_close import HalfClose
+
 MAX_BACKLOG = 4 * 1024 * 1024
 MAX_SILENCE = 60.0
 CLIENT_CLOSED = "the client closed the connection"
@@ -32,6 +34,7 @@ class SocketWriter:
         "_closing",
         "_fd",
         "_gone",
+        "_half_close",
         "_head",
         "_loop",
         "_released",
@@ -62,6 +65,7 @@ class SocketWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._watched = False
+        self._half_close: HalfClose | None = None
         self.open = True
         self.sent = 0
 
@@ -81,11 +85,21 @@ class SocketWriter:
         except BlockingIOError:
             return
         except OSError:
-            peeked = b""
-        if peeked:  # the next request, sent early; it is read later
-            self._loop.remove_reader(self._fd)
-        else:
             self.client_left(CLIENT_CLOSED)
+            return
+        self._loop.remove_reader(self._fd)
+        if not peeked:  # else it is the next request, sent early; it is read later
+            self.half_close()
+
+    def half_close(self) -> None:
+        """Call when the client's bytes have ended. It may wait for the reply all the same, unless it reads already."""
+        if self.sent:
+            self._left()
+        elif self._half_close is None and self.open:
+            self._half_close = HalfClose(self._socket, self._loop, lambda: not self.sent, self._left)
+
+    def _left(self) -> None:
+        self.client_left(CLIENT_CLOSED)
 
     def write(self, *events: bytes) -> None:
         """Sends events in one system call, each as its own chunk. Buffers what the client does not accept yet."""
@@ -186,6 +200,8 @@ class SocketWriter:
         if released is None:
             return
         self._stop_timer()
+        if self._half_close is not None:
+            self._half_close.stop()
         if self._watched:
             self._loop.remove_reader(self._fd)
         if self._backlog:

@@ -15,7 +15,6 @@ from typing import Protocol
 from gunicorn.workers.gthread import TConn
 
 from container.connection.socket_io import receive, send_now
-from container.connection.socket_writer import CLIENT_CLOSED
 from container.fast_path.body_arrival import CONTINUE, BodyArrival, without_expectation
 from container.fast_path.request_handler import FastPathContext, RequestHandler
 from container.fast_path.request_head import HEAD_END, LONGEST_BODY, LONGEST_HEAD, NotEligible, RequestHead, head_of
@@ -126,7 +125,7 @@ class FastConnection:
         self._ended = True
         self._stop_reading()
         if self._handler is not None:
-            self._handler.client_left(CLIENT_CLOSED)
+            self._handler.half_close()
         elif self.queued:
             return  # its turn begins the request, then ends it
         elif self._received:
@@ -234,7 +233,7 @@ class FastConnection:
             self._hand_over()
             return
         if self._ended and self._handler is handler:
-            handler.client_left(CLIENT_CLOSED)
+            handler.half_close()
 
     def _request_ended(self, handler: RequestHandler, keep_alive: bool) -> None:
         self._handler = None

@@ -11,7 +11,8 @@ from functools import partial
 
 from flask import Request, Response
 
-from container.connection.socket_writer import SocketWriter
+from container.connection.half_close import HalfClose
+from container.connection.socket_writer import CLIENT_CLOSED, SocketWriter
 from container.fast_path.deferred_observer import DeferredObserver
 from container.fast_path.reply_head import Header, ReplyHeads
 from container.fast_path.request_head import NotEligible, RequestHead
@@ -55,6 +56,7 @@ class RequestHandler:
     _head: RequestHead
     _ended: Callable[[RequestHandler, bool], None]
     _writer: SocketWriter | None = None
+    _half_close: HalfClose | None = None
     _call: AnyCall = field(init=False)
     _sink: BufferedSink | StreamingSink = field(init=False)
     _returned: tuple[Header, ...] = field(init=False)
@@ -120,13 +122,16 @@ class RequestHandler:
         running = buffered.running = call.request(engine, buffered)
         return running
 
-    def client_left(self, reason: str) -> None:
-        """Ends the request: the client has closed the connection."""
+    def half_close(self) -> None:
+        """Call when the client's bytes have ended. If it has left, the request ends."""
         if self._writer is not None:
-            self._writer.client_left(reason)
+            self._writer.half_close()
         else:
-            self._sink.client_left(reason)
-            self._reply_complete()
+            self._half_close = HalfClose(self._socket, self._context.loop, lambda: True, self._left)
+
+    def _left(self) -> None:
+        self._sink.client_left(CLIENT_CLOSED)
+        self._reply_complete()
 
     def _stream_ended(self) -> None:
         stream = self._sink
@@ -144,6 +149,8 @@ class RequestHandler:
     def _reply_complete(self) -> None:
         buffered = self._sink
         assert isinstance(buffered, BufferedSink)
+        if self._half_close is not None:
+            self._half_close.stop()
         self._context.service.admission.leave()  # a slow reader of a whole reply holds no admission
         self.record.status = 200
         record_outcome(self.record, self._call, buffered)

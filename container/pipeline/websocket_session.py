@@ -60,6 +60,7 @@ class WebSocketSession(Response):
             max_body(self._service.config),
             lambda message: self._threads.submit(self._answer_message, message),
             partial(held.release, connection.socket),
+            BodyBytes(self._service.bodies),
         )
         held.hold(connection.socket, self._socket)
         loop.call(self._socket.open, environ)

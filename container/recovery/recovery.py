@@ -86,7 +86,7 @@ class Recovery:
         self._trying = died
         if died and self._deaths is not None:
             self._deaths.add(Presence(record.body_digest, record.request_id, self._life, time.monotonic(), alone=True))
-            self._lost.append({"request_id": record.request_id, "run_again": False, "fields": [*fields_of(record.body)]})
+            self._lose(record, again=False)
             raise BodyQuarantined(REFUSED)
 
     def failed(
@@ -119,9 +119,12 @@ class Recovery:
         if self._deaths is not None and error.in_core:
             digest = record.body_digest or digest_of(body)
             self._deaths.add(Presence(digest, record.request_id, self._life, time.monotonic()))
-        fields: list[Json] = [*fields_of(body)]
-        self._lost.append({"request_id": record.request_id, "run_again": handed_over, "fields": fields})
+        self._lose(record, again=handed_over)
         return handed_over
+
+    def _lose(self, record: RequestRecord, *, again: bool) -> None:
+        fields: list[Json] = [*fields_of(record.body)]
+        self._lost.append({"request_id": record.request_id, "run_again": again, "fields": fields})
 
     def has_successor(self) -> bool:
         """Whether another process will follow this one if its engine fails."""

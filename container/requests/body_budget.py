@@ -65,6 +65,10 @@ class BodyBytes:
         self._budget.change(size)
         self._taken += size
 
+    def give_back(self, size: int) -> None:
+        self._budget.change(-size)
+        self._taken -= size
+
     def release(self) -> None:
         """Gives everything back. May be called again."""
         taken, self._taken = self._taken, 0

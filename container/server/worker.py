@@ -30,6 +30,7 @@ from handler.startup.start import start
 EXIT_CANNOT_START = 3
 # The engine failed after it had served. The arbiter starts another worker, within the restart budget.
 EXIT_ENGINE_FAILED = 70
+LAST_LOOKS = 20
 # Seconds that a thread may hold the interpreter while another waits. With Python's 5 ms the parsing of one request
 # delays the tokens of all others by as much; measured in benchmarks/README.md.
 SWITCH_INTERVAL = 0.0005
@@ -108,7 +109,10 @@ class EngineWorker(ConnectionWorker):
     def _drain(self, sig: int, frame: FrameType | None) -> None:
         self.service.held_connections.close_idle()
         self._finish(self.service.config.drain)
-        self.service.held_connections.close_idle()  # those that opened when the drain began
+        for _ in range(LAST_LOOKS):  # those that opened when the drain began, or had just sent their last reply
+            self.service.held_connections.close_idle()
+            if self.service.held_connections.wait_released(1.0 / LAST_LOOKS):
+                break
         if self._dispatcher is not None:
             self._dispatcher.stop()
         self.lingering.hurry()

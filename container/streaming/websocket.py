@@ -1,13 +1,15 @@
 """A WebSocket over gunicorn's socket. The engine's loop reads and writes frames, and has the messages answered.
 
-wsproto implements the protocol. Everything is bounded: a message by the largest body, the queue of messages by
-`MAX_QUEUED`, the bytes for a slow reader by the writer's own limits, the time without a message by `IDLE_SECONDS`.
+wsproto implements the protocol. Everything is bounded: a message by the largest body, all bytes that wait by the budget
+of all bodies, the queue of messages by `MAX_QUEUED` and `MAX_AHEAD`, the bytes for a slow reader by the writer's own
+limits, the time without a message by `IDLE_SECONDS`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import select
 import socket
 import time
 from collections import deque
@@ -30,10 +32,16 @@ from wsproto.utilities import RemoteProtocolError
 
 from container.connection.socket_io import receive
 from container.connection.socket_writer import SocketWriter
+from container.requests.body_budget import BodyBytes
 from container.streaming.websocket_sink import WebSocketSink
+from handler.errors import EndpointError
 
 MAX_QUEUED = 8
+# Bytes of messages that wait while one is answered. Then nothing more is read.
+MAX_AHEAD = 65536
 READ = 65536
+# How often a connection from which nothing is read is asked whether the client has left.
+LEAVING_SECONDS = 0.5
 PING_SECONDS = 60.0
 MISSED_PONGS = 5
 # Without a message for this long the connection is closed. It is checked with each ping.
@@ -47,6 +55,7 @@ class WebSocket:
 
     :param answer: begins to answer a message. `answered` ends it.
     :param released: called once, at the end: the loop no longer uses the socket.
+    :param waiting_bytes: takes the bytes of what waits to be answered.
     :ivar running: the sink of the message that is being answered.
     :ivar idle_since: monotonic seconds at which the connection began to wait for a message; infinite while one is
         being answered.
@@ -60,6 +69,7 @@ class WebSocket:
         max_message: int,
         answer: Callable[[bytes], object],
         released: Callable[[], None],
+        waiting_bytes: BodyBytes,
     ) -> None:
         self.running: WebSocketSink | None = None
         self.idle_since = time.monotonic()
@@ -70,11 +80,14 @@ class WebSocket:
         self._answer = answer
         self._protocol = WSConnection(ConnectionType.SERVER)
         self._writer = SocketWriter(connection, loop, b"", False, lambda reason: self._end(), released)
+        self._bytes = waiting_bytes
         self._messages: deque[bytes] = deque()
+        self._ahead = 0
         self._partial = bytearray()
         self._missed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._reading = False
+        self._leaving: asyncio.TimerHandle | None = None
 
     def open(self, environ: Mapping[str, Any]) -> None:
         """Answers the handshake and starts reading."""
@@ -93,19 +106,37 @@ class WebSocket:
 
     def _read_on(self) -> None:
         """Reads, if there is room for another message."""
-        if not self._reading and not self.ended and len(self._messages) < MAX_QUEUED:
+        if not self._reading and not self.ended and not self._full:
             self._reading = True
             self._loop.add_reader(self._socket.fileno(), self._readable)
+            if self._leaving is not None:
+                self._leaving.cancel()
+
+    @property
+    def _full(self) -> bool:
+        return len(self._messages) >= MAX_QUEUED or self._ahead >= MAX_AHEAD
 
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._socket.fileno())
 
+    def _look_for_end(self) -> None:
+        """Ends the connection if the client has closed its side. Its last bytes need not have been read for that."""
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLRDHUP)
+        if poll.poll(0):
+            self._end()
+        elif not self._reading:
+            self._leaving = self._loop.call_later(LEAVING_SECONDS, self._look_for_end)
+
     def _answer_next(self) -> None:
         if self._messages and self.idle_since < math.inf and not self.ended:
             self.idle_since = math.inf
-            self._answer(self._messages.popleft())
+            message = self._messages.popleft()
+            self._ahead -= len(message)
+            self._bytes.give_back(len(message))
+            self._answer(message)
             self._read_on()
 
     def answered(self) -> None:
@@ -158,15 +189,23 @@ class WebSocket:
             self._writer.write(self._protocol.send(event.response()))
             self._end()
         elif isinstance(event, TextMessage | BytesMessage):
-            self._partial += event.data.encode() if isinstance(event, TextMessage) else event.data
+            data = event.data.encode() if isinstance(event, TextMessage) else event.data
+            try:
+                self._bytes.take(len(data))
+            except EndpointError as error:
+                self.close(CloseReason.TRY_AGAIN_LATER, error.message)
+                return
+            self._partial += data
             if len(self._partial) > self._max_message:
                 self.close(CloseReason.MESSAGE_TOO_BIG, f"a message may have at most {self._max_message:,} bytes")
             elif event.message_finished:
                 self._messages.append(bytes(self._partial))
+                self._ahead += len(self._partial)
                 self._partial.clear()
                 self._answer_next()
-                if len(self._messages) >= MAX_QUEUED:
+                if self._full and self._reading:
                     self._stop_reading()
+                    self._look_for_end()
 
     def _ping(self) -> None:
         if self.ended:
@@ -186,9 +225,11 @@ class WebSocket:
         if self.ended:
             return
         self.ended = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._leaving):
+            if timer is not None:
+                timer.cancel()
         self._stop_reading()
+        self._bytes.release()
         if self.running is not None:
             if self.running.running is not None:
                 self.running.running.cancel()

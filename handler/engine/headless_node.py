@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from handler.errors import SettingError
 from handler.json_value import Json
 
-# Fixes vLLM 0.16's CPU worker. All workers of an engine must have the same extension.
-GRAMMARS_ON_CPU = "handler.engine.vllm_api.grammar.cpu_grammar.GrammarsOnCpu"
+# Fixes of the CPU worker, and vLLM's versions that need them. All workers of an engine must have the same extension.
+CPU_WORKER_FIXES = "handler.engine.vllm_api.processes.cpu_worker.CpuWorkerFixes"
+FIXED_VERSIONS = ("0.16.", "0.24.")
 NODES = "nnodes"
 DATA_PARALLEL = "data_parallel_size"
 MASTER = {NODES: "master_addr", DATA_PARALLEL: "data_parallel_address"}
@@ -42,8 +43,8 @@ def headless_words(
         here["node_rank"] = rank
     else:
         here["data_parallel_start_rank"] = rank * max(1, _number(arguments.get("data_parallel_size_local")))
-    if line == "cpu" and version.startswith("0.16."):
-        here.setdefault("worker_extension_cls", GRAMMARS_ON_CPU)
+    if line == "cpu" and version.startswith(FIXED_VERSIONS):
+        here.setdefault("worker_extension_cls", CPU_WORKER_FIXES)
     words = ["vllm", "serve", str(arguments["model"]), "--headless"]
     for name, value in {**arguments, **here}.items():
         if name not in ("model", "served_model_name") and value is not None:

@@ -42,7 +42,7 @@ def import_vllm(*, core: bool = False) -> None:
 
         _serving_api()
         if core:
-            from handler.engine.vllm_api.core import core_imports  # noqa: F401
+            from handler.engine.vllm_api.processes import core_imports  # noqa: F401
 
 
 def launch(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from handler.artifacts.lease.compile_errors import CompileFailed, CompileKilled
 from handler.artifacts.lease.compile_failure_cause import compile_failure
 from handler.engine.engine import Engine
-from handler.engine.vllm_api.core.core_exits import core_exits
+from handler.engine.vllm_api.processes.core_exits import core_exits
 from handler.errors import EndpointError, StartFailed
 from handler.neuron.engine_plan import EnginePlan
 from handler.start_failure import fix_for

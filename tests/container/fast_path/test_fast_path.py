@@ -240,3 +240,28 @@ def test_a_drain_lets_streams_end_and_rejects_with_an_error(tmp_path_factory: py
     server.process.communicate(timeout=WITHIN)
     assert server.process.returncode == 0
     assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.parametrize("headers", ["", "Origin: http://x\r\n"])  # by the loop, and by a thread
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_ends_its_side_gets_its_reply(server: Server, stream: bool, headers: str) -> None:
+    gate = f"half-{stream}-{bool(headers)}"
+    with server.connect() as connection:
+        connection.send(request("/v1/completions", {"prompt": f"<gate:{gate}>|b", "stream": stream}, headers=headers))
+        eventually(lambda: server.seen()["in_engine"] == 1)
+        connection.socket.shutdown(socket.SHUT_WR)
+        while (head := connection.head()).status == 100:
+            server.open(gate)
+        body = connection.chunks()[0] if stream else connection.content(head)
+    assert head.status == 200
+    assert b'"text":"b"' in body
+    assert server.seen()["cancelled"] == 0
+
+
+@pytest.mark.parametrize("headers", ["", "Origin: http://x\r\n"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_slot(server: Server, stream: bool, headers: str) -> None:
+    with server.connect() as connection:
+        connection.send(request("/v1/completions", {"prompt": "<hold>", "stream": stream}, headers=headers))
+        eventually(lambda: server.seen()["in_engine"] == 1)
+    eventually(lambda: server.seen()["cancelled"] == 1)

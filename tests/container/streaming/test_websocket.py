@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from loops import on_loop
-from waiting import WITHIN
+from waiting import WITHIN, eventually
 
+from container.requests.body_budget import BodyBudget, BodyBytes
 from container.streaming import websocket
 from container.streaming.websocket import WebSocket
 from handler.engine.event_loop import LoopThread
@@ -47,7 +48,7 @@ def test_a_client_that_a_write_finds_gone_is_let_go_of_at_once_and_whole(
     """The thread closes the socket as soon as it is released; the close that follows on the loop must not touch it."""
     server, client = pair
     released = threading.Event()
-    web = WebSocket(server, loop.loop, 1000, refuse, released.set)
+    web = WebSocket(server, loop.loop, 1000, refuse, released.set, BodyBytes(BodyBudget(10_000)))
 
     def do(function: Callable[..., Any], *arguments: Any) -> Any:
         return on_loop(loop, lambda: function(*arguments))
@@ -75,7 +76,7 @@ def test_a_connection_without_a_message_is_closed_after_a_time(
     server, client = pair
     client.settimeout(WITHIN)
     released = threading.Event()
-    web = WebSocket(server, loop.loop, 1000, refuse, released.set)
+    web = WebSocket(server, loop.loop, 1000, refuse, released.set, BodyBytes(BodyBudget(10_000)))
     on_loop(loop, lambda: web.open(HANDSHAKE))
     assert released.wait(WITHIN)
     server.close()
@@ -91,7 +92,7 @@ def test_a_connection_whose_message_is_being_answered_stays_open(
     monkeypatch.setattr(websocket, "IDLE_SECONDS", 0.0)
     server, client = pair
     asked = threading.Event()
-    web = WebSocket(server, loop.loop, 1000, lambda message: asked.set(), lambda: None)
+    web = WebSocket(server, loop.loop, 1000, lambda message: asked.set(), lambda: None, BodyBytes(BodyBudget(10_000)))
     on_loop(loop, lambda: web.open(HANDSHAKE))
     client.sendall(b"\x81\x81\x00\x00\x00\x00a")
     assert asked.wait(WITHIN)
@@ -101,3 +102,39 @@ def test_a_connection_whose_message_is_being_answered_stays_open(
     on_loop(loop, web.answered)
     on_loop(loop, web._ping)
     assert web.ended
+
+
+def text_frame(size: int) -> bytes:
+    """One masked text frame, as a client sends it."""
+    return b"\x81\xfe" + size.to_bytes(2, "big") + bytes(4) + b"a" * size
+
+
+def test_what_waits_behind_a_message_is_bounded_and_a_client_that_leaves_meanwhile_is_noticed(
+    loop: LoopThread, pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "MAX_AHEAD", 2000)
+    monkeypatch.setattr(websocket, "LEAVING_SECONDS", 0.01)
+    server, client = pair
+    budget, released = BodyBudget(1_000_000), threading.Event()
+    web = WebSocket(server, loop.loop, 30_000, lambda message: None, released.set, BodyBytes(budget))
+    on_loop(loop, lambda: web.open(HANDSHAKE))
+    client.sendall(text_frame(1000) * 20)
+    eventually(lambda: not web._reading)
+    assert 2000 <= budget.used <= 3000 + websocket.READ
+    client.close()  # most of its bytes have not been read
+    assert released.wait(WITHIN)
+    assert budget.used == 0
+
+
+def test_bytes_that_wait_count_as_those_of_bodies(loop: LoopThread, pair: tuple[socket.socket, socket.socket]) -> None:
+    server, client = pair
+    client.settimeout(WITHIN)
+    released = threading.Event()
+    web = WebSocket(server, loop.loop, 30_000, lambda message: None, released.set, BodyBytes(BodyBudget(1500)))
+    on_loop(loop, lambda: web.open(HANDSHAKE))
+    client.sendall(text_frame(1000) * 3)
+    assert released.wait(WITHIN)
+    server.close()
+    frames = b"".join(iter(lambda: client.recv(4096), b"")).partition(b"\r\n\r\n")[2]
+    assert frames[:1] == b"\x88"
+    assert int.from_bytes(frames[2:4], "big") == 1013

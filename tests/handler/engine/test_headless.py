@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handler.engine.headless_node import GRAMMARS_ON_CPU, address_of, headless_words
+from handler.engine.headless_node import CPU_WORKER_FIXES, address_of, headless_words
 from handler.errors import SettingError
 
 SPREAD: dict[str, Any] = {"model": "/m", "nnodes": 2, "master_addr": "first", "tensor_parallel_size": 2}
@@ -39,10 +39,10 @@ def test_data_parallel_engines_are_counted_from_the_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "version", "there"), [("cpu", "0.16.0", True), ("cpu", "0.24.0", False), ("native-0.24", "0.24.0", False)]
+    ("line", "version", "there"), [("cpu", "0.24.0", True), ("cpu", "0.29.0", False), ("native-0.24", "0.24.0", False)]
 )
 def test_the_workers_of_an_engine_are_alike(line: str, version: str, there: bool) -> None:
-    assert (f"--worker-extension-cls={GRAMMARS_ON_CPU}" in words(SPREAD, line=line, version=version)) is there
+    assert (f"--worker-extension-cls={CPU_WORKER_FIXES}" in words(SPREAD, line=line, version=version)) is there
 
 
 @pytest.mark.parametrize("change", [{"nnodes": 1}, {"nnodes": None}, {"master_addr": None}, {"nnodes": True}])

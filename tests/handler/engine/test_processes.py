@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from waiting import WITHIN
 
-from handler.engine.vllm_api.core.core_processes import engine_pids
+from handler.engine.vllm_api.processes.core_processes import engine_pids
 
 # A core with a worker, and another child that is not vLLM's; it tells their ids and ends with its standard input.
 CORE = """

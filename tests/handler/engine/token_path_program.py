@@ -77,7 +77,7 @@ class Story:
         self.waiting: list[int] = []
         queued = QueuedRequests(llm, QueueLimits(slots=1000, share=1000, reserved=0, pace=pace))
         self.queue = queued.queue
-        self.path = TokenPath.install(llm, queued)
+        self.path = TokenPath.install(llm, queued.queue, queued.process_outputs)
         self.path._gaps = TokenGaps([{0: self.histogram.labels("0")}])
         self.sinks: dict[str, Heard] = {}
 

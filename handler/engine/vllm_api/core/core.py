@@ -20,12 +20,12 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.core_queue import QueueLimits
 from handler.engine.vllm_api.core import engine_metrics
-from handler.engine.vllm_api.core.core_processes import engine_pids, exit_statuses
 from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request
 from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
 from handler.engine.vllm_api.core.core_requests import sampling_params as sampling_params
 from handler.engine.vllm_api.core.queued_requests import QueuedRequests
+from handler.engine.vllm_api.processes.core_processes import engine_pids, exit_statuses
 from handler.errors import EndpointError
 
 if DIRECT:
@@ -72,9 +72,9 @@ def build_engine(
 
 def install_queue(engine: AsyncLLM, limits: Callable[[int], QueueLimits]) -> None:
     """Puts a queue in front of the core. Call before the loop has run another task since the engine was made."""
-    engine.queued_requests = QueuedRequests(engine, limits(max_num_seqs(engine)))
+    queued = engine.queued_requests = QueuedRequests(engine, limits(max_num_seqs(engine)))
     if DIRECT:
-        token_path.TokenPath.install(engine, engine.queued_requests)
+        token_path.TokenPath.install(engine, queued.queue, queued.process_outputs)
 
 
 def metrics_registry(engine: AsyncLLM) -> CollectorRegistry | None:

@@ -15,7 +15,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from handler.engine.generation.generation import Generation, Position, Sampling, Score, Scores, StageListener
-from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
+from handler.engine.vllm_api.client_error import CLIENT_ERROR
 from handler.engine.vllm_api.grammar.grammar_rejection import PROBLEM, REJECTED, is_constrained
 from handler.errors import EndpointError, EngineFailed, GenerationFailed, InvalidField
 

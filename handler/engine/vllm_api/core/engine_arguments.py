@@ -11,7 +11,7 @@ from vllm.platforms import current_platform
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.headless_node import GRAMMARS_ON_CPU, option_words
+from handler.engine.headless_node import CPU_WORKER_FIXES, FIXED_VERSIONS, option_words
 from handler.errors import SettingError
 from handler.json_value import Json
 
@@ -44,6 +44,6 @@ def engine_args(arguments: Mapping[str, Json], config: EndpointConfig) -> AsyncE
             raise SettingError(source, f"vLLM rejects it ({error})", "Give a value that vLLM accepts.") from None
         argv += words
     found = AsyncEngineArgs.from_cli_args(parser.parse_args(argv))
-    if vllm.__version__.startswith("0.16.") and current_platform.is_cpu() and not found.worker_extension_cls:
-        found.worker_extension_cls = GRAMMARS_ON_CPU
+    if vllm.__version__.startswith(FIXED_VERSIONS) and current_platform.is_cpu() and not found.worker_extension_cls:
+        found.worker_extension_cls = CPU_WORKER_FIXES
     return found

@@ -14,7 +14,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.generation.request_cost import COST, CostLimits, EngineInput, RequestCost, check_ids, check_values
-from handler.engine.vllm_api.core.client_error import client_error
+from handler.engine.vllm_api.client_error import client_error
 from handler.errors import InvalidField
 
 

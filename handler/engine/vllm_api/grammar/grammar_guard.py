@@ -18,7 +18,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.grammar.grammar_trial import GrammarTrial
 from handler.engine.grammar.trial_lane import TakesLonger, TrialUnavailable
-from handler.engine.vllm_api.core.client_error import client_error
+from handler.engine.vllm_api.client_error import client_error
 from handler.engine.vllm_api.grammar import grammar_validation
 
 try:

@@ -13,7 +13,7 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.engine import input_processor
 from vllm.v1.structured_output import backend_xgrammar
 
-from handler.engine.vllm_api.core.client_error import client_error
+from handler.engine.vllm_api.client_error import client_error
 
 NAME = "validate_xgrammar_grammar"
 FIELD = "structured_outputs"

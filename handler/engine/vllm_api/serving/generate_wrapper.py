@@ -30,7 +30,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.generation.request_cost import COST
 from handler.engine.generation.token_counts import TokenCounts
-from handler.engine.vllm_api.core.client_error import client_error
+from handler.engine.vllm_api.client_error import client_error
 from handler.engine.vllm_api.grammar.grammar_rejection import PROBLEM, REJECTED, is_constrained
 from handler.engine.vllm_api.serving.current_output import one_by_one
 

@@ -22,7 +22,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from handler.engine.api_routes import Route, Traits
 from handler.engine.generation.request_cost import COST, RequestCost, check_ids
 from handler.engine.generation.token_counts import TokenCounts
-from handler.engine.vllm_api.core.client_error import CLIENT_ERROR
+from handler.engine.vllm_api.client_error import CLIENT_ERROR
 from handler.engine.vllm_api.grammar.grammar_guard import GrammarUntried
 from handler.engine.vllm_api.serving import (
     fail_fast_validation,

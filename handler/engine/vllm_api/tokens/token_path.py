@@ -18,6 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from typing import Any
 
 import zmq
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, FinishReason
@@ -27,7 +29,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from vllm.v1.engine.output_processor import RequestState
 from vllm.v1.metrics.stats import IterationStats
 
-from handler.engine.vllm_api.core.queued_requests import QueuedRequests
+from handler.engine.core_queue import CoreQueue
 from handler.engine.vllm_api.tokens.sink_collector import SinkCollector
 from handler.engine.vllm_api.tokens.token_gaps import TokenGaps
 
@@ -42,7 +44,7 @@ LONGEST_TURN = 0.01
 class TokenPath:
     """Replaces vLLM's two tasks between the core's socket and the requests. Use it on the engine's loop only."""
 
-    def __init__(self, llm: AsyncLLM, queued: QueuedRequests) -> None:
+    def __init__(self, llm: AsyncLLM, queue: CoreQueue, process_outputs: Callable[..., Any]) -> None:
         self._client = llm.engine_core
         self._resources = llm.engine_core.resources
         self._processor = llm.output_processor
@@ -54,17 +56,21 @@ class TokenPath:
         self._loop = asyncio.get_running_loop()
         self._socket: zmq.Socket[bytes] = zmq.Socket.shadow(self._resources.output_socket)
         self._fd = int(self._socket.getsockopt(zmq.FD))
-        self._queue = queued.queue
-        self._process_outputs = queued.process_outputs
+        self._queue = queue
+        self._process_outputs = process_outputs
         self._open = True
         self._more = False
         self._unflushed: list[SinkCollector] = []
         self._aborts: set[asyncio.Task[None]] = set()
 
     @classmethod
-    def install(cls, llm: AsyncLLM, queued: QueuedRequests) -> TokenPath:
-        """Call before the loop has run another task since `llm` was made, so that vLLM's own tasks never begin."""
-        path = llm.token_path = cls(llm, queued)
+    def install(cls, llm: AsyncLLM, queue: CoreQueue, process_outputs: Callable[..., Any]) -> TokenPath:
+        """Call before the loop has run another task since `llm` was made, so that vLLM's own tasks never begin.
+
+        :param queue: the queue in front of the core.
+        :param process_outputs: vLLM's own function for the outputs of other requests.
+        """
+        path = llm.token_path = cls(llm, queue, process_outputs)
         for task in (llm.output_handler, path._resources.output_queue_task):
             if task is not None:
                 task.cancel()

@@ -1,6 +1,6 @@
 """Changes what vLLM and torch find out about a CPU's instruction sets.
 
-It is an entry point of `vllm.general_plugins`: vLLM calls it in each of its processes, also in those of `vllm serve`.
+vLLM calls it in each of its processes, also in those of `vllm serve` (`process_plugin`).
 
 - vLLM 0.16 crashes at its first token on a CPU with AMX if it was built without AMX. It checks the CPU, not its own
   library (`_get_attn_isa`, vllm/v1/attention/backends/cpu_attn.py), and the library then fails: "Unsupported CPU
