@@ -7,7 +7,6 @@ numbers may hold everybody up: sequences times what is copied to each, log proba
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -172,7 +171,7 @@ def check_values(given: EngineInput, largest_id: int) -> None:
             check_ids(name, ids, given.vocab_size - 1)
     for name, most in NUMBERS.items():
         value = getattr(given.parameters, name, None)
-        if value is not None and not (math.isfinite(value) and -most <= value < most):
+        if value is not None and not -most <= value < most:  # also for what is not a number (NaN)
             raise InvalidField(name, "it is not a number that the engine can store")
 
 

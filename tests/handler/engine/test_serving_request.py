@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from waiting import eventually
 
+from handler.engine import serving_request
 from handler.engine.adapters.adapter_errors import AdapterNotFound
 from handler.engine.event_loop import LoopThread
 from handler.engine.serving_request import ServingRequest
@@ -224,3 +225,20 @@ def test_an_adapter_is_held_while_it_is_used(loop: LoopThread) -> None:
     gone.call(gone.request.begin)
     assert isinstance(gone.sink.error, AdapterNotFound)
     gone.over()
+
+
+def test_events_that_are_there_already_let_other_tasks_run_in_between(
+    loop: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_request, "LONGEST_TURN", 0.0)
+    case = Case(loop, *("a" for _ in range(300)))
+    turns: list[int] = []
+
+    def turn() -> None:
+        if not case.sink.ended:
+            turns.append(len(case.sink.heard))
+            loop.loop.call_soon(turn)
+
+    case.call(lambda: (case.request.begin(), turn()))
+    eventually(lambda: case.sink.ended)
+    assert len(set(turns)) > 250

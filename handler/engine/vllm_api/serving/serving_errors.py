@@ -106,6 +106,8 @@ def _translated(message: str, param: str | None, code: int, dead: bool) -> error
         return errors.RequestRefused(
             "the model's tool call ended before its JSON was complete: raise 'max_tokens'", "max_tokens"
         )
+    if param is None and "out of vocabulary" in message:
+        param = "prompt"
     if param is None and GRAMMAR.search(message):
         param = "structured_outputs"
     if param is None and message.split(" ", 1)[0] in NAMED:
