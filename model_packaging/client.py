@@ -120,6 +120,8 @@ class EndpointClient:
     def invoke_async(self, location: str, **headers: Any) -> dict[str, str]:
         """Sends a request to an asynchronous endpoint. Its body is an object in S3.
 
+        :param headers: further parameters of boto3's `invoke_endpoint_async`. SageMaker's own default of
+            InvocationTimeoutSeconds is 900, and `deploy --async-seconds` sets what the container allows.
         :return: `output` and `failure`: the URIs of which one will have an object. `id`: the request's id.
         """
         reply = self._runtime.invoke_endpoint_async(

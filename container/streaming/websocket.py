@@ -1,7 +1,8 @@
 """A WebSocket over gunicorn's socket. The engine's loop reads and writes frames, and has the messages answered.
 
 wsproto implements the protocol. Everything is bounded: a message by the largest body, the queue of messages by
-`MAX_QUEUED`, the bytes for a slow reader by the writer's own limits, the time without a message by `IDLE_SECONDS`.
+`MAX_QUEUED`, the bytes for a slow reader by the writer's own limits. A connection may be idle: SageMaker makes an error
+of a close frame (ModelStreamError). Idle ones are closed only when the process ends or has no descriptors left.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ MAX_QUEUED = 8
 READ = 65536
 PING_SECONDS = 60.0
 MISSED_PONGS = 5
-# Without a message for this long the connection is closed. It is checked with each ping.
-IDLE_SECONDS = 300.0
 
 
 class WebSocket:
@@ -174,9 +173,6 @@ class WebSocket:
         self._missed += 1
         if self._missed > MISSED_PONGS:
             self.close(CloseReason.POLICY_VIOLATION, f"{MISSED_PONGS} pings were not answered")
-            return
-        if time.monotonic() - self.idle_since >= IDLE_SECONDS:
-            self._close_if_idle()
             return
         self._writer.write(self._protocol.send(Ping(payload=b"")))
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)

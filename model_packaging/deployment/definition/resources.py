@@ -104,6 +104,9 @@ def _config(wanted: DeploymentRequest, model: str) -> Members:
         # Without a failure path, a waiting client would not learn that its request failed.
         output = {"S3OutputPath": wanted.async_output, "S3FailurePath": wanted.async_output}
         members["AsyncInferenceConfig"] = {"OutputConfig": output}
+        if wanted.async_concurrency is not None:
+            slots = {"MaxConcurrentInvocationsPerInstance": wanted.async_concurrency}
+            members["AsyncInferenceConfig"]["ClientConfig"] = slots
     return members
 
 
