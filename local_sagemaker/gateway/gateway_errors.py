@@ -97,7 +97,7 @@ class ModelNotReady(GatewayError):
     text = "The target model {} is still being downloaded or loaded. Wait and try again."
 
 
-class ReplyHeadersTooLong(ValidationError):
+class OversizeReplyHeaders(ValidationError):
     """Seen in public of an asynchronous endpoint: aws/deep-learning-containers, issue 4668."""
 
     text = (

@@ -177,7 +177,7 @@ class Asynchronous:
             if head.status >= 400:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
             if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
-                raise errors.ReplyHeadersTooLong(MOST_REPLY_HEADERS)
+                raise errors.OversizeReplyHeaders(MOST_REPLY_HEADERS)
             return b"".join(connection.parts()), head.get("Content-Type")
 
     def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:

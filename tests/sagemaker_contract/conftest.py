@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / folder) for folder in ("handler", "container", "local_sagemaker", "model_packaging")]
+sys.path.append(str(TESTS / "handler"))
+sys.path.append(str(TESTS / "container"))
+sys.path.append(str(TESTS / "local_sagemaker"))
 
 from local_service import QUICK, Cloud, LocalService
 from loops import end_loop

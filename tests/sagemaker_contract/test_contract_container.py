@@ -56,7 +56,7 @@ def post(body: str = BODY, sent: Mapping[str, str] | None = None, **more: Any) -
 
 EXCHANGES = {
     "ping": Sent("GET /ping", text=r"\A\Z"),
-    "invocations": post(text='"text":"a"'),
+    "invocations": Sent("POST /invocations", BODY, JSON, text='"text":"a"'),
     "any header": post(sent={"X-Amzn-SageMaker-Of-Tomorrow": "x"}),
     "attributes": post(
         sent={"X-Amzn-SageMaker-Custom-Attributes": "c000b4f9"},
@@ -139,6 +139,7 @@ EXCHANGES = {
     "no model": Sent("GET /models/8df0", environ={"SAGEMAKER_MULTI_MODEL": "true"}, status=404),
     "unload no model": Sent("DELETE /models/8df0", environ={"SAGEMAKER_MULTI_MODEL": "true"}, status=404),
     "invoke no model": Sent("POST /models/8df0/invoke", BODY, JSON, {"SAGEMAKER_MULTI_MODEL": "true"}, 404),
+    "encoded name": Sent("POST /models/a%20b/invoke", BODY, JSON, {"SAGEMAKER_MULTI_MODEL": "true"}, 404),
     # Batch transform.
     "parameters": Sent(
         "GET /execution-parameters",

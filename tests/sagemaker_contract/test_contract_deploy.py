@@ -13,7 +13,7 @@ from botocore.validate import ParamValidator
 from click.testing import CliRunner, Result
 
 import sample_model
-from handler.neuron.hardware.instance_catalogue import TRAINING
+from handler.neuron.hardware.instance_catalogue import INSTANCES, TRAINING
 from local_sagemaker.control import shapes
 from model_packaging.cli import main
 from model_packaging.client import EndpointClient
@@ -192,3 +192,11 @@ def test_invoke_sends_the_time_that_it_allows(
     assert recorded.asked["InvocationTimeoutSeconds"] == seconds
     shape = botocore.session.get_session().get_service_model("sagemaker-runtime").operation_model("InvokeEndpointAsync")
     assert shapes.parse(shape.input_shape, recorded.asked) == recorded.asked
+
+
+@pytest.mark.parametrize("instance", ["ml.inf2.48xlarge", "ml.trn2.48xlarge"])
+def test_a_component_takes_all_chips(package: str, instance: str) -> None:
+    words = ("--image", IMAGE, "--role", ROLE, "--instance", instance, "--component", "--no-check", "--dry-run")
+    made = json.loads(run("deploy", "chat", package, *words).stdout)["component"]["Specification"]
+    chips = made["ComputeResourceRequirements"]["NumberOfAcceleratorDevicesRequired"]
+    assert chips == next(each.chips for each in INSTANCES if f"ml.{each.name}" == instance)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from local_service import Cloud, archive, until
 
+from container.requests import http_limits
+from container.streaming import websocket
+from handler.config.endpoint_config import EndpointConfig
+from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.hosting.instances.host_settings import HostTiming
 
 SAID = {
@@ -47,6 +51,33 @@ def transformed(cloud: Cloud, name: str, body: bytes, **members: Any) -> tuple[d
     return described(), cloud.s3.get_object(Bucket="models", Key=f"contract/{name}/out/in.out")["Body"].read()
 
 
+# Seconds of the guide, and ours.
+TIMES: dict[str, tuple[float, Callable[[], float]]] = {
+    "SIGKILL": (30.0, lambda: HostTiming().kill_after),
+    "ping": (2.0, lambda: HostTiming().ping_seconds),
+    "start": (480.0, lambda: HostTiming().startup_seconds),
+    "reply": (60.0, lambda: RuntimeLimits().regular_seconds),
+    "stream": (480.0, lambda: RuntimeLimits().stream_seconds),
+    "bidirectional ping": (60.0, lambda: websocket.PING_SECONDS),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_time(name: str) -> None:
+    said, ours = TIMES[name]
+    assert ours() == said
+
+
+def test_the_container_ends_its_work_before_sagemaker_does() -> None:
+    """So that a client reads an error of the container's, and not SageMaker's."""
+    config = EndpointConfig()
+    assert http_limits.REPLY_SECONDS < 60
+    assert config.stream_deadline < 480
+    assert config.drain < 30
+    assert http_limits.TRANSFORM_REPLY_SECONDS < 3600
+    assert websocket.MISSED_PONGS == 5
+
+
 # The members of CreateTransformJob -> the container's variables.
 VARIABLES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "none is set": ({}, {"SAGEMAKER_BATCH": "true"}),
@@ -71,6 +102,7 @@ def test_each_reply_of_a_transform_job_gets_a_newline(cloud: Cloud) -> None:
     """`f.write(data)` and `f.write(b"\\n")`, whatever data ends in. This reply ends in a newline of its own."""
     _, output = transformed(cloud, "assembled", b'{"do": "newline"}\n{"do": "newline"}\n', BatchStrategy="SingleRecord")
     assert output == b"{}\n\n{}\n\n"
+    cloud.s3.head_object(Bucket="models", Key="contract/assembled/out/in.out")
 
 
 def test_empty_lines_of_a_transform_job_are_sent(cloud: Cloud) -> None:

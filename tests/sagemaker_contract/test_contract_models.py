@@ -145,6 +145,11 @@ FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
         lambda: bounds(shape("MaxConcurrentInvocationsPerInstance")),
         lambda: (1, request.MOST_CONCURRENT),
     ),
+    # SageMaker chooses, and no source says how. The local one has one number.
+    "asynchronous slots without a number": (
+        lambda: None,
+        lambda: None if asynchronous.CONCURRENT_PER_INSTANCE == 4 else asynchronous.CONCURRENT_PER_INSTANCE,
+    ),
     "asynchronous time": (
         lambda: bounds(given("InvokeEndpointAsync", "InvocationTimeoutSeconds")),
         lambda: (1, http_limits.MAX_TIMEOUT),
