@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-sys.path.append(str(TESTS / "handler"))
-sys.path.append(str(TESTS / "container"))
-sys.path.append(str(TESTS / "local_sagemaker"))
+sys.path.append(str(Path(__file__).parents[1] / "handler"))
+sys.path.append(str(Path(__file__).parents[1] / "container"))
+sys.path.append(str(Path(__file__).parents[1] / "local_sagemaker"))
 
 from local_service import QUICK, Cloud, LocalService
 from loops import end_loop
