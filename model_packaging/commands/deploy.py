@@ -144,7 +144,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     variables = {**environ_of(given["env_file"], None, False), **pairs(given["variables"], "--set")}
     variables = environment(variables, given["document"], None if local else f"ml.{instance.name}")
     if given["async_output"]:
-        variables = {"ENDPOINT_ASYNCHRONOUS": "true", **variables}
+        variables.setdefault("ENDPOINT_ASYNCHRONOUS", "true")
         if given["async_seconds"]:
             variables.setdefault("ENDPOINT_DEADLINE", str(max(1, given["async_seconds"] - 10)))
     elif given["async_seconds"] or given["async_concurrency"]:

@@ -118,7 +118,10 @@ def _timeouts(wanted: DeploymentRequest) -> Members:
 
 
 def _component(wanted: DeploymentRequest, model: str) -> Members:
-    """Returns the component. A copy uses all chips of an instance. Half of the memory is reserved; it may use more."""
+    """Returns the component. A copy uses all chips of an instance. Half of the memory is reserved; it may use more.
+
+    That an accelerator device is a chip, and not a core, has no source.
+    """
     instance = find(wanted.instance)
     return {
         "InferenceComponentName": wanted.name,
