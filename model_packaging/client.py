@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker_runtime.client import SageMakerRuntimeClient
 
 END = b"[DONE]"
-# SageMaker is said to wait 8 minutes for a streamed reply (no source of its own). boto3's default is to give up after 60 s without data.
+# SageMaker is said to wait 8 minutes for a streamed reply (no source of its own). boto3's default is to give up after
+# 60 s without data.
 READ_SECONDS = 500
 
 

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from wheel_venv import OUTSIDE, uv
 
 ROOT = Path(__file__).parents[2]
@@ -164,3 +165,18 @@ def test_a_base_that_is_too_old_ends_the_build(tmp_path: Path) -> None:
     done = install(tmp_path, "click==8.0.4")
     assert done.returncode == 1
     assert "this software needs click>=8.1, and the image has 8.0.4." in done.stdout
+
+
+def test_compose_and_kubernetes_run_it_without_rights() -> None:
+    endpoint = yaml.safe_load((ROOT / "compose" / "compose.yaml").read_text())["services"]["endpoint"]
+    assert {name: endpoint[name] for name in ("user", "read_only", "cap_drop")} == {
+        "user": "10001",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+    }
+    manifests = [path.read_text() for path in (ROOT / "kubernetes").glob("*.yaml")]
+    served = [text for text in manifests if re.search(r"- serve$", text, re.MULTILINE)]
+    assert served
+    for text in served:
+        assert re.search(r"runAsNonRoot: true\s+runAsUser: [1-9]\d*", text)
+        assert "readOnlyRootFilesystem: true" in text
