@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -13,11 +14,13 @@ from botocore.validate import ParamValidator
 from click.testing import CliRunner, Result
 
 import sample_model
+from handler.neuron.checkpoint import checkpoint_reader
 from handler.neuron.hardware.instance_catalogue import INSTANCES
 from local_sagemaker.control import shapes
 from model_packaging.cli import main
 from model_packaging.client import EndpointClient
 from model_packaging.compilation.compile_job import machines
+from model_packaging.deployment.definition import instance_size
 
 ROLE = "arn:aws:iam::123456789012:role/endpoint"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron-endpoint:0.1"
@@ -99,8 +102,11 @@ def draw(seed: int) -> Combination:
 
 
 @pytest.mark.slow
-def test_400_combinations_are_requests_that_botocore_accepts(package: str) -> None:
+def test_400_combinations_are_requests_that_botocore_accepts(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both validators: the one that boto3 runs, and all that the service's model says (enumerations, upper bounds)."""
+    # The package is the same each time: it is read once.
+    monkeypatch.setattr(checkpoint_reader, "read_facts", cache(checkpoint_reader.read_facts))
+    monkeypatch.setattr(instance_size, "items", cache(instance_size.items))
     for seed in range(400):
         wanted = draw(seed)
         settings = ("--set", "SM_VLLM_MAX_MODEL_LEN=512", "--set", "SM_VLLM_TENSOR_PARALLEL_SIZE=1")

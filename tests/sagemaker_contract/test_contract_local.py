@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any
 
+import botocore.session
 import pytest
 from botocore.exceptions import ClientError
 from local_service import Cloud, archive, until
@@ -14,8 +16,11 @@ from local_service import Cloud, archive, until
 from container.requests import http_limits
 from container.streaming import websocket
 from handler.config.endpoint_config import EndpointConfig
+from handler.config.loading.config_loader import load
 from local_sagemaker.gateway.gateway_settings import RuntimeLimits
 from local_sagemaker.hosting.instances.host_settings import HostTiming
+from local_sagemaker.transform.records import payloads
+from local_sagemaker.transform.transform_job import TransformJob
 
 SAID = {
     "SAGEMAKER_BATCH",
@@ -96,6 +101,35 @@ def test_variables_of_a_transform_job(cloud: Cloud, name: str) -> None:
     _, output = transformed(cloud, f"env-{list(VARIABLES).index(name)}", b'{"do": "environment"}\n', **members)
     found = json.loads(output)["environment"]
     assert {key: found[key] for key in SAID & found.keys()} == {"SAGEMAKER_BATCH": "true", **expected}
+
+
+def test_each_valid_transform_job_is_one_that_the_container_takes() -> None:
+    """400 jobs by chance, within the bounds and enumerations of botocore's model."""
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    strategies = [None, *model.shape_for("BatchStrategy").metadata["enum"]]
+    for seed in range(400):
+        chance = Random(seed)
+        payload, strategy = chance.choice((None, 0, chance.randint(1, 100))), chance.choice(strategies)
+        concurrent = chance.choice((None, 0, chance.randint(1, 100 // (payload or 1))))
+        given = {"BatchStrategy": strategy, "MaxPayloadInMB": payload, "MaxConcurrentTransforms": concurrent}
+        job = {"TransformJobName": "job", **{name: value for name, value in given.items() if value is not None}}
+        transform = TransformJob(job, {}, None, None, lambda *_: None)  # type: ignore[arg-type]  # it is not started
+        config = load(transform._batch())
+        found = http_limits.execution_parameters(config, 16, 1024)
+        assert found["BatchStrategy"] == {"MultiRecord": "MULTI_RECORD"}.get(strategy, "SINGLE_RECORD"), seed
+        assert 1 <= int(found["MaxConcurrentTransforms"]) * int(found["MaxPayloadInMB"]) <= 100, seed
+        assert http_limits.max_body(config) >= (payload or 0) << 20, seed
+
+
+def test_records_lose_no_byte() -> None:
+    """Joined, the payloads of an object are the object, whatever its lines are."""
+    for seed in range(400):
+        chance = Random(seed)
+        body = bytes(chance.choice(b"ab\n\r") for _ in range(chance.randint(1, 60)))
+        for strategy, most in (("SingleRecord", 0), ("MultiRecord", 61), ("MultiRecord", 0)):
+            cut = list(payloads(body, "Line", strategy, most))
+            assert b"".join(cut) == body, (seed, strategy)
+            assert all(part.count(b"\n") <= 1 for part in cut) or strategy == "MultiRecord", seed
 
 
 def test_each_reply_of_a_transform_job_gets_a_newline(cloud: Cloud) -> None:
