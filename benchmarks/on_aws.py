@@ -175,18 +175,37 @@ def asynchronous(day: FirstDay) -> None:
     )
 
 
-def batch(day: FirstDay) -> None:
-    config = day.sagemaker.describe_endpoint(EndpointName=NAME)["EndpointConfigName"]
-    variants = day.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
-
+def batch(day: FirstDay, model: str) -> None:
     def kinds(job: str, source: dict[str, str], **members: Any) -> list[str]:
-        output = day.transformed(variants[0]["ModelName"], job, source, **members)
+        output = day.transformed(model, job, source, **members)
         return [kind_of(line) for line in output.removesuffix("\n").split("\n")]
 
     expected = ["answer", "error", "error", "answer"]
     day.compare("a transform job as the container wishes", expected, lambda: kinds("wish", {}))
     zeros = {"BatchStrategy": "MultiRecord", "MaxPayloadInMB": 0, "MaxConcurrentTransforms": 0}
     day.compare("a transform job with zeros", expected, lambda: kinds("zeros", {"ContentType": LINES}, **zeros))
+
+
+def multi_model(day: FirstDay, model: str) -> None:
+    """Whether an instance with Neuron cores takes a multi-model container. Nothing is started."""
+    described = day.sagemaker.describe_model(ModelName=model)
+    container = {"Image": described["PrimaryContainer"]["Image"], "Mode": "MultiModel"}
+    container["ModelDataUrl"] = f"s3://{day.bucket}/{NAME}/model/"
+    name = f"{NAME}-many"
+    day.sagemaker.create_model(
+        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=described["ExecutionRoleArn"]
+    )
+    variant = {"VariantName": "all", "ModelName": name, "InstanceType": day.instance, "InitialInstanceCount": 1}
+
+    def configured() -> str:
+        day.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+        day.sagemaker.delete_endpoint_config(EndpointConfigName=name)
+        return "accepted"
+
+    try:
+        day.compare("a multi-model container on these instances", "ValidationException", configured)
+    finally:
+        day.sagemaker.delete_model(ModelName=name)
 
 
 def kind_of(line: str) -> str:
@@ -222,7 +241,10 @@ def on_aws(
     day.command("push", str(sample_model.path()), f"s3://{bucket}/{NAME}/model/")
     with day.endpoint(NAME, "--set", "ENDPOINT_ENABLE_SESSIONS=true"):
         real_time(day)
-        batch(day)
+        config = day.sagemaker.describe_endpoint(EndpointName=NAME)["EndpointConfigName"]
+        variants = day.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+        multi_model(day, variants[0]["ModelName"])
+        batch(day, variants[0]["ModelName"])
     with day.endpoint(f"{NAME}-async", "--async-output", f"s3://{bucket}/{NAME}/answers/"):
         asynchronous(day)
     click.echo(f"{len(day.differing)} calls differ." if day.differing else "Nothing differs.")
