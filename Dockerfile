@@ -50,13 +50,14 @@ RUN cp -r container handler model_packaging /opt/neuron-endpoint/code \
 
 # Nothing is set after the code, so a change of it makes one layer.
 FROM packages
-# The capabilities that SageMaker reads. On Neuron, the models of a multi-model endpoint are LoRA adapters.
+# The capabilities that SageMaker reads. It hosts no multi-model endpoints on instances with Neuron cores.
 LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true \
-      com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.bidirectional-streaming=true
 # Only /tmp needs to be writable.
 ENV PATH=/opt/neuron-endpoint/code/bin:$PATH HOME=/tmp
-USER 10001
+# SageMaker expects containers to run as root ("Custom inference code with hosting services"). Elsewhere give --user 10001.
+# hadolint ignore=DL3002
+USER 0
 EXPOSE 8080
 HEALTHCHECK --start-period=1h CMD ["python", "-m", "container.health_check"]
 

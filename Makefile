@@ -161,8 +161,8 @@ fuzz: $(DEV)
 CLIENTS := agents litellm sdk3 sdk2
 TESTS_agents := test_openai_sdk.py test_anthropic_sdk.py test_langchain_openai.py test_pydantic_ai.py test_vercel_ai.py test_boto3_client.py
 TESTS_litellm := test_litellm.py test_litellm_openai.py test_langchain.py test_llama_index.py test_instructor.py test_vllm_bench.py
-TESTS_sdk3 := test_sagemaker_sdk3.py
-TESTS_sdk2 := test_sagemaker_sdk2.py
+TESTS_sdk3 := test_sagemaker_sdk3.py test_sagemaker_local_mode.py
+TESTS_sdk2 := test_sagemaker_sdk2.py test_sagemaker_local_mode.py
 
 .venv-clients-%/.ready: requirements/clients-%.in requirements/clients-%.txt
 	@[ -x .venv-clients-$*/bin/python ] || $(PYTHON) -m venv .venv-clients-$*

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.on_aws import on_aws
 from benchmarks.restore.fetch_command import fetch_command
 from benchmarks.restore.restore_command import restore_command
 from benchmarks.serving.front_ends import front_ends
@@ -38,6 +39,7 @@ COMMANDS = (
     soak_command,
     steps,
     tune_log,
+    on_aws,
 )
 for command in COMMANDS:
     main.add_command(command)

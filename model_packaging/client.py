@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker_runtime.client import SageMakerRuntimeClient
 
 END = b"[DONE]"
-# SageMaker waits 8 minutes for a streamed reply. boto3's default is to give up after 60 s without data.
+# SageMaker is said to wait 8 minutes for a streamed reply (no source of its own). boto3's default is to give up after
+# 60 s without data.
 READ_SECONDS = 500
 
 
@@ -120,6 +121,8 @@ class EndpointClient:
     def invoke_async(self, location: str, **headers: Any) -> dict[str, str]:
         """Sends a request to an asynchronous endpoint. Its body is an object in S3.
 
+        :param headers: further parameters of boto3's `invoke_endpoint_async`. SageMaker's own default of
+            InvocationTimeoutSeconds is 900, and `deploy --async-seconds` sets what the container allows.
         :return: `output` and `failure`: the URIs of which one will have an object. `id`: the request's id.
         """
         reply = self._runtime.invoke_endpoint_async(

@@ -11,6 +11,7 @@ from container.openapi.bodies import NAMES, TEXT, Schema, ref
 from container.pipeline.request_pipeline import ADAPTER_HEADER, TARGET_HEADER, TRACE_HEADERS
 from container.requests import custom_attributes
 from container.requests.http_limits import TIMEOUT_HEADER
+from container.routes.adapter_routes import ALIAS_HEADER
 from container.routes.websocket_route import PATH as BIDIRECTIONAL
 from handler.engine.api_routes import ALIASES, Route
 from handler.schemas.anthropic.messages import MessagesRoute
@@ -29,6 +30,7 @@ def _header(name: str, description: str) -> Schema:
 HEADERS: Final[tuple[Schema, ...]] = (
     _header(custom_attributes.HEADER, "key=value pairs, separated by semicolons: schema, route, trace_id ..."),
     _header(ADAPTER_HEADER, "The adapter or model that answers. It takes precedence over the body's 'model'."),
+    _header(ALIAS_HEADER, "The adapter's name for people. It is logged."),
     _header(TARGET_HEADER, "The same on a multi-model endpoint. It takes precedence over the adapter header."),
     _header(SESSION_HEADER, "A session's id, or NEW_SESSION."),
     _header(TIMEOUT_HEADER, "Seconds after which the request is ended, 1 to 3600."),

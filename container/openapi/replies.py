@@ -97,7 +97,7 @@ REPLIES: Final[dict[str, Schema]] = {
     "ExecutionParameters": closed(
         {
             "MaxConcurrentTransforms": {"type": "integer", "minimum": 1},
-            "BatchStrategy": {"enum": ["SingleRecord", "MultiRecord"]},
+            "BatchStrategy": {"enum": ["SINGLE_RECORD", "MULTI_RECORD"]},
             "MaxPayloadInMB": {"type": "integer", "minimum": 1},
         }
     ),

@@ -13,11 +13,19 @@ from itertools import chain, islice
 from flask import Request, Response
 from werkzeug.wsgi import ClosingIterator
 
-from container.requests.http_limits import TIMEOUT_HEADER, deadline, max_body, requires_content_length
+from container.requests import custom_attributes
+from container.requests.http_limits import (
+    MOST_REPLY_HEADERS,
+    TIMEOUT_HEADER,
+    deadline,
+    max_body,
+    requires_content_length,
+)
 from container.requests.request_body import read_body
 from container.requests.request_record import record_of
 from container.service import Service
 from handler.custom_code.code_contract import PING, CodeReply, CodeRequest, CustomCode
+from handler.custom_code.code_errors import ReplyHeadersTooLong
 from handler.custom_code.request_deadline import REQUEST_DEADLINE
 
 
@@ -56,6 +64,8 @@ def custom_response(service: Service, code: CustomCode, request: Request) -> Res
         if requires_content_length(config) and not isinstance(outcome.body, bytes):
             outcome = replace(outcome, body=context.run(b"".join, outcome.body))
         response = _response(outcome, context)
+        if config.asynchronous:
+            _check_headers(response, request.headers.get(custom_attributes.HEADER, ""))
         response.call_on_close(service.admission.leave)
         return response
     finally:
@@ -68,6 +78,18 @@ def custom_ping(code: CustomCode, request: Request) -> Response:
     outcome = code.invoke(_code_request(request, b""))
     assert outcome is not None, "code answers the routes that it has"
     return _response(outcome, copy_context())
+
+
+def _check_headers(response: Response, attributes: str) -> None:
+    """Checks the size of a reply's headers on an asynchronous endpoint.
+
+    :param attributes: the request's custom attributes, which the reply repeats.
+    :raises ReplyHeadersTooLong: SageMaker would fail the request.
+    """
+    headers = {custom_attributes.HEADER: attributes, **dict(response.headers.items())}
+    sizes = {name: len(name) + len(value) + 4 for name, value in headers.items()}
+    if sum(sizes.values()) > MOST_REPLY_HEADERS:
+        raise ReplyHeadersTooLong(sum(sizes.values()), MOST_REPLY_HEADERS, max(sizes, key=sizes.__getitem__))
 
 
 def _code_request(request: Request, body: bytes) -> CodeRequest:

@@ -29,7 +29,7 @@ from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
 from handler.schemas.ignored_fields import drop_ignored_fields
 from handler.schemas.json_body import decode
-from handler.schemas.reply import LINE_TYPES, AnyCall
+from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
 
@@ -55,20 +55,25 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         admission.enter()
     try:
         model = model or requested_model(service, request)
-        body = read_json(request, max_body(config), service.read_timeouts, accepted=LINE_TYPES)
+        # A transform job need not name the type of its lines (CreateTransformJob, TransformInput.ContentType).
+        kind = request.mimetype or (JSON_LINES if config.batch_transform else "")
+        limits = max_body(config), service.read_timeouts
+        body = read_json(request, *limits, accepted=LINE_TYPES, media_type=kind)
         timeout = request.headers.get(TIMEOUT_HEADER)
         record, session = record_of(request.environ), request.headers.get(SESSION_HEADER)
         service.recovery.keep(record, body)
         record.began = min(began, record.began)
         # Custom code has run already, and the next process has neither this one's sessions nor its further models.
         record.may_rerun = all(each is None for each in (session, service.custom_code, service.models))
-        if request.mimetype in LINE_TYPES:
+        if kind in LINE_TYPES:
             limit = deadline(config, timeout, began, stream=False)
             service.observer.started(record, body)
             engine, admission = service.resolve_engine(model)
             lines = lines_of(body)
             try_suspect(service.recovery, engine, with_model(parse, model), lines, record, limit)
-            return LinesResponse(engine, with_model(parse, model), lines, admission, limit, service.recovery)
+            # `AssembleWith: Line` of a transform job ends each reply with a line end of its own.
+            end = b"" if config.batch_transform else b"\n"
+            return LinesResponse(engine, with_model(parse, model), lines, admission, limit, service.recovery, end)
         document = decode(body)
         managed = manage_session(service, document, session)
         if managed is not None:

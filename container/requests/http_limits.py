@@ -1,9 +1,9 @@
 """Limits of a request in time and size, from the settings and from the engine's capacity. Pure.
 
-SageMaker allows 60 s for a reply, 8 minutes for a stream, and up to an hour for an asynchronous request and for a
-request of a batch transform ("Custom inference code with hosting services"; "InvokeEndpointAsync";
-"CreateTransformJob", ModelClientConfig). The defaults are a little lower, so that the client reads an error and not a
-time-out.
+SageMaker allows 60 s for a reply ("Custom inference code with hosting services"), 15 minutes for an asynchronous
+request that names no time ("InvokeEndpointAsync"), and up to an hour for a request of a batch transform
+("CreateTransformJob", ModelClientConfig). 8 minutes for a stream have no source of SageMaker's own. The defaults are a
+little lower, so that the client reads an error and not a time-out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from handler.errors import DeadlineExceeded, InvalidField
 from handler.startup.admission import max_in_flight
 
 REPLY_SECONDS = 58.0
-LONG_REPLY_SECONDS = 3590.0
-# InvokeEndpointAsync's header for the time that a request may take. Clients of the container may send it too.
+ASYNC_REPLY_SECONDS = 890.0
+TRANSFORM_REPLY_SECONDS = 3590.0
+# InvokeEndpointAsync's header. No source says that SageMaker passes it on. Clients of the container may send it.
 TIMEOUT_HEADER = "X-Amzn-SageMaker-InvocationTimeoutSeconds"
 MAX_TIMEOUT = 3600.0
+# Bytes of a reply's headers on an asynchronous endpoint (aws/deep-learning-containers, issue 4668), less the server's.
+MOST_REPLY_HEADERS = 4096 - 256
 # Batch transform's limit for the largest body times the number of concurrent bodies.
 TRANSFORM_MB = 100
 # Bytes that one token may take as JSON-escaped text: "\\u4f60\\u597d" is one token to many models.
@@ -63,7 +66,9 @@ def deadline(config: EndpointConfig, timeout: str | None, began: float, *, strea
 def reply_seconds(config: EndpointConfig) -> float:
     if config.deadline is not None:
         return config.deadline
-    return LONG_REPLY_SECONDS if requires_content_length(config) else REPLY_SECONDS
+    if config.batch_transform:
+        return TRANSFORM_REPLY_SECONDS
+    return ASYNC_REPLY_SECONDS if config.asynchronous else REPLY_SECONDS
 
 
 def requires_content_length(config: EndpointConfig) -> bool:
@@ -72,8 +77,10 @@ def requires_content_length(config: EndpointConfig) -> bool:
 
 
 def max_body(config: EndpointConfig) -> int:
-    """The largest body in bytes. Batch transform's own variable raises it to the limit of the job."""
-    return max(config.max_body, (config.max_payload_mb or 0) * MIB) if config.batch_transform else config.max_body
+    """The largest body in bytes. Batch transform's own variable raises it to the limit of the job; 0 names none."""
+    if not config.batch_transform or config.max_payload_mb is None:
+        return config.max_body
+    return max(config.max_body, (config.max_payload_mb or TRANSFORM_MB) * MIB)
 
 
 def execution_parameters(config: EndpointConfig, slots: int, max_model_len: int) -> dict[str, int | str]:
@@ -81,6 +88,7 @@ def execution_parameters(config: EndpointConfig, slots: int, max_model_len: int)
 
     One record in each body and one body for each slot keep the engine full, and a bad record affects no other. A body
     may be as large as the longest prompt. SageMaker wants whole megabytes, and 100 MB at most for concurrent bodies.
+    The strategy is spelled as the guide's example spells it ("Custom inference code with batch transform").
 
     :param slots: sequences that the engine decodes concurrently.
     :param max_model_len: tokens.
@@ -89,6 +97,6 @@ def execution_parameters(config: EndpointConfig, slots: int, max_model_len: int)
     concurrent = config.max_concurrent_transforms or min(slots, max_in_flight(config, slots))
     return {
         "MaxConcurrentTransforms": max(1, min(concurrent, TRANSFORM_MB // payload)),
-        "BatchStrategy": config.batch_strategy or "SingleRecord",
+        "BatchStrategy": config.batch_strategy or "SINGLE_RECORD",
         "MaxPayloadInMB": payload,
     }

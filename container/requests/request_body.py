@@ -25,16 +25,22 @@ READ = "endpoint.body_read"
 
 
 def read_json(
-    request: Request, max_bytes: int, read_timeouts: ReadTimeouts, *, accepted: Collection[str] = ()
+    request: Request,
+    max_bytes: int,
+    read_timeouts: ReadTimeouts,
+    *,
+    accepted: Collection[str] = (),
+    media_type: str | None = None,
 ) -> bytes:
     """Reads the body of a request that declares JSON.
 
-    A missing Content-Type is an error as well: SageMaker always sends one (boto3's `ContentType`).
+    A missing Content-Type is an error as well.
 
     :param accepted: media types that are accepted besides JSON's.
+    :param media_type: the body's, if the request need not declare it.
     :raises UnsupportedMediaType, BodyTooLarge, InvalidBody, RequestTimedOut: the body is beyond a limit, or broken.
     """
-    media_type = request.mimetype
+    media_type = request.mimetype if media_type is None else media_type
     if media_type != "application/json" and not media_type.endswith("+json") and media_type not in accepted:
         raise UnsupportedMediaType(request.headers.get("Content-Type", ""))
     charset = request.mimetype_params.get("charset", "utf-8").lower()

@@ -31,6 +31,7 @@ HEADERS: Mapping[str, str] = {
     "X-Amzn-SageMaker-Target-Variant": "target_variant",
     "X-Amzn-SageMaker-Inference-Component": "inference_component",
     "X-Amzn-SageMaker-Adapter-Identifier": "adapter",
+    "X-Amzn-SageMaker-Adapter-Alias": "adapter_alias",
     "X-Amzn-SageMaker-Target-Model": "target_model",
     SESSION_HEADER: "session_id",
 }

@@ -22,6 +22,8 @@ from handler.schemas.json_body import decode
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import encode
 
+# The name by which the adapter's owner knows it. Replies say it instead of the adapter's name.
+ALIAS_HEADER = "X-Amzn-SageMaker-Adapter-Alias"
 OFF = "the engine was started without adapters; set ENDPOINT_ENABLE_LORA=true"
 
 
@@ -50,7 +52,7 @@ def blueprint(service: Service) -> Blueprint:
         if service.models is not None and service.models.has(name):
             raise AdapterExists(name)
         adapter = adapters_of(service).load(name, src, pin=bool(fields.pin))
-        return reply(described(adapter) | {"status": f"Adapter {adapter.name} registered"})
+        return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} registered"})
 
     @routes.post("/adapters/<path:name>")
     def update(name: str) -> Response:
@@ -59,7 +61,7 @@ def blueprint(service: Service) -> Blueprint:
             raise InvalidField("name", "it is not the name in the path")
         src = required("src", fields.src)
         adapter = adapters_of(service).load(name, src, pin=bool(fields.pin), replace=True)
-        return reply(described(adapter) | {"status": f"Adapter {adapter.name} updated"})
+        return reply(described(adapter) | {"status": f"Adapter {alias(adapter.name)} updated"})
 
     @routes.get("/adapters")
     def listing() -> Response:
@@ -73,7 +75,7 @@ def blueprint(service: Service) -> Blueprint:
     @routes.delete("/adapters/<path:name>")
     def unload(name: str) -> Response:
         adapters_of(service).unload(name)
-        return reply({"status": f"Adapter {name} unregistered"})
+        return reply({"status": f"Adapter {alias(name)} unregistered"})
 
     return routes
 
@@ -88,6 +90,10 @@ def adapters_of(service: Service) -> Adapters:
         raise AdaptersUnsupported(OFF)
     assert isinstance(adapters, Adapters), "only the engine's owner loads adapters"
     return adapters
+
+
+def alias(name: str) -> str:
+    return request.headers.get(ALIAS_HEADER) or name
 
 
 def required(field: str, value: str | None) -> str:

@@ -28,6 +28,8 @@ class LinesResponse(Response):
     """A WSGI response with one reply on each line.
 
     It holds one admission, and its lines share the slots of one request.
+
+    :param line_end: ends the last line.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class LinesResponse(Response):
         admission: Admission,
         deadline: Deadline,
         recovery: Recovery,
+        line_end: bytes,
     ) -> None:
         super().__init__(content_type=JSON_LINES)
         self._engine = engine
@@ -45,6 +48,7 @@ class LinesResponse(Response):
         self._admission = admission
         self._deadline = deadline
         self._recovery = recovery
+        self._line_end = line_end
         self._batch = Batch(engine, parse, engine.slots, deadline.remaining, deadline.error(), self._begin_line)
         self._group = RequestGroup()
 
@@ -66,7 +70,7 @@ class LinesResponse(Response):
             record_of(environ).left = CLIENT_CLOSED
             connection.finished("200 OK", [], 0, whole=False)
             return ()
-        self.set_data(b"\n".join(replies) + b"\n")
+        self.set_data(b"\n".join(replies) + self._line_end)
         return super().__call__(environ, start_response)
 
     def _begin_line(self, call: RunningCall) -> None:

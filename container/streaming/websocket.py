@@ -2,7 +2,8 @@
 
 wsproto implements the protocol. Everything is bounded: a message by the largest body, all bytes that wait by the budget
 of all bodies, the queue of messages by `MAX_QUEUED` and `MAX_AHEAD`, the bytes for a slow reader by the writer's own
-limits, the time without a message by `IDLE_SECONDS`.
+limits. A connection may be idle: SageMaker makes an error of a close frame (ModelStreamError). Idle ones are closed
+only when the process ends or has no descriptors left.
 """
 
 from __future__ import annotations
@@ -44,8 +45,6 @@ READ = 65536
 LEAVING_SECONDS = 0.5
 PING_SECONDS = 60.0
 MISSED_PONGS = 5
-# Without a message for this long the connection is closed. It is checked with each ping.
-IDLE_SECONDS = 300.0
 
 
 class WebSocket:
@@ -213,9 +212,6 @@ class WebSocket:
         self._missed += 1
         if self._missed > MISSED_PONGS:
             self.close(CloseReason.POLICY_VIOLATION, f"{MISSED_PONGS} pings were not answered")
-            return
-        if time.monotonic() - self.idle_since >= IDLE_SECONDS:
-            self._close_if_idle()
             return
         self._writer.write(self._protocol.send(Ping(payload=b"")))
         self._timer = self._loop.call_later(PING_SECONDS, self._ping)

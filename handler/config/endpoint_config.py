@@ -22,6 +22,11 @@ DTYPES = {
     **dict.fromkeys(("fp16", "f16", "half", "torch.float16"), "float16"),
     **dict.fromkeys(("fp32", "f32", "float", "torch.float32"), "float32"),
 }
+# The guide's spelling of `SAGEMAKER_BATCH_STRATEGY` and /execution-parameters, by CreateTransformJob's.
+BATCH_STRATEGIES = {
+    **dict.fromkeys(("singlerecord", "single_record"), "SINGLE_RECORD"),
+    **dict.fromkeys(("multirecord", "multi_record"), "MULTI_RECORD"),
+}
 QUANTIZATIONS = {
     **dict.fromkeys(("s8", "static_int8", "neuron_quant", "torch.int8"), "int8"),
     **dict.fromkeys(("f8e4m3", "f8e4m3fn", "float8_e4m3fn", "fp8_e4m3", "torch.float8_e4m3fn"), "fp8"),
@@ -127,7 +132,9 @@ class EndpointConfig:
     )
     max_output_tokens: int | None = setting(None, "most output tokens that one request may ask for")
     deadline: float | None = setting(
-        None, "time limit of a reply that is not streamed; default: 58, asynchronous and batch: 3590", bounds=(1, 86400)
+        None,
+        "time limit of a reply that is not streamed; default: 58, asynchronous: 890, batch: 3590",
+        bounds=(1, 86400),
     )
     stream_deadline: float = setting(478.0, "time limit of a streamed reply", bounds=(1, 86400))
 
@@ -143,17 +150,24 @@ class EndpointConfig:
         None, "where /v1/files and /v1/batches keep their files: a directory or s3://bucket/prefix; default: off"
     )
     asynchronous: bool = setting(
-        False, "asynchronous endpoint: no streaming, replies have a length and an hour's time limit"
+        False, "asynchronous endpoint: no streaming, replies have a length and SageMaker's time limit of 15 minutes"
     )
     enable_sessions: bool = setting(False, "stateful sessions (NEW_SESSION and CLOSE)")
     max_sessions: int = setting(10_000, "most sessions open at once", bounds=(1, 1_000_000))
     session_expiration: float = setting(1200.0, "lifetime of a session", bounds=(1, 604_800))
     batch_transform: bool = setting(False, "this is a batch transform job")
-    max_payload_mb: int | None = setting(None, "batch transform: largest request body, in MB", bounds=(1, 100))
-    batch_strategy: str | None = setting(
-        None, "batch transform: records in a request", choices=("SingleRecord", "MultiRecord")
+    max_payload_mb: int | None = setting(
+        None, "batch transform: largest request body, in MB; 0: chunked bodies of up to 100 MB", bounds=(0, 100)
     )
-    max_concurrent_transforms: int | None = setting(None, "batch transform: most requests at once")
+    batch_strategy: str | None = setting(
+        None,
+        "batch transform: records in a request",
+        choices=("SINGLE_RECORD", "MULTI_RECORD"),
+        aliases=BATCH_STRATEGIES,
+    )
+    max_concurrent_transforms: int | None = setting(
+        None, "batch transform: most requests at once; 0: the engine's capacity decides", bounds=(0, 2**31 - 1)
+    )
 
     # Shape and batching.
     tensor_parallel_size: int | None = setting(

@@ -18,6 +18,18 @@ class CustomCodeFailed(ServerError):
         super().__init__(f"{function} raised {type(error).__name__}{': ' if message else ''}{message}")
 
 
+class ReplyHeadersTooLong(ServerError):
+    """The reply of a hook on an asynchronous endpoint has more bytes of headers than SageMaker takes."""
+
+    code = "reply_headers_too_long"
+
+    def __init__(self, size: int, most: int, longest: str) -> None:
+        super().__init__(
+            f"The code's reply has {size:,} bytes of headers. Of an asynchronous endpoint SageMaker takes {most:,}. "
+            f"The longest is {longest[:80]}: send it in the body."
+        )
+
+
 class CustomCodeRefused(EndpointError):
     """A hook raised an error of `sagemaker-inference`, which has its own status."""
 

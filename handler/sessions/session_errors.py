@@ -23,9 +23,11 @@ class SessionsDisabled(ClientError):
 
 
 class SessionNotFound(ClientError):
-    """The session never existed, was closed, has expired, or belonged to a process that has ended."""
+    """The session never existed, was closed, has expired, or belonged to a process that has ended.
 
-    status = 404
+    A 400, as in aws/model-hosting-container-standards (sagemaker/sessions/transform.py).
+    """
+
     code = "session_not_found"
 
     def __init__(self, why: str) -> None:

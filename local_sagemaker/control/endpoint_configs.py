@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from local_sagemaker.control.control_errors import ValidationException
+from local_sagemaker.control.models import container_of
 from local_sagemaker.control.registry import CONFIG, MODEL, JsonDocument, now
 from local_sagemaker.control.resource_operations import ResourceOperations
 
@@ -28,7 +29,7 @@ class EndpointConfigs(ResourceOperations):
             self._quotas.check_new(self._registry, CONFIG)
             for variant in params["ProductionVariants"]:
                 if model := variant.get("ModelName"):
-                    self._registry.get(MODEL, model)
+                    _check_mode(container_of(self._registry.get(MODEL, model)), variant["InstanceType"])
             self._registry.add(CONFIG, name, {**params, "EndpointConfigArn": arn, "CreationTime": now()})
         return {"EndpointConfigArn": arn}
 
@@ -55,6 +56,12 @@ def _check(config: JsonDocument) -> None:
             )
     if sum(weight_of(variant) for variant in variants) <= 0:
         raise ValidationException("At least one variant must have a weight above 0.")
+
+
+def _check_mode(container: JsonDocument, instance: str) -> None:
+    """Multi-model endpoints have CPU and some GPU instances (developer guide, "multi-model-support")."""
+    if container.get("Mode") == "MultiModel" and instance.startswith(("ml.inf", "ml.trn")):
+        raise ValidationException(f"Multi-model endpoints are not supported on the instance type {instance}.")
 
 
 def _check_routing(routing: JsonDocument) -> None:

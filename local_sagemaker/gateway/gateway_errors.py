@@ -97,6 +97,15 @@ class ModelNotReady(GatewayError):
     text = "The target model {} is still being downloaded or loaded. Wait and try again."
 
 
+class OversizeReplyHeaders(ValidationError):
+    """Seen in public of an asynchronous endpoint: aws/deep-learning-containers, issue 4668."""
+
+    text = (
+        "Response received from the primary container has headers with length greater than {} bytes. "
+        "Reduce the length of your container's response headers and update your endpoint."
+    )
+
+
 class NotAsynchronous(ValidationError):
     text = "Endpoint {} is not an asynchronous endpoint: its configuration has none."
 

@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class RuntimeLimits:
-    """SageMaker's own limits. Lower them to see a time-out without the wait."""
+    """SageMaker's own limits. Lower them to see a time-out without the wait.
+
+    The stream's time and the body's size are third parties' figures. The API's model has 6,291,456 bytes.
+    """
 
     regular_seconds: float = 60.0
     stream_seconds: float = 480.0

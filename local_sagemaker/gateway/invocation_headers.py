@@ -1,7 +1,7 @@
 """The headers that the gateway forwards, in each direction. All others are removed, as SageMaker does.
 
-Names, members and lengths are those of botocore's model of sagemaker-runtime. ``Adapter-Identifier`` is from the
-container contract; the model does not have it.
+Names, members and lengths are those of botocore's model of sagemaker-runtime. The two headers of adapters are from
+aws/model-hosting-container-standards (sagemaker/lora/constants.py); the model does not have them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ NEW_SESSION = AMZN + "New-Session-Id"
 CLOSED_SESSION = AMZN + "Closed-Session-Id"
 COMPONENT = AMZN + "Inference-Component"
 ADAPTER = AMZN + "Adapter-Identifier"
+ADAPTER_ALIAS = AMZN + "Adapter-Alias"
 TARGET_MODEL = AMZN + "Target-Model"
 PREFIX_AWARE_ID = AMZN + "Prefix-Aware-Id"
 
@@ -55,6 +56,7 @@ COMMON = (
     passed("Session-Id", "sessionId", 256),
     passed("Prefix-Aware-Id", "prefixAwareId", 64),
     passed("Adapter-Identifier", "adapterIdentifier", 1024),
+    passed("Adapter-Alias", "adapterAlias", 1024),
 )
 REGULAR = (
     *COMMON,

@@ -144,8 +144,9 @@ class Fleets:
     def _targets(self, container: Document, base: Path) -> TargetModels | None:
         if container.get("Mode") != "MultiModel":
             return None
-        patience = self._settings.timing.target_model_patience
-        return TargetModels(container["ModelDataUrl"], base, self._objects, patience)
+        timing = self._settings.timing
+        times = timing.scaled(timing.target_model_patience), timing.scaled(timing.target_model_load)
+        return TargetModels(container["ModelDataUrl"], base, self._objects, *times)
 
 
 def _check_command(image: str, command: str) -> None:

@@ -37,6 +37,8 @@ INPUT_BYTES = 1024**3
 INLINE_BYTES = 128_000
 TTL_SECONDS = 21_600
 INVOCATION_SECONDS = 900
+MOST_REPLY_HEADERS = 4096
+# SageMaker chooses a number if the configuration has none. How it does is not public.
 CONCURRENT_PER_INSTANCE = 4
 TRY_AGAIN_AFTER = 0.25
 
@@ -174,6 +176,8 @@ class Asynchronous:
             head = connection.post(route.path, accepted.headers, body)
             if head.status >= 400:
                 raise errors.ModelError(route.endpoint, head.status, connection.text())
+            if sum(len(name) + len(value) + 4 for name, value in head.headers.items()) > MOST_REPLY_HEADERS:
+                raise errors.OversizeReplyHeaders(MOST_REPLY_HEADERS)
             return b"".join(connection.parts()), head.get("Content-Type")
 
     def _fail(self, accepted: Accepted, reason: str, said: bytes) -> None:

@@ -39,7 +39,7 @@ class HostedRoute(InvocationRoute):
             adapter.prepare(self._instance)
         except InstanceStartFailed as error:
             raise errors.ServiceUnavailable(self.endpoint, str(error)) from error
-        self.more_headers = ((headers.ADAPTER, adapter.name),)
+        self.more_headers = ((headers.ADAPTER, adapter.name), (headers.ADAPTER_ALIAS, adapter.name))
 
     def to_target(self, targets: TargetModels, target: str) -> None:
         """Prepares an instance for a target model.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 MEGABYTE = 1024 * 1024
@@ -15,7 +16,9 @@ def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[byte
     """Yields the payload of each request.
 
     :param split: ``None`` (the whole object) or ``Line``.
-    :param strategy: ``SingleRecord``, or ``MultiRecord``: as many lines as fit into ``most`` bytes.
+    :param strategy: ``SingleRecord``, or ``MultiRecord``: as many lines as fit into ``most`` bytes. Each keeps its line
+        end, and empty lines are records too (sagemaker-python-sdk, local/data.py: LineSplitter).
+    :param most: 0: any size.
     :raises RecordTooLong: one record alone does not fit.
     """
     if split == "None":
@@ -28,33 +31,28 @@ def payloads(body: bytes, split: str, strategy: str, most: int) -> Iterator[byte
     size = 0
     for line in lines(body):
         _fitting(line, most)
-        if batch and size + len(line) + 1 > most:
-            yield b"\n".join(batch)
+        if batch and most and size + len(line) > most:
+            yield b"".join(batch)
             batch, size = [], 0
         batch.append(line)
-        size += len(line) + 1
+        size += len(line)
     if batch:
-        yield b"\n".join(batch)
+        yield b"".join(batch)
 
 
-def lines(body: bytes) -> Iterator[bytes]:
-    """Returns the lines of JSON Lines without line ends and without empty lines."""
-    for line in body.split(b"\n"):
-        if stripped := line.rstrip(b"\r"):
-            yield stripped
+def lines(body: bytes) -> list[bytes]:
+    return [line for line in re.split(rb"(?<=\n)", body) if line]
 
 
 def assemble(answers: list[bytes], how: str) -> bytes:
     """Joins the replies.
 
-    :param how: ``None`` (concatenate) or ``Line`` (end each with a newline).
+    :param how: ``None`` (concatenate) or ``Line`` (add a newline to each; sagemaker-python-sdk, local/entities.py).
     """
-    if how == "None":
-        return b"".join(answers)
-    return b"".join(answer if answer.endswith(b"\n") else answer + b"\n" for answer in answers)
+    return b"".join(answer + (b"\n" if how == "Line" else b"") for answer in answers)
 
 
 def _fitting(record: bytes, most: int) -> bytes:
-    if len(record) > most:
+    if most and len(record) > most:
         raise RecordTooLong(f"a record of {len(record)} bytes is longer than MaxPayloadInMB ({most // MEGABYTE} MB)")
     return record

@@ -113,13 +113,14 @@ class TransformJob:
         pool = deployment.variants[VARIANT].pool
         assert pool is not None
         parameters = execution_parameters(pool.instances()[0])
+        # 0 leaves the first to the container, and makes the second chunked bodies of any size (the API reference).
         concurrent = int(self._params.get("MaxConcurrentTransforms") or parameters.get("MaxConcurrentTransforms") or 1)
-        most = int(self._params.get("MaxPayloadInMB") or parameters.get("MaxPayloadInMB") or MAX_PAYLOAD_MB)
-        strategy = self._params.get("BatchStrategy") or STRATEGIES.get(str(parameters.get("BatchStrategy")))
+        most = int({"MaxPayloadInMB": MAX_PAYLOAD_MB, **parameters, **self._params}["MaxPayloadInMB"])
+        strategy = self._params.get("BatchStrategy") or strategy_of(parameters)
         with ThreadPoolExecutor(concurrent * self._params["TransformResources"]["InstanceCount"]) as workers:
             for location in self._inputs():
                 split = self._params["TransformInput"].get("SplitType", "None")
-                cut = payloads(self._read(location), split, strategy or "MultiRecord", most * MEGABYTE)
+                cut = payloads(self._read(location), split, strategy, most * MEGABYTE)
                 answers = list(workers.map(lambda payload: self._carry(pool, payload), list(cut)))
                 self._write(location, answers)
 
@@ -167,7 +168,7 @@ class TransformJob:
                 return answer
             said = f"the container answered {status}: {answer.decode('utf-8', 'replace')[:LONGEST_REASON]}"
             if status // 100 == 4 and status != 429:
-                break  # The same payload would be rejected again.
+                break  # The same payload would be rejected again. No source says whether SageMaker tries again.
         raise JobFailed(f"ClientError: a payload of {len(payload)} bytes failed: {said}")
 
     def _pick(self, pool: Pool) -> Instance:
@@ -180,10 +181,13 @@ class TransformJob:
 
     def _post(self, instance: Instance, payload: bytes, config: Document) -> tuple[int, bytes]:
         timeout = float(config.get("InvocationsTimeoutInSeconds", TIMEOUT_SECONDS))
-        headers = {"Content-Type": self._params["TransformInput"].get("ContentType", "application/json")}
+        headers: dict[str, str] = {}
+        if kind := self._params["TransformInput"].get("ContentType"):
+            headers["Content-Type"] = kind
         if accept := self._params["TransformOutput"].get("Accept"):
             headers["Accept"] = accept
-        return instance.send("POST", "/invocations", timeout, payload, headers)
+        chunked = self._params.get("MaxPayloadInMB") == 0
+        return instance.send("POST", "/invocations", timeout, iter([payload]) if chunked else payload, headers)
 
     def _write(self, location: S3Location, answers: list[bytes]) -> None:
         """Writes the output below the output prefix, at the input's relative path with ``.out`` appended."""
@@ -195,7 +199,19 @@ class TransformJob:
         self._objects.write(target, assemble(answers, output.get("AssembleWith", "None")), output.get("Accept"))
 
 
+# The guide's spelling in a container's reply ("Custom inference code with batch transform"), and CreateTransformJob's.
 STRATEGIES = {"SINGLE_RECORD": "SingleRecord", "MULTI_RECORD": "MultiRecord"}
+
+
+def strategy_of(parameters: Document) -> str:
+    """Returns the container's strategy as CreateTransformJob spells it, or SageMaker's default.
+
+    :raises JobFailed: the container spells it in another way.
+    """
+    said = str(parameters.get("BatchStrategy", "MULTI_RECORD"))
+    if said not in STRATEGIES:
+        raise JobFailed(f"The container's BatchStrategy {said!r} is none of {', '.join(STRATEGIES)}.")
+    return STRATEGIES[said]
 
 
 def execution_parameters(instance: Instance) -> Document:

@@ -43,6 +43,12 @@ AMI = "al2-ami-sagemaker-inference-neuron-2"
 @click.option("--prefix-bytes", default=4096, show_default=True, help="With prefix: how much of a body is compared.")
 @click.option("--prefix-threshold", type=int, help="With prefix: requests in flight; default: the plan's max_num_seqs.")
 @click.option("--async-output", metavar="s3://", help="An asynchronous endpoint, with its answers there.")
+@click.option(
+    "--async-concurrency", type=click.IntRange(1, 1000), help="With it: requests at once; default: max_num_seqs."
+)
+@click.option(
+    "--async-seconds", type=click.IntRange(1, 3600), help="With it: how long a request may take; default: 900."
+)
 @click.option("--subnet", "subnets", multiple=True, help="Of a VPC; may be repeated.")
 @click.option("--security-group", "groups", multiple=True, help="With --subnet; may be repeated.")
 @click.option("--isolated", is_flag=True, help="No network at all: everything is in the package.")
@@ -139,6 +145,12 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
     variables = environment(variables, given["document"], None if local else f"ml.{instance.name}")
     if given["async_output"]:
         variables.setdefault("ENDPOINT_ASYNCHRONOUS", "true")
+        if given["async_seconds"]:
+            variables.setdefault("ENDPOINT_DEADLINE", str(max(1, given["async_seconds"] - 10)))
+    elif given["async_seconds"] or given["async_concurrency"]:
+        raise click.UsageError("--async-concurrency and --async-seconds go with --async-output.")
+    if not local:
+        _refuse_multi_model(variables)
     if not package and not (variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL") or given["document"]):
         raise SettingError("PACKAGE", "no model is named", "Give the package's s3:// URI, or --set ENDPOINT_MODEL=...")
     plan = None
@@ -164,6 +176,7 @@ def _wanted(name: str, package: str | None, given: Mapping[str, Any], aws: Any) 
         routing=_routing(given, plan),
         network=Network(given["subnets"], given["groups"], given["isolated"]),
         async_output=given["async_output"],
+        async_concurrency=_async_concurrency(given, plan),
         kms_key=given["kms_key"],
         alarm_topic=given["alarm_topic"],
         alarms=not given["no_alarms"],
@@ -194,6 +207,27 @@ def _routing(given: Mapping[str, Any], plan: Any) -> Any:
         told = "No prefix is kept on an instance (enable_prefix_caching is off), so there is nothing to be routed to."
         click.echo(f"Warning: {told}", err=True)
     return Routing(given["routing"], given["prefix_bytes"], threshold)
+
+
+def _async_concurrency(given: Mapping[str, Any], plan: Any) -> int | None:
+    """Returns as many requests as the engine decodes at once. Fewer would leave slots empty, more would wait."""
+    from model_packaging.deployment.definition.request import MOST_CONCURRENT
+
+    if not given["async_output"]:
+        return None
+    slots = plan.engine_args.get("max_num_seqs") if plan is not None else None
+    return given["async_concurrency"] or (min(slots, MOST_CONCURRENT) if slots else None)
+
+
+def _refuse_multi_model(variables: Mapping[str, str]) -> None:
+    """Refuses a multi-model endpoint, also without a check. SageMaker hosts none on instances with Neuron cores."""
+    from handler.config.assignment import assign
+    from handler.errors import SettingError
+    from handler.neuron.planning.examination import MULTI_MODEL, MULTI_MODEL_FIX
+
+    for name in ("SAGEMAKER_MULTI_MODEL", "ENDPOINT_MULTI_MODEL"):
+        if variables.get(name) and assign("multi_model", variables[name], name).value:
+            raise SettingError(name, MULTI_MODEL, MULTI_MODEL_FIX)
 
 
 def _check(variables: Mapping[str, str], package: str | None, instance: str | None, as_json: bool) -> Any:

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     metavar="s3://...",
     help="Asynchronous: the request's object in S3; PROMPT is put there.",
 )
+@click.option(
+    "--async-seconds",
+    default=900,
+    show_default=True,
+    type=click.IntRange(1, 3600),
+    help="With --async: how long it may take; an endpoint has its own limit (deploy --async-seconds).",
+)
 @click.option("--wait", is_flag=True, help="With --async: wait for the answer, and print it.")
 @click.option("--longest", default=3600.0, show_default=True, type=click.FloatRange(min=0), help="Seconds of --wait.")
 @region_option
@@ -48,6 +55,7 @@ def command(
     component: str | None,
     whole: bool,
     location: str | None,
+    async_seconds: int,
     wait: bool,
     longest: float,
     region: str | None,
@@ -68,7 +76,7 @@ def command(
     request = _request(prompt, body, system, max_tokens, temperature) if given or not location else None
     try:
         if location:
-            _queue(client, location, request, longest if wait else None, region, as_json)
+            _queue(client, location, request, async_seconds, longest if wait else None, region, as_json)
         else:
             assert request is not None
             _ask(client, request, whole, as_json)
@@ -98,6 +106,7 @@ def _queue(
     client: EndpointClient,
     location: str,
     request: dict[str, Any] | None,
+    async_seconds: int,
     seconds: float | None,
     region: str | None,
     as_json: bool,
@@ -111,7 +120,7 @@ def _queue(
             put_request(location, request, region=region)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--async") from None
-    places = client.invoke_async(location)
+    places = client.invoke_async(location, InvocationTimeoutSeconds=async_seconds)
     if seconds is None:
         print_json({**places})
         return

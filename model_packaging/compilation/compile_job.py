@@ -15,7 +15,7 @@ from typing import Any
 from handler.errors import SettingError
 from handler.neuron.engine_plan import CPU_COMPILE, TARGET
 from handler.neuron.hardware.cpu_instance import CpuInstance, cpu_instance
-from handler.neuron.hardware.instance_catalogue import find, find_for_plan
+from handler.neuron.hardware.instance_catalogue import TRAINING, find, find_for_plan
 from handler.neuron.hardware.instance_type import InstanceType
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from model_packaging.deployment.definition.request import Network
@@ -83,7 +83,7 @@ def machines(on: str, instance: str | None) -> tuple[str, str]:
     if cpu is not None:
         return f"ml.{cpu.name}", _target_of_cpu(cpu, instance)
     rented, target = find(on, "--on"), find(instance or on, "--instance")
-    if rented.platform == "inf2":
+    if rented.name not in TRAINING:
         target = find(instance, "--instance") if instance else rented
         rented = find("trn1.2xlarge" if target.physical_cores <= 2 else "trn1.32xlarge")
     if not _fits(rented, target):

@@ -373,7 +373,7 @@ def test_the_second_turn_of_a_session_finds_the_first_in_the_cache(clean: ServeP
     assert hits[0] < 128 <= hits[1], hits  # a block of the CPU's cache is 128 tokens
     closed = clean.client.post("/invocations", json={"requestType": "CLOSE"}, headers={header: session})
     assert closed.headers["X-Amzn-SageMaker-Closed-Session-Id"] == session
-    assert clean.client.post("/invocations", json={"prompt": "a"}, headers={header: session}).status_code == 404
+    assert clean.client.post("/invocations", json={"prompt": "a"}, headers={header: session}).status_code == 400
 
 
 def test_a_trace_id_leads_from_the_reply_to_the_log(clean: ServeProcess) -> None:

@@ -206,7 +206,7 @@ def test_both_answer_exactly_and_know_the_same_sessions(served: ServeProcess) ->
         assert client.ask("POST", "/invocations", {"requestType": "NEW_SESSION"})[0] == 429
     assert other.ask("POST", "/invocations", {"requestType": "CLOSE"}, **{header: session})[0] == 200
     for client in clients:
-        assert client.ask("POST", "/invocations", body, **{header: session})[0] == 404
+        assert client.ask("POST", "/invocations", body, **{header: session})[0] == 400
 
 
 def test_figures_are_those_of_all(served: ServeProcess) -> None:

@@ -60,9 +60,12 @@ def model() -> Path:
     return sample_model.path()
 
 
-@pytest.fixture(scope="module")
-def served(image: Image, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageMakerContainer]:
-    container = SageMakerContainer(image, model, tmp_path_factory.mktemp("container") / "output")
+@pytest.fixture(scope="module", params=["", "10001"], ids=["root", "10001"])
+def served(
+    image: Image, model: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[SageMakerContainer]:
+    """As SageMaker runs it, and as a user without rights."""
+    container = SageMakerContainer(image, model, tmp_path_factory.mktemp("container") / "output", request.param)
     container.until_ping(200)
     yield container
     container.close()

@@ -44,7 +44,10 @@ class Image:
 
 
 class SageMakerContainer:
-    def __init__(self, image: Image, model: Path, output: Path, **environment: str) -> None:
+    """:ivar user: another than the image's own, without capabilities, as Kubernetes and compose run it."""
+
+    def __init__(self, image: Image, model: Path, output: Path, user: str = "", **environment: str) -> None:
+        self.user = user
         self.client = image.client
         self.port = free_port()
         self.name = f"image-test-{uuid.uuid4().hex[:8]}"
@@ -53,6 +56,7 @@ class SageMakerContainer:
             *(*self.client.command, "run", "--rm", "--name", self.name, "--network=host", "--read-only"),
             *(["--read-only-tmpfs=false"] if self.client.name == "podman" else []),
             *("--tmpfs=/tmp:rw,mode=1777,size=2g", f"--mount=type=bind,source={model},target=/opt/ml/model,readonly"),
+            *((f"--user={user}", "--cap-drop=ALL") if user else ()),
             *(f"--volume=/dev/null:{shell}:ro" for shell in SHELLS),
             *(f"--memory={MEMORY_GB}g", f"--ulimit=nofile={DESCRIPTORS}:{DESCRIPTORS}", *image.run_options),
             *(f"--env={name}={value}" for name, value in given.items()),

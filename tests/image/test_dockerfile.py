@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from wheel_venv import OUTSIDE, uv
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,8 @@ def test_labels_claim_what_is_served_and_nothing_else(file: Path) -> None:
     assert "accept-bind-to-port" in claimed
     source = "".join(path.read_text() for path in (ROOT / "container").rglob("*.py"))
     assert "SAGEMAKER_BIND_TO_PORT" in "".join(path.read_text() for path in (ROOT / "handler" / "config").rglob("*.py"))
-    assert ("multi-models" in claimed) is ('"/models"' in source)
+    assert '"/models"' in source
+    assert ("multi-models" in claimed) is (file == CPU)  # SageMaker hosts none on instances with Neuron cores
     assert ("bidirectional-streaming" in claimed) is ("invocations-bidirectional-stream" in source)
 
 
@@ -78,9 +80,10 @@ def test_each_stage_is_of_the_base_that_the_build_argument_names() -> None:
 
 
 @both
-def test_it_runs_without_root_and_without_a_shell(file: Path) -> None:
+def test_it_runs_as_root_and_its_health_check_without_a_shell(file: Path) -> None:
+    """As SageMaker expects it. Kubernetes and compose name another user."""
     said = dict(instructions(file))
-    assert said["USER"] == "10001"
+    assert said["USER"] == "0"
     assert json.loads(said["HEALTHCHECK"].partition(" CMD ")[2]) == ["python", "-m", "container.health_check"]
 
 
@@ -162,3 +165,18 @@ def test_a_base_that_is_too_old_ends_the_build(tmp_path: Path) -> None:
     done = install(tmp_path, "click==8.0.4")
     assert done.returncode == 1
     assert "this software needs click>=8.1, and the image has 8.0.4." in done.stdout
+
+
+def test_compose_and_kubernetes_run_it_without_rights() -> None:
+    endpoint = yaml.safe_load((ROOT / "compose" / "compose.yaml").read_text())["services"]["endpoint"]
+    assert {name: endpoint[name] for name in ("user", "read_only", "cap_drop")} == {
+        "user": "10001",
+        "read_only": True,
+        "cap_drop": ["ALL"],
+    }
+    manifests = [path.read_text() for path in (ROOT / "kubernetes").glob("*.yaml")]
+    served = [text for text in manifests if re.search(r"- serve$", text, re.MULTILINE)]
+    assert served
+    for text in served:
+        assert re.search(r"runAsNonRoot: true\s+runAsUser: [1-9]\d*", text)
+        assert "readOnlyRootFilesystem: true" in text

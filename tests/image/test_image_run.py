@@ -21,10 +21,11 @@ def test_a_chat_is_answered(served: SageMakerContainer) -> None:
     assert served.invoke(QUESTION)["choices"][0]["message"]["content"] == FACT.answer
 
 
-def test_its_user_has_no_rights_and_writes_only_to_tmp(served: SageMakerContainer) -> None:
+def test_its_user_is_root_unless_another_is_named_and_writes_only_to_tmp(served: SageMakerContainer) -> None:
     status = served.execute("cat", "/proc/1/status").stdout
-    assert "Uid:\t10001\t10001" in status
-    assert "CapEff:\t0000000000000000" in status
+    user = served.user or "0"
+    assert f"Uid:\t{user}\t{user}" in status
+    assert ("CapEff:\t0000000000000000" in status) is bool(served.user)
     for path in ("/x", "/opt/neuron-endpoint/x", "/opt/ml/model/x", "/var/tmp/x"):
         assert "Read-only file system" in served.execute("touch", path).stderr
     assert served.execute("touch", "/tmp/x").returncode == 0

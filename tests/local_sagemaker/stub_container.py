@@ -30,7 +30,8 @@ class Handler(BaseHTTPRequestHandler):
             ready = time.monotonic() - BORN >= float(SETTING("STUB_START_SECONDS", "0"))
             self.reply(b"", 200 if ready and not SETTING("STUB_NEVER_HEALTHY") else 503)
         elif self.path == "/execution-parameters":
-            parameters = {"MaxConcurrentTransforms": 2, "BatchStrategy": "SINGLE_RECORD", "MaxPayloadInMB": 1}
+            strategy = SETTING("STUB_BATCH_STRATEGY", "SINGLE_RECORD")
+            parameters = {"MaxConcurrentTransforms": 2, "BatchStrategy": strategy, "MaxPayloadInMB": 1}
             self.reply(json.dumps(parameters).encode())
         else:
             self.reply(json.dumps({"path": self.path}).encode())
@@ -40,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(b"{}", 200 if {"adapters": ADAPTERS, "models": MODELS}[kind].pop(name, None) else 404)
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.read_body()
         if self.path == "/adapters":
             asked = json.loads(body)
             if SETTING("STUB_REFUSE_ADAPTERS"):
@@ -53,6 +54,22 @@ class Handler(BaseHTTPRequestHandler):
         else:
             asked = json.loads(body.split(b"\n")[0]) if body[:1] == b"{" else {}
             getattr(self, f"do_{asked.get('do') or asked.get('requestType') or 'echo'}".lower())(asked, body)
+
+    def read_body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def do_newline(self, asked: dict, body: bytes) -> None:
+        self.reply(b"{}\n")
+
+    def do_header(self, asked: dict, body: bytes) -> None:
+        self.reply(b"{}", more={"X-Of-The-Stub": "x" * asked["size"]})
 
     def do_echo(self, asked: dict, body: bytes) -> None:
         told = {

@@ -177,6 +177,7 @@ def test_an_adapter_is_loaded_into_its_base_and_again_into_a_replacement(cloud: 
     told = ask(cloud, "poems")
     assert told["adapters"] == ["poems"]
     assert told["headers"]["x-amzn-sagemaker-adapter-identifier"] == "poems"
+    assert told["headers"]["X-Amzn-SageMaker-Adapter-Alias".lower()] == "poems"
     assert "x-amzn-sagemaker-adapter-identifier" not in ask(cloud, "base")["headers"]
     with pytest.raises(ClientError, match="ModelError"):
         ask(cloud, "base", do="die")

@@ -19,7 +19,7 @@ def many(cloud: Cloud) -> Iterator[str]:
         cloud.s3.put_object(Bucket="models", Key=f"many/{key}.tar.gz", Body=archive(files))
     cloud.s3.put_object(Bucket="models", Key="many/broken.tar.gz", Body=b"broken")
     cloud.model("many", {"Mode": "MultiModel", "ModelDataUrl": "s3://models/many/"})
-    cloud.config("many", {"ModelName": "many"})
+    cloud.config("many", {"ModelName": "many", "InstanceType": "ml.m5.xlarge"})
     assert cloud.endpoint("many", "many") == "InService"
     yield "many"
     cloud.delete("many")

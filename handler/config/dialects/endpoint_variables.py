@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handler.config.assignment import Assignment, assign, converted
+from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects import vllm_names as engine
@@ -17,6 +17,9 @@ PREFIX = "ENDPOINT_"
 # Names the document. Read before everything else.
 CONFIG = "ENDPOINT_CONFIG"
 MEGABYTES = "max_body_mb"
+# Variables of SageMaker's own tools that begin with the prefix. JumpStart's model definitions set the time limit of
+# AWS's model servers (sagemaker-python-sdk, jumpstart_specs).
+OF_SAGEMAKER = {"ENDPOINT_SERVER_TIMEOUT": "SageMaker's own limits bound a request"}
 
 
 def reads(name: str) -> bool:
@@ -28,6 +31,8 @@ def translate(name: str, value: str) -> list[Assignment]:
 
     :raises SettingError: there is no such field, or the value does not fit.
     """
+    if name in OF_SAGEMAKER:
+        return [unused(name, OF_SAGEMAKER[name])]
     field = name.removeprefix(PREFIX).lower()
     if not is_known(field):
         known = [*(other.upper() for other in fields()), "CONFIG", MEGABYTES.upper()]

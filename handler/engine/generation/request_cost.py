@@ -18,7 +18,7 @@ from handler.errors import InvalidField
 ID_BYTES: Final = 4  # of a token id in a message to the core, about
 
 
-class Parameters(Protocol):
+class EngineParameters(Protocol):
     """vLLM's sampling parameters, of any version."""
 
     n: int
@@ -29,7 +29,7 @@ class Parameters(Protocol):
     prompt_logprobs: int | None
 
 
-# Fields of `Parameters` with token ids: a list, or a mapping from them.
+# Fields of `EngineParameters` with token ids: a list, or a mapping from them.
 TOKEN_IDS: Final = ("stop_token_ids", "allowed_token_ids", "logit_bias")
 # Fields with a number, and the largest whole number that vLLM's core can store (64 bits, and 32 for top_k).
 WORD: Final = 2**63
@@ -53,7 +53,7 @@ class EngineInput:
 
     ids: Sequence[int]
     salt: str
-    parameters: Parameters
+    parameters: EngineParameters
     whole: bool
     vocab_size: int
 

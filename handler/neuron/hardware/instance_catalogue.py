@@ -3,8 +3,9 @@
 Sources: the EC2 pages of Inf2, Trn1 and Trn2 (cores, host and device memory); the Neuron guide "Tensor-parallelism
 support" of NxD Inference (LNC 2 on Trn2) and its list of degrees for Inf2 and Trn1. Trn3: a quarter of a Gen1
 UltraServer ("Amazon EC2 Trn3 Architecture": 4 servers with 16 chips each; "Trainium3 Architecture": 8 cores and 144 GiB
-a chip, LNC). The name is the one that the Neuron driver knows. Gen2 servers have no documented name. Hosting: the
-instance types of an endpoint's variant in SageMaker's API (botocore 1.44.5). HyperPod's clusters have trn2.3xlarge too.
+a chip, LNC). The name is the one that the Neuron driver knows. Gen2 servers have no documented name. What SageMaker's
+APIs host: the enumerations of botocore 1.44.5, 2026-11-26 (ProductionVariantInstanceType, TransformInstanceType,
+TrainingInstanceType). HyperPod's clusters have trn2.3xlarge too.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ INSTANCES: Final[tuple[InstanceType, ...]] = (
     InstanceType("trn2u.48xlarge", "trn2", 16, 128, 192, 2048, 1536, (2, 1), False),
     InstanceType("trn3.48xlarge", "trn3", 16, 128, 192, 2048, 2304, (2, 1), False),
 )
+
+# Where SageMaker runs batch transform and training jobs. `InstanceType.hosting` is of endpoints.
+TRANSFORM: Final = frozenset(
+    ("inf2.xlarge", "inf2.8xlarge", "inf2.24xlarge", "inf2.48xlarge", "trn1.2xlarge", "trn1.32xlarge")
+)
+TRAINING: Final = frozenset(("trn1.2xlarge", "trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge"))
 
 # Other degrees run too, but with collectives that do not fit the hardware's rings. They get a warning, not an error.
 LISTED_DEGREES: Final = {"inf2": (1, 2, 4, 8, 24), "trn1": (1, 2, 8, 32)}

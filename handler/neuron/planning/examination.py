@@ -5,6 +5,7 @@ It reads the model's JSON files and headers. Nothing is compiled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,6 +24,8 @@ from handler.neuron.planning.vllm_versions import InstalledVllm
 
 # Fields that a plan chooses if they are not set, and that decide how much memory is needed.
 CHOSEN = ("dtype", "tensor_parallel_size", "max_model_len", "max_num_seqs")
+MULTI_MODEL = "SageMaker hosts multi-model endpoints on CPU and some GPU instances only, and on none with Neuron cores"
+MULTI_MODEL_FIX = "Remove it, and use an inference component for each model (deploy --component)."
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -107,13 +110,27 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
 
 
-def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> tuple[Finding, ...]:
-    """Says that a plan for a configured instance is for no endpoint of SageMaker."""
-    if not config.instance or instance is None or instance.hosting:
-        return ()
-    why = f"SageMaker hosts no endpoints on {instance.name}, so this plan is for EC2, EKS or HyperPod"
-    setting = config.source("instance").name or "instance"
-    return (Finding("not-hosted", Severity.INFO, setting, why, "For an endpoint, use ml.trn2.48xlarge."),)
+def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> Iterator[Finding]:
+    """Says what SageMaker does not host on the configured instance.
+
+    Sources: `instance_catalogue`; "Supported algorithms, frameworks, and instances for multi-model endpoints".
+    """
+    from handler.neuron.hardware.instance_catalogue import HOST_PREFIX, TRANSFORM
+
+    if not config.instance or instance is None:
+        return
+    setting = {field: config.source(field).name or field for field in ("instance", "multi_model", "batch_transform")}
+    if not instance.hosting:
+        why = f"SageMaker hosts no endpoints on {instance.name}, so this plan is for EC2, EKS or HyperPod"
+        yield Finding("not-hosted", Severity.INFO, setting["instance"], why, "For an endpoint, use ml.trn2.48xlarge.")
+    if not config.instance.startswith(HOST_PREFIX):
+        return
+    if config.multi_model:
+        yield Finding("multi-model-not-hosted", Severity.ERROR, setting["multi_model"], MULTI_MODEL, MULTI_MODEL_FIX)
+    if config.batch_transform and instance.name not in TRANSFORM:
+        why = f"SageMaker runs no batch transform on {instance.name}"
+        fix = f"Use one of {', '.join(sorted(HOST_PREFIX + name for name in TRANSFORM))}."
+        yield Finding("no-transform", Severity.ERROR, setting["batch_transform"], why, fix)
 
 
 def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:

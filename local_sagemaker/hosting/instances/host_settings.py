@@ -22,7 +22,8 @@ class HostTiming:
     """SageMaker's times. ``speed`` shortens waits and time limits that are minutes in the cloud.
 
     Source: developer guide "Custom inference code with hosting services": pings of 2 s, 8 minutes to the first
-    success unless configured, SIGKILL 30 s after SIGTERM.
+    success unless configured, SIGKILL 30 s after SIGTERM. "Invoke a multi-model endpoint": ModelNotReadyException after
+    60 s, and loads of up to 360 s.
     """
 
     speed: float = 1.0
@@ -33,7 +34,8 @@ class HostTiming:
     download_seconds: float = 3600.0
     kill_after: float = 30.0
     starting_ping_every: float = 0.25
-    target_model_patience: float = 5.0
+    target_model_patience: float = 60.0
+    target_model_load: float = 360.0
 
     def __post_init__(self) -> None:
         for name in ("speed", "ping_every", "ping_seconds", "failed_pings", "kill_after"):

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
@@ -97,10 +97,16 @@ class Instance:
         return self._ended.wait(seconds)
 
     def send(
-        self, method: str, path: str, seconds: float, body: bytes | None = None, headers: Mapping[str, str] = OF_JSON
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        body: bytes | Iterator[bytes] | None = None,
+        headers: Mapping[str, str] = OF_JSON,
     ) -> tuple[int, bytes]:
         """Sends a request to the container. Returns the status and the body of its reply.
 
+        :param body: pieces are sent with chunked encoding.
         :param headers: the headers of the body.
         :raises OSError: the container does not answer.
         :raises http.client.HTTPException: its reply is not HTTP.

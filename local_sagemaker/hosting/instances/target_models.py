@@ -13,7 +13,6 @@ from local_sagemaker.hosting.instances.instance import Instance
 from local_sagemaker.hosting.instances.model_data import DataError, materialise
 from local_sagemaker.hosting.instances.s3_access import Objects
 
-LOAD_SECONDS = 600.0
 FULL = 507
 LOADED_ALREADY = 409
 
@@ -36,13 +35,15 @@ class TargetModels:
 
     :param prefix: the S3 prefix of their archives: the container's ModelDataUrl.
     :param patience: how many seconds a request waits for a model to be loaded.
+    :param longest: how many seconds a load may take.
     """
 
-    def __init__(self, prefix: str, base: Path, objects: Objects, patience: float) -> None:
+    def __init__(self, prefix: str, base: Path, objects: Objects, patience: float, longest: float) -> None:
         self._prefix = prefix.rstrip("/") + "/"
         self._base = base
         self._objects = objects
         self._patience = patience
+        self._longest = longest
         self._workers = ThreadPoolExecutor(4, thread_name_prefix="target-model")
         self._lock = threading.Lock()
         self._loaded: dict[str, dict[str, Future[None]]] = {}
@@ -75,7 +76,7 @@ class TargetModels:
         directory = self._fetch(target, name)
         while True:
             document = {"model_name": name, "url": str(directory / "model")}
-            status, said = send_request(instance, "POST", "/models", json.dumps(document).encode())
+            status, said = self._send(instance, "POST", "/models", json.dumps(document).encode())
             if status // 100 == 2 or status == LOADED_ALREADY:
                 return
             if status != FULL or not self._unload_another(instance, name):
@@ -100,18 +101,17 @@ class TargetModels:
             if oldest is not None:
                 del loaded[oldest]
         if oldest is not None:
-            send_request(instance, "DELETE", f"/models/{oldest}")
+            self._send(instance, "DELETE", f"/models/{oldest}")
         return oldest is not None
 
     def _forget(self, instance: Instance, name: str) -> None:
         with self._lock:
             self._loaded[instance.id].pop(name, None)
 
-
-def send_request(instance: Instance, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
-    """Sends a request to the container. Returns status and text; 503 if it does not answer."""
-    try:
-        status, said = instance.send(method, path, LOAD_SECONDS, body)
-        return status, said.decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as error:
-        return 503, str(error)
+    def _send(self, instance: Instance, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+        """Sends a request to the container. Returns status and text; 503 if it does not answer in time."""
+        try:
+            status, said = instance.send(method, path, self._longest, body)
+            return status, said.decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as error:
+            return 503, str(error)

@@ -13,6 +13,7 @@ from model_packaging.deployment.definition.routing import Routing
 
 # CreateEndpoint's pattern is 63 letters, digits and hyphens; the resources' own names add a digest to it.
 NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,47}")
+MOST_CONCURRENT = 1000  # MaxConcurrentInvocationsPerInstance in the API reference
 # The container's environment, as CreateModel takes it (API reference, ContainerDefinition).
 MOST_VARIABLES, LONGEST_VALUE, LARGEST_ENVIRONMENT = 100, 1024, 32 * 1024
 
@@ -55,6 +56,7 @@ class DeploymentRequest:
     :param ami: SageMaker's name of the host image, which determines the Neuron driver. None is SageMaker's default.
     :param component: deploy the model as an inference component, whose copies are placed and scaled separately.
     :param async_output: make the endpoint asynchronous, with its output below this S3 URI.
+    :param async_concurrency: most requests that SageMaker sends to an instance of it at once. None: SageMaker chooses.
     :param kms_key: encrypts the instances' volumes.
     :param alarm_topic: an SNS topic for the alarms. Alarms are created without one, too.
     """
@@ -73,6 +75,7 @@ class DeploymentRequest:
     routing: Routing = field(default_factory=Routing)
     network: Network = field(default_factory=Network)
     async_output: str | None = None
+    async_concurrency: int | None = None
     kms_key: str | None = None
     alarm_topic: str | None = None
     alarms: bool = True
@@ -85,6 +88,9 @@ class DeploymentRequest:
             )
         for refused in environment_problems(self.environment):
             raise refused
+        if self.async_concurrency is not None and not 1 <= self.async_concurrency <= MOST_CONCURRENT:
+            problem = f"SageMaker takes 1 to {MOST_CONCURRENT} requests at once, not {self.async_concurrency}"
+            raise SettingError("--async-concurrency", problem, "Give the plan's max_num_seqs.")
         if self.network.isolation and (self.model is None or _reads_elsewhere(self.environment)):
             problem = "an isolated network reaches no S3, and the settings name something there"
             raise SettingError("--isolated", problem, "Put model and graphs into the package.")

@@ -104,6 +104,9 @@ def _config(wanted: DeploymentRequest, model: str) -> Members:
         # Without a failure path, a waiting client would not learn that its request failed.
         output = {"S3OutputPath": wanted.async_output, "S3FailurePath": wanted.async_output}
         members["AsyncInferenceConfig"] = {"OutputConfig": output}
+        if wanted.async_concurrency is not None:
+            slots = {"MaxConcurrentInvocationsPerInstance": wanted.async_concurrency}
+            members["AsyncInferenceConfig"]["ClientConfig"] = slots
     return members
 
 
@@ -115,7 +118,10 @@ def _timeouts(wanted: DeploymentRequest) -> Members:
 
 
 def _component(wanted: DeploymentRequest, model: str) -> Members:
-    """Returns the component. A copy uses all chips of an instance. Half of the memory is reserved; it may use more."""
+    """Returns the component. A copy uses all chips of an instance. Half of the memory is reserved; it may use more.
+
+    That an accelerator device is a chip, and not a core, has no source.
+    """
     instance = find(wanted.instance)
     return {
         "InferenceComponentName": wanted.name,

@@ -44,7 +44,7 @@ def test_a_session_is_begun_used_and_closed(client: FlaskClient) -> None:
     assert ask(client, identity) == 200
     reply = client.post("/invocations", json={"requestType": "CLOSE"}, headers={SESSION: identity})
     assert (reply.status_code, reply.headers[CLOSED]) == (200, identity)
-    assert ask(client, identity) == 404
+    assert ask(client, identity) == 400
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -66,7 +66,7 @@ def test_a_question_that_is_refused_begins_none(client: FlaskClient) -> None:
 
 
 def test_what_is_wrong_with_a_session_is_said(client: FlaskClient) -> None:
-    assert ask(client, "nobody") == 404
+    assert ask(client, "nobody") == 400
     for body in ({"requestType": "RENEW"}, {"requestType": 3}, {"requestType": "CLOSE"}):
         assert client.post("/invocations", json=body).status_code == 400
     beside = client.post("/invocations", json={"prompt": "a", "requestType": "CLOSE"})

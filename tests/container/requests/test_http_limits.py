@@ -18,8 +18,8 @@ from handler.startup.admission import max_in_flight
         ({"deadline": 5.0}, False, 5),
         ({"deadline": 5.0}, True, 478),
         ({"stream_deadline": 7.0}, True, 7),
-        ({"asynchronous": True}, False, 3590),
-        ({"asynchronous": True}, True, 3590),
+        ({"asynchronous": True}, False, 890),
+        ({"asynchronous": True}, True, 890),
         ({"batch_transform": True}, False, 3590),
         ({"batch_transform": True, "deadline": 600.0}, False, 600),
     ],
@@ -50,13 +50,14 @@ def test_places_are_slots_and_queue() -> None:
 @pytest.mark.parametrize(
     ("settings", "slots", "context", "expected"),
     [
-        ({}, 16, 1024, (16, "SingleRecord", 1)),
-        ({}, 256, 1024, (100, "SingleRecord", 1)),
-        ({}, 64, 131072, (50, "SingleRecord", 2)),
-        ({}, 64, 4_000_000, (16, "SingleRecord", 6)),
-        ({"max_queue": 0, "max_concurrent": 3}, 16, 1024, (3, "SingleRecord", 1)),
-        ({"max_payload_mb": 100, "max_concurrent_transforms": 8}, 16, 1024, (1, "SingleRecord", 100)),
-        ({"batch_strategy": "MultiRecord", "max_concurrent_transforms": 2}, 16, 1024, (2, "MultiRecord", 1)),
+        ({}, 16, 1024, (16, "SINGLE_RECORD", 1)),
+        ({}, 256, 1024, (100, "SINGLE_RECORD", 1)),
+        ({}, 64, 131072, (50, "SINGLE_RECORD", 2)),
+        ({}, 64, 4_000_000, (16, "SINGLE_RECORD", 6)),
+        ({"max_queue": 0, "max_concurrent": 3}, 16, 1024, (3, "SINGLE_RECORD", 1)),
+        ({"max_payload_mb": 100, "max_concurrent_transforms": 8}, 16, 1024, (1, "SINGLE_RECORD", 100)),
+        ({"batch_strategy": "MULTI_RECORD", "max_concurrent_transforms": 2}, 16, 1024, (2, "MULTI_RECORD", 1)),
+        ({"max_payload_mb": 0, "max_concurrent_transforms": 0}, 16, 1024, (16, "SINGLE_RECORD", 1)),
     ],
 )
 def test_execution_parameters_are_what_the_engine_can_hold(
@@ -70,3 +71,5 @@ def test_execution_parameters_are_what_the_engine_can_hold(
 def test_a_transform_job_s_payload_may_be_as_large_as_it_was_created_with() -> None:
     assert max_body(EndpointConfig(batch_transform=True, max_payload_mb=100)) == 100 * MIB
     assert max_body(EndpointConfig(max_payload_mb=100)) == 25 * MIB
+    assert max_body(EndpointConfig(batch_transform=True, max_payload_mb=0)) == 100 * MIB
+    assert max_body(EndpointConfig(batch_transform=True)) == 25 * MIB

@@ -24,6 +24,8 @@ def test_every_field_has_its_variable(field: str) -> None:
     text, value = OURS[kind], TYPED[kind]
     if choices := fields()[field].metadata.choices:
         text = value = choices[0]
+    if field == "slot_share":
+        text, value = "0.25", 0.25
     if field == "safe_port_range":
         text = value = "8100-8199"
     config = read({f"ENDPOINT_{field.upper()}": text})
@@ -45,7 +47,7 @@ VARIABLES: list[tuple[str, str, str, object]] = [
     ("SAGEMAKER_BIND_TO_PORT", "9000", "port", 9000),
     ("SAGEMAKER_BATCH", "true", "batch_transform", True),
     ("SAGEMAKER_MAX_PAYLOAD_IN_MB", "6", "max_payload_mb", 6),
-    ("SAGEMAKER_BATCH_STRATEGY", "MultiRecord", "batch_strategy", "MultiRecord"),
+    ("SAGEMAKER_BATCH_STRATEGY", "MULTI_RECORD", "batch_strategy", "MULTI_RECORD"),
     ("SAGEMAKER_MAX_CONCURRENT_TRANSFORMS", "4", "max_concurrent_transforms", 4),
     ("ENDPOINT_DEADLINE", "30", "deadline", 30.0),
     ("ENDPOINT_MAX_QUEUE", "0", "max_queue", 0),

@@ -1,0 +1,276 @@
+"""botocore's service models, and what this project takes from them: enumerations, bounds, names and patterns.
+
+The models are read here, at test time. A new botocore that adds or removes something fails a test that says what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.model import Shape, StructureShape
+
+from container.requests import custom_attributes, http_limits
+from handler.config.endpoint_config import BATCH_STRATEGIES
+from handler.config.fields import fields
+from handler.neuron.hardware.instance_catalogue import INSTANCES, TRAINING, TRANSFORM
+from handler.sessions.session_store import Session
+from local_sagemaker.control import shapes, transform_jobs
+from local_sagemaker.gateway import gateway_errors as errors
+from local_sagemaker.gateway import invocation_headers as headers
+from local_sagemaker.gateway.gateway_settings import Endpoint, RuntimeLimits
+from local_sagemaker.runtime import asynchronous
+from local_sagemaker.transform import transform_job
+from model_packaging.commands import deploy
+from model_packaging.compilation import compile_job
+from model_packaging.deployment.definition import limits, request, routing
+
+NEURON = re.compile(r"ml\.((?:inf2|trn[123]|trn[12]n|trn2u)\.\w+)")
+# Headers of the runtime that no part of this project has: other containers of an endpoint, and Clarify's explanations.
+LEFT_OUT = {"X-Amzn-SageMaker-Target-Container-Hostname", "X-Amzn-SageMaker-Enable-Explanations"}
+
+
+@cache
+def model(service: str) -> Any:
+    return botocore.session.get_session().get_service_model(service)
+
+
+def shape(name: str, service: str = "sagemaker") -> Shape:
+    found: Shape = model(service).shape_for(name)
+    return found
+
+
+def member(structure: str, name: str) -> Shape:
+    found = shape(structure)
+    assert isinstance(found, StructureShape)
+    return found.members[name]
+
+
+def given(operation: str, name: str) -> Shape:
+    found: Shape = model("sagemaker-runtime").operation_model(operation).input_shape.members[name]
+    return found
+
+
+def bounds(found: Shape) -> tuple[int | None, int | None]:
+    return found.metadata.get("min"), found.metadata.get("max")
+
+
+def enum(name: str) -> set[str]:
+    return set(shape(name).metadata["enum"])
+
+
+def neuron(name: str) -> set[str]:
+    """The types with Neuron cores of a generation that vLLM runs on, without `ml.`."""
+    return {match[1] for value in enum(name) if (match := NEURON.fullmatch(value))}
+
+
+def sent(operation: str, direction: str) -> dict[str, int]:
+    """The headers of an operation and the longest value of each."""
+    operation_model = model("sagemaker-runtime").operation_model(operation)
+    members = getattr(operation_model, f"{direction}_shape").members
+    return {
+        each.serialization["name"]: each.metadata.get("max", 0)
+        for each in members.values()
+        if each.serialization.get("location") == "header"
+    }
+
+
+def ours(table: tuple[headers.RequestHeader, ...]) -> dict[str, int]:
+    return {each.name: each.longest for each in table if "Adapter-" not in each.name}
+
+
+def without(found: Mapping[str, int]) -> dict[str, int]:
+    return {name: longest for name, longest in found.items() if name not in LEFT_OUT}
+
+
+def uri(operation: str) -> str:
+    found: str = model("sagemaker-runtime").operation_model(operation).http["requestUri"]
+    return found
+
+
+def error(code: str) -> tuple[int, set[str]]:
+    found = shape(code, "sagemaker-runtime")
+    assert isinstance(found, StructureShape)
+    return found.metadata["error"]["httpStatusCode"], set(found.members)
+
+
+def replied(made: errors.GatewayError) -> tuple[int, set[str]]:
+    return made.status, set(made.fields())
+
+
+HERE = Endpoint("chat")
+NEW = (
+    model("sagemaker-runtime")
+    .operation_model("InvokeEndpoint")
+    .output_shape.members["NewSessionId"]
+    .metadata["pattern"]
+)
+# What the source says, and what we have. Each is computed when its test runs.
+FACTS: Mapping[str, tuple[Callable[[], object], Callable[[], object]]] = {
+    "endpoint types": (
+        lambda: neuron("ProductionVariantInstanceType"),
+        lambda: {each.name for each in INSTANCES if each.hosting},
+    ),
+    "transform types": (lambda: neuron("TransformInstanceType"), lambda: set(TRANSFORM)),
+    "training types": (lambda: neuron("TrainingInstanceType"), lambda: set(TRAINING)),
+    "batch strategies": (
+        lambda: {name.lower() for name in enum("BatchStrategy")},
+        lambda: {name for name in BATCH_STRATEGIES if "_" not in name},
+    ),
+    "batch strategies locally": (
+        lambda: enum("BatchStrategy"),
+        lambda: set(transform_job.STRATEGIES.values()),
+    ),
+    "split types": (lambda: enum("SplitType"), lambda: {"None", "Line", "RecordIO", "TFRecord"}),
+    "assembly types": (lambda: enum("AssemblyType"), lambda: {"None", "Line"}),
+    "concurrent transforms": (
+        lambda: bounds(shape("MaxConcurrentTransforms"))[0],
+        lambda: fields()["max_concurrent_transforms"].bounds()[0],  # type: ignore[index]
+    ),
+    "payload": (
+        lambda: bounds(shape("MaxPayloadInMB"))[0],
+        lambda: fields()["max_payload_mb"].bounds()[0],  # type: ignore[index]
+    ),
+    "time of a transform's request": (
+        lambda: bounds(shape("InvocationsTimeoutInSeconds")),
+        lambda: (1, http_limits.TRANSFORM_REPLY_SECONDS + 10),
+    ),
+    "retries of a transform": (lambda: bounds(shape("InvocationsMaxRetries")), lambda: (0, transform_job.MAX_RETRIES)),
+    "variables of a transform": (lambda: bounds(shape("TransformEnvironmentMap")), lambda: (0, 16)),
+    "asynchronous slots": (
+        lambda: bounds(shape("MaxConcurrentInvocationsPerInstance")),
+        lambda: (1, request.MOST_CONCURRENT),
+    ),
+    # SageMaker chooses, and no source says how. The local one has one number.
+    "asynchronous slots without a number": (
+        lambda: None,
+        lambda: None if asynchronous.CONCURRENT_PER_INSTANCE == 4 else asynchronous.CONCURRENT_PER_INSTANCE,
+    ),
+    "asynchronous time": (
+        lambda: bounds(given("InvokeEndpointAsync", "InvocationTimeoutSeconds")),
+        lambda: (1, http_limits.MAX_TIMEOUT),
+    ),
+    "asynchronous time by default": (
+        lambda: asynchronous.INVOCATION_SECONDS,
+        lambda: http_limits.ASYNC_REPLY_SECONDS + 10,
+    ),
+    "time in the queue": (
+        lambda: bounds(given("InvokeEndpointAsync", "RequestTTLSeconds")),
+        lambda: (60, asynchronous.TTL_SECONDS),
+    ),
+    "inline body": (
+        lambda: bounds(given("InvokeEndpointAsync", "Body"))[1],
+        lambda: asynchronous.INLINE_BYTES,
+    ),
+    "headers of InvokeEndpoint": (
+        lambda: without(sent("InvokeEndpoint", "input")),
+        lambda: ours(headers.REGULAR),
+    ),
+    "headers of a stream": (
+        lambda: without(sent("InvokeEndpointWithResponseStream", "input")),
+        lambda: ours(headers.STREAMED),
+    ),
+    "headers of an asynchronous request": (
+        lambda: set(sent("InvokeEndpointAsync", "input")),
+        lambda: {
+            *ours(headers.ASYNCHRONOUS),
+            *(
+                headers.AMZN + name
+                for name in (
+                    "InputLocation",
+                    "S3OutputPathExtension",
+                    "Filename",
+                    "RequestTTLSeconds",
+                    "InvocationTimeoutSeconds",
+                )
+            ),
+        },
+    ),
+    "headers of a reply": (
+        lambda: set(sent("InvokeEndpoint", "output")),
+        lambda: {*headers.REGULAR_REPLY, headers.INVOKED_VARIANT},
+    ),
+    "headers of a streamed reply": (
+        lambda: set(sent("InvokeEndpointWithResponseStream", "output")),
+        lambda: {*headers.STREAMED_REPLY, headers.INVOKED_VARIANT, headers.STREAM_CONTENT_TYPE},
+    ),
+    "header of the time": (
+        lambda: given("InvokeEndpointAsync", "InvocationTimeoutSeconds").serialization["name"],
+        lambda: http_limits.TIMEOUT_HEADER,
+    ),
+    "header of the attributes": (
+        lambda: given("InvokeEndpoint", "CustomAttributes").serialization["name"],
+        lambda: custom_attributes.HEADER,
+    ),
+    "a new session's id": (lambda: True, lambda: shapes.matches(NEW, Session("a" * 36, 0.0).header())),
+    "path": (lambda: uri("InvokeEndpoint"), lambda: "/endpoints/{EndpointName}/invocations"),
+    "path of a stream": (
+        lambda: uri("InvokeEndpointWithResponseStream"),
+        lambda: "/endpoints/{EndpointName}/invocations-response-stream",
+    ),
+    "path of an asynchronous request": (
+        lambda: (
+            uri("InvokeEndpointAsync"),
+            model("sagemaker-runtime").operation_model("InvokeEndpointAsync").http["responseCode"],
+        ),
+        lambda: ("/endpoints/{EndpointName}/async-invocations", 202),
+    ),
+    "ModelError": (lambda: error("ModelError"), lambda: replied(errors.ModelError(HERE, 500, ""))),
+    "ValidationError": (lambda: error("ValidationError"), lambda: replied(errors.ValidationError(""))),
+    "ModelNotReadyException": (lambda: error("ModelNotReadyException"), lambda: replied(errors.ModelNotReady(""))),
+    "InternalFailure": (lambda: error("InternalFailure"), lambda: replied(errors.RuntimeInternalFailure())),
+    "ServiceUnavailable": (lambda: error("ServiceUnavailable"), lambda: replied(errors.ServiceUnavailable(HERE, ""))),
+    "events of a stream": (
+        lambda: set(shape("ResponseStream", "sagemaker-runtime").members),  # type: ignore[attr-defined]
+        lambda: {"PayloadPart", "ModelStreamError", "InternalStreamFailure"},
+    ),
+    "longest message": (
+        lambda: bounds(shape("Message", "sagemaker-runtime"))[1],
+        lambda: errors.LONGEST_MESSAGE,
+    ),
+    "body of InvokeEndpoint": (
+        lambda: True,  # 6,291,456 by the model; what the container and the local SageMaker take is more
+        lambda: bounds(given("InvokeEndpoint", "Body"))[1] == 6_291_456 <= RuntimeLimits().body_bytes,
+    ),
+    "start": (
+        lambda: bounds(member("ProductionVariant", "ContainerStartupHealthCheckTimeoutInSeconds")),
+        lambda: (limits.LEAST, limits.MOST),
+    ),
+    "download": (
+        lambda: bounds(member("ProductionVariant", "ModelDataDownloadTimeoutInSeconds")),
+        lambda: (limits.LEAST, limits.MOST),
+    ),
+    "volume": (lambda: bounds(member("ProductionVariant", "VolumeSizeInGB"))[1], lambda: limits.LARGEST_VOLUME),
+    "variables": (lambda: bounds(shape("EnvironmentMap"))[1], lambda: request.MOST_VARIABLES),
+    "value of a variable": (lambda: bounds(shape("EnvironmentValue"))[1], lambda: request.LONGEST_VALUE),
+    "variables of a training job": (
+        lambda: (bounds(shape("TrainingEnvironmentMap"))[1], bounds(shape("TrainingEnvironmentValue"))[1]),
+        lambda: (compile_job.MOST_VARIABLES, compile_job.LONGEST_VALUE),
+    ),
+    "further model data": (lambda: bounds(shape("AdditionalModelDataSources")), lambda: (0, 5)),
+    "routing": (lambda: enum("RoutingStrategy"), lambda: {*routing.STRATEGIES.values(), "KV_AWARE"}),
+    "prefix": (
+        lambda: bounds(shape("PrefixAwareRoutingPrefixLength")),
+        lambda: (routing.SHORTEST, routing.LONGEST),
+    ),
+    "host image": (lambda: True, lambda: deploy.AMI in enum("ProductionVariantInferenceAmiVersion")),
+    "modes of a container": (lambda: enum("ContainerMode"), lambda: {"SingleModel", "MultiModel"}),
+    "kinds of model data": (lambda: enum("S3ModelDataType"), lambda: {"S3Prefix", "S3Object"}),
+    "compression of model data": (lambda: enum("ModelCompressionType"), lambda: {"None", "Gzip"}),
+    "devices of a component": (lambda: bounds(shape("NumberOfAcceleratorDevices"))[0], lambda: 1),
+    "no bidirectional call": (
+        lambda: {"InvokeEndpoint", "InvokeEndpointAsync", "InvokeEndpointWithResponseStream"},
+        lambda: set(model("sagemaker-runtime").operation_names),
+    ),
+    "megabytes of a transform": (lambda: transform_jobs.MOST_MEGABYTES, lambda: http_limits.TRANSFORM_MB),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_fact(name: str) -> None:
+    said, had = FACTS[name]
+    assert had() == said()
