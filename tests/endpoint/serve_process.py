@@ -43,7 +43,8 @@ class ServeProcess:
     :ivar pings: (seconds since start, status, body) of each answer while it was starting.
     """
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], *, pipe: bool = False) -> None:
+        """:param pipe: its output goes to a pipe instead of a file."""
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.log_path = directory / "serve.log"
@@ -57,7 +58,7 @@ class ServeProcess:
             self.process = subprocess.Popen(
                 [SERVE],
                 env={**kept, **ENGINE_ENVIRONMENT, "SAGEMAKER_BIND_TO_PORT": str(self.port), **environment},
-                stdout=log,
+                stdout=subprocess.PIPE if pipe else log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
