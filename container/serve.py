@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("container.serve")  # also if this is the main module
 EXIT_SETTING = 2
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
 # At INFO vLLM's lines bury the stages. No endpoint sends usage statistics.
 ENVIRONMENT_DEFAULTS = {
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -51,6 +52,7 @@ def main() -> None:
     try:
         config = load(os.environ)
         tracing.check(os.environ, isolated=config.network_isolation)
+        check_shared_memory()
         listener = listen(config)
     except SettingError as error:
         for one in each(error):
@@ -78,6 +80,15 @@ def main() -> None:
         SharedServer(config, make_service, acceptor).run()
         return
     GunicornServer(config, make_service, acceptor).run()
+
+
+def check_shared_memory(directory: str = SHARED_MEMORY) -> None:
+    """:raises SettingError: the processes of vLLM cannot make their semaphores and shared memory (shm_open(3))."""
+    from handler.errors import SettingError
+
+    if Path(directory).is_dir() and not os.access(directory, os.W_OK):
+        fix = "Mount it writable: a tmpfs (docker: --shm-size, Kubernetes: an emptyDir with medium Memory)."
+        raise SettingError(directory, "it cannot be written to, and vLLM's processes share memory there", fix)
 
 
 def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:

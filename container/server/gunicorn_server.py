@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from flask import Flask
@@ -32,6 +31,7 @@ SPARE_THREADS = 32
 # A worker whose main loop is silent this long is replaced. Importing torch holds the interpreter for seconds.
 HEARTBEAT = 120
 BUDGET_SECONDS = 3600.0
+IN_MEMORY = "/dev/shm"  # noqa: S108
 # What /ping answers until another serving process has taken the place of one that has ended.
 RESTARTING = (503, b'{"status":"starting","stage":"start serving process","stage_seconds":0.0,"seconds":0.0}')
 
@@ -70,7 +70,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
             "pre_fork": self._pre_fork,
             "child_exit": self._child_exit,
             "on_exit": self._on_exit,
-            "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # noqa: S108  gunicorn's heartbeat
+            "worker_tmp_dir": IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None,  # gunicorn's heartbeat
             "control_socket_disable": True,
         }
         for name, value in settings.items():

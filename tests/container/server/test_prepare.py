@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from container.serve import prepare
+from container.serve import check_shared_memory, prepare
 from handler.config.loading.config_loader import load
+from handler.errors import SettingError
 
 
 def prepared(settings: dict[str, str], environ: dict[str, str] | None = None) -> dict[str, str]:
@@ -25,3 +29,13 @@ def test_alone_nothing_listens_beyond_loopback() -> None:
 )
 def test_other_nodes_can_be_reached(settings: dict[str, str]) -> None:
     assert "GLOO_SOCKET_IFNAME" not in prepared(settings)
+
+
+def test_shared_memory_that_cannot_be_written_to_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_shared_memory(str(tmp_path))
+    check_shared_memory(str(tmp_path / "none"))
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # as root, only a read-only mount answers so
+    with pytest.raises(SettingError, match=f"{tmp_path}.*Mount it writable"):
+        check_shared_memory(str(tmp_path))
