@@ -83,6 +83,38 @@ def mutated(rng: random.Random, body: Body) -> Body:
     return body
 
 
+def coerced(rng: random.Random, body: Body) -> Body:
+    """A copy in which some numbers are what a converter makes the same number of, or another one."""
+    body = copy.deepcopy(body)
+    numbers = [(container, key) for container, key in places(body, []) if type(container[key]) in (int, float, bool)]
+    for container, key in rng.sample(numbers, min(len(numbers), rng.choice((1, 1, 2, 4)))):
+        value = container[key]
+        container[key] = rng.choice(
+            (str(value), f"-{abs(value) + 7}", f" {value} ", float(value), bool(value), None, "nan", "1e9", [value])
+        )
+    return body
+
+
+def multiplied(rng: random.Random, body: Body) -> Body:
+    """A copy in which small counts multiply: sequences, prompts, tokens, log probabilities, copied fields."""
+    body = copy.deepcopy(body)
+    ids = [5 + rng.randrange(400) for _ in range(rng.choice((10, 300, 1000)))]
+    factors: tuple[Body, ...] = (
+        {"n": rng.choice((8, 64, 128))},
+        {"max_tokens": rng.choice((64, 400)), "ignore_eos": True},
+        {"logprobs": rng.choice((1, 20, True)), "top_logprobs": rng.choice((5, 20))},
+        {"prompt_logprobs": rng.choice((1, 20))},
+        {"echo": True},
+        {"allowed_token_ids": list(range(rng.choice((100, 30_000))))},
+        {"cache_salt": "x" * rng.choice((1000, 2_000_000))},
+        {"stop": [f"stop {number}" for number in range(60)]},
+        {"prompt": [ids] * rng.choice((2, 16, 64))} if "prompt" in body else {},
+    )
+    for factor in rng.sample(factors, rng.choice((2, 3, 4))):
+        body |= factor
+    return body
+
+
 def encoded(rng: random.Random, body: Body) -> bytes:
     return json.dumps(body, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 

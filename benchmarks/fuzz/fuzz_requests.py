@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from benchmarks.fuzz.fuzz_bodies import FILES, MAKERS, Body, inputs
-from benchmarks.fuzz.fuzz_mutations import broken, encoded, mutated
+from benchmarks.fuzz.fuzz_mutations import broken, coerced, encoded, mutated
 
 ROUTES = (
     "/invocations",
@@ -94,6 +94,8 @@ def sent(seed: int, number: int) -> Sent:
     body = make(rng)
     if rng.random() < 0.5:
         body = mutated(rng, body)
+    if rng.random() < 0.1:
+        body = coerced(rng, body)
     content = encoded(rng, body)
     headers: list[tuple[str, str]] = []
     kind = "application/json"

@@ -20,7 +20,7 @@ from benchmarks.fuzz.fuzz_bodies import (
     responses,
 )
 from benchmarks.fuzz.fuzz_grammars import inputs_grammar, openai_fields, responses_fields
-from benchmarks.fuzz.fuzz_mutations import encoded, mutated
+from benchmarks.fuzz.fuzz_mutations import coerced, encoded, multiplied, mutated
 from benchmarks.fuzz.fuzz_requests import Sent
 
 MAKERS = {
@@ -85,6 +85,10 @@ def _drawn(rng: random.Random) -> tuple[str, Body]:
             body |= openai_fields(rng)
     if rng.random() < 0.2:
         body = mutated(rng, body)
+    if rng.random() < 0.2:
+        body = coerced(rng, body)
+    if rng.random() < 0.05:
+        body = multiplied(rng, body)
     return route, body
 
 
