@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
+# How many names of ignored fields are logged.
+MAX_IGNORED_NAMES = 256
 
 
 class RequestObserver:
@@ -52,6 +54,7 @@ class RequestObserver:
         self.logs = logs_requests(config)
         self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
+        self._ignored: set[str] = set()
         self.tracer = tracer
         self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
 
@@ -77,6 +80,14 @@ class RequestObserver:
             return ()
         return tuple(padded_tokens(buckets, record.prompt_tokens, record.output_tokens))
 
+    def _log_ignored(self, record: RequestRecord) -> None:
+        """Logs each field that has no effect once."""
+        new = [name for name in record.ignored if name not in self._ignored][: MAX_IGNORED_NAMES - len(self._ignored)]
+        self._ignored.update(new)
+        if new:
+            fields = ", ".join(f"'{name}'" for name in new)
+            logger.warning("A request to %s has fields without an effect here, logged once: %s", record.route, fields)
+
     def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
         """The reply's last byte was sent.
 
@@ -85,6 +96,7 @@ class RequestObserver:
         seconds = record.seconds() if seconds is None else seconds
         if self.tracer is not None:
             self.tracer.ended(record)
+        self._log_ignored(record)
         self._metrics.observe(record, seconds)
         padded = self._padded(record)
         self._metrics.observe_padding(padded)

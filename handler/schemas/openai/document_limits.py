@@ -61,10 +61,12 @@ def check_integers(value: object, where: str = "") -> None:
 
 
 def check_bias(bias: object) -> None:
-    """:raises InvalidField: a key is not a token id. vLLM's own error does not name the field."""
-    for key in bias if isinstance(bias, dict) else ():
+    """:raises InvalidField: a key is not a token id, which vLLM's own error does not name, or a value not a number."""
+    for key, value in bias.items() if isinstance(bias, dict) else ():
         if not (key.isascii() and key.isdecimal()):
             raise InvalidField("logit_bias", "its keys must be token ids, which are numbers")
+        if type(value) not in (int, float):
+            raise InvalidField(f"logit_bias.{key}", "it must be a number")
 
 
 def check_request_id(request_id: object) -> None:

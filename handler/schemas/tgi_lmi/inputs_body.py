@@ -40,9 +40,9 @@ def parse(document: Mapping[str, Any], engine: Engine, options: RequestOptions |
     options = options or RequestOptions()
     fields = convert(document, InputsFields)
     parameters = parameters_of(fields.parameters or {})
-    models = fields.models(parameters)
+    named_by, models = fields.models(parameters)
     for model in models:
-        check_model(model, engine.served_names)
+        check_model(model, engine.served_names, named_by)
     formatter = parameters.output_formatter or options.output_formatter
     stream = bool(fields.stream) if formatter is None else formatter != "json"
     listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
@@ -120,7 +120,7 @@ class SharedParameters:
         logprobs = None
         if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
             logprobs = parameters.top_n_tokens or 0
-        sampling = sampling_of(parameters, engine.limits.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
+        sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply
         name = f"gen-{uuid.uuid4().hex}"
         return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply

@@ -180,11 +180,17 @@ def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
 
 
 def own_tokenizer(engine: AsyncLLM) -> Any:
-    """A copy of the tokenizer for this software's threads.
+    """A copy of the tokenizer for this software's threads, which neither cuts nor pads.
 
-    vLLM changes the truncation of its own while it works, which then raises "Already borrowed" in other threads.
+    vLLM changes the truncation of its own while it works, which then raises "Already borrowed" in other threads. Its
+    warm-up has left a truncation to the context behind. tokenizer.json may have one as well.
     """
-    return copy.deepcopy(engine.tokenizer)
+    tokenizer = copy.deepcopy(engine.tokenizer)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    return tokenizer
 
 
 def longest_token(tokenizer: Any) -> int:
