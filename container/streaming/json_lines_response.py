@@ -21,7 +21,7 @@ from handler.errors import EndpointError
 from handler.schemas.batch import Batch
 from handler.schemas.dispatch import Parse
 from handler.schemas.reply import JSON_LINES
-from handler.schemas.request_fields import MAX_IGNORED
+from handler.schemas.request_fields import MAX_UNKNOWN
 from handler.startup.admission import Admission
 
 
@@ -68,7 +68,7 @@ class LinesResponse(Response):
             connection.finished("200 OK", [], 0, whole=False)
             return ()
         record = record_of(environ)
-        record.ignored = tuple(self._batch.ignored)[:MAX_IGNORED]
+        record.ignored = tuple(self._batch.ignored)[:MAX_UNKNOWN]
         self.headers.extend(record.ignored_header)
         self.set_data(b"\n".join(replies) + b"\n")
         return super().__call__(environ, start_response)

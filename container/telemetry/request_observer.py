@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
-# How many names of ignored fields are logged.
 MAX_IGNORED_NAMES = 256
 
 
@@ -82,11 +81,10 @@ class RequestObserver:
 
     def _log_ignored(self, record: RequestRecord) -> None:
         """Logs each field that has no effect once."""
-        new = [name for name in record.ignored if name not in self._ignored][: MAX_IGNORED_NAMES - len(self._ignored)]
-        self._ignored.update(new)
-        if new:
-            fields = ", ".join(f"'{name}'" for name in new)
-            logger.warning("A request to %s has fields without an effect here, logged once: %s", record.route, fields)
+        for name in record.ignored:
+            if name not in self._ignored and len(self._ignored) < MAX_IGNORED_NAMES:
+                self._ignored.add(name)
+                logger.warning("a request to %s has the field '%s', which has no effect here", record.route, name)
 
     def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
         """The reply's last byte was sent.

@@ -45,25 +45,21 @@ LIMITS: Final = (
 )
 
 
-def check(document: Mapping[str, Any]) -> None:
-    """Checks a body against the table.
+def check(document: Mapping[str, Any], prefix: str = "") -> None:
+    """Checks a body, or the parameters of TGI and LMI, against the table.
 
+    :param prefix: of the names in errors.
     :raises InvalidField: a list, an object or a text is larger than its bound.
     """
-    _check(document)
-    parameters = document.get("parameters")  # of TGI and LMI
-    if isinstance(parameters, Mapping):
-        _check(parameters)
-
-
-def _check(fields: Mapping[str, Any]) -> None:
     for limit in LIMITS:
-        value = fields.get(limit.field)
+        value = document.get(limit.field)
         if isinstance(value, list | dict) and len(value) > limit.items:
-            raise InvalidField(limit.field, f"it has {len(value):,} items; one request may have {limit.items:,}")
+            raise InvalidField(
+                prefix + limit.field, f"it has {len(value):,} items; one request may have {limit.items:,}"
+            )
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
         if (
             limit.characters is not None
             and sum(len(text) for text in texts if isinstance(text, str)) > limit.characters
         ):
-            raise InvalidField(limit.field, f"its texts may have {limit.characters:,} characters together")
+            raise InvalidField(prefix + limit.field, f"its texts may have {limit.characters:,} characters together")

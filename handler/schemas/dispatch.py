@@ -21,17 +21,17 @@ All other routes use the vLLM path only. Both paths give the same answer for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from handler.engine.api_routes import ALIASES, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
-from handler.schemas import body_limits, request_fields
+from handler.schemas import request_fields
 from handler.schemas.anthropic import messages
 from handler.schemas.anthropic.message_fields import VERSION_FIELD
 from handler.schemas.anthropic.messages import MessagesRoute
-from handler.schemas.framing import WrappedCall, framed
+from handler.schemas.framing import framed, with_ignored
 from handler.schemas.openai import chat, completion, vllm_path
 from handler.schemas.reply import AnyCall
 from handler.schemas.request_fields import Body
@@ -79,7 +79,8 @@ def parse(
     if route is None:
         if engine.traits.pooling:
             raise UnsupportedTask("inputs", "makes embeddings and generates no text", "send 'input'")
-        return _parse_fields(Body.INPUTS, document, lambda fields: inputs.parse(fields, engine, options))
+        fields, ignored = request_fields.resolve(Body.INPUTS, document)
+        return with_ignored(inputs.parse(fields, engine, options), ignored)
     call = parse_route(route, document, engine, headers)
     return framed(call, options.framing(FRAMED[route])) if route in FRAMED else call
 
@@ -93,11 +94,9 @@ def parse_path(
     """
     if isinstance(path, Route):
         return parse_route(path, document, engine, headers)
-
-    def parse_message(fields: Mapping[str, Any]) -> AnyCall:
-        return messages.parse(path, fields, lambda route, chat: parse_route(route, chat, engine, headers))
-
-    return _parse_fields(Body.MESSAGE, document, parse_message)
+    fields, ignored = request_fields.resolve(Body.MESSAGE, document)
+    call = messages.parse(path, fields, lambda route, chat: parse_route(route, chat, engine, headers))
+    return with_ignored(call, ignored)
 
 
 def parse_route(
@@ -107,31 +106,14 @@ def parse_route(
 
     :raises ClientError: a field is wrong. The error names it.
     """
-    body = BODIES.get(route, Body.ROUTES)
-
-    def parse_fields(fields: Mapping[str, Any]) -> AnyCall:
-        newer = fields.keys() - request_fields.meanings(body).keys()
-        if newer or not plain_path(route, fields, engine.traits):
-            return vllm_path.parse(route, fields, engine, headers)
-        return chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)
-
-    def known() -> frozenset[str]:
-        return frozenset() if engine.serving is None else engine.serving.fields(route) | {"stream"}
-
-    return _parse_fields(body, document, parse_fields, known)
-
-
-def _parse_fields(
-    body: Body,
-    document: Mapping[str, Any],
-    parse: Callable[[Mapping[str, Any]], AnyCall],
-    known: Callable[[], Collection[str]] = tuple,
-) -> AnyCall:
-    """Parses the fields of a body that are honoured (`request_fields.resolve`)."""
+    body, serving = BODIES.get(route, Body.ROUTES), engine.serving
+    known = (lambda: serving.fields(route) | {"stream"}) if serving else tuple
     fields, ignored = request_fields.resolve(body, document, known)
-    body_limits.check(fields)
-    call = parse(fields)
-    return WrappedCall(call, call.reply, ignored) if ignored else call
+    newer = fields.keys() - request_fields.meanings(body).keys()
+    if newer or not plain_path(route, fields, engine.traits):
+        return with_ignored(vllm_path.parse(route, fields, engine, headers), ignored)
+    call = chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)
+    return with_ignored(call, ignored)
 
 
 def plain_path(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:

@@ -43,6 +43,10 @@ def unframed(call: AnyCall) -> AnyCall:
     return unframed(call.call) if isinstance(call, WrappedCall) else call
 
 
+def with_ignored(call: AnyCall, ignored: tuple[str, ...]) -> AnyCall:
+    return WrappedCall(call, call.reply, ignored) if ignored else call
+
+
 def ignored_fields(call: AnyCall) -> tuple[str, ...]:
     """The fields of a call's body that have no effect."""
     return (*call.ignored, *ignored_fields(call.call)) if isinstance(call, WrappedCall) else ()

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any, Final
 
 from handler.errors import UnknownField, UnsupportedField
+from handler.schemas import body_limits
 
 
 class Body(StrEnum):
@@ -70,23 +71,16 @@ class FieldRow:
 EMPTY: Final[tuple[object, ...]] = (None, [], {}, "")
 NO, ONE, ZERO, AUTO = (False,), (1, 1.0), (0, 0.0), ("none", "auto")
 DRAFTS: Final = "speculative decoding is a setting of the endpoint (docs/settings.md): leave it out"
-GREEDY: Final = "send 'temperature': 0 for greedy decoding, else leave it out"
-SYSTEM: Final = "send a message of the role 'system'"
-THINKING: Final = "send it in 'chat_template_kwargs' in a chat, or 'thinking' in a message"
 UPWARDS: Final = "put its fields into the body itself, or at /invocations beside 'inputs' into 'parameters'"
+ADAPTER_NAMES: Final = "adapter adapter_name lora lora_id lora_name lora_adapter"
 ADAPTERS: Final = "load the adapter (docs/sagemaker.md), and send its name as 'model'"
 
 TABLE: Final = (
     # The prompt, and the model that continues it.
     FieldRow("messages", "prompt", "input", "messages", inputs="inputs", harmless=True),
-    FieldRow(
-        *("model", "=", "=", "=", "adapter_id"),
-        also="adapter adapter_name lora lora_id lora_name lora_adapter",
-        inputs="model adapters",
-        routes="=",
-    ),
+    FieldRow("model", "=", "=", "=", "adapter_id", ADAPTER_NAMES, inputs="model adapters", routes="="),
     FieldRow(also="lora_request lora_path lora_modules", fix=ADAPTERS),
-    FieldRow(response="instructions", message="system", fix=SYSTEM),
+    FieldRow(response="instructions", message="system", fix="send a message of the role 'system'"),
     FieldRow("chat_template_kwargs ~chat_template ~documents add_generation_prompt continue_final_message"),
     FieldRow("~mm_processor_kwargs", response="="),
     FieldRow(completion="~prompt_embeds"),
@@ -109,7 +103,7 @@ TABLE: Final = (
     FieldRow("repetition_penalty", "=", "=", "", "=", neutral=ONE),
     FieldRow("min_p frequency_penalty presence_penalty", "=", "", "", "=", neutral=ZERO),
     FieldRow("seed", "=", "=", "", "="),
-    FieldRow(parameters="do_sample", neutral=(True,), fix=GREEDY),
+    FieldRow(parameters="do_sample", neutral=(True,), fix="send 'temperature': 0 for greedy decoding"),
     FieldRow("~logit_bias", "=", "=", also="suppress_tokens begin_suppress_tokens"),
     FieldRow("~bad_words", also="bad_words_ids"),
     FieldRow("~allowed_token_ids ~kv_transfer_params", "="),
@@ -140,13 +134,12 @@ TABLE: Final = (
     FieldRow("parallel_tool_calls", response="="),
     FieldRow("include_reasoning"),
     FieldRow("~reasoning_effort", "", "reasoning", "thinking"),
-    FieldRow(also="enable_thinking thinking_budget", fix=THINKING),
-    # Objects that hold fields, and what is not here.
     FieldRow(
-        inputs="parameters",
-        also="extra_body model_kwargs generation_config generate_kwargs sampling_params",
-        fix=UPWARDS,
+        also="enable_thinking thinking_budget", fix="send 'chat_template_kwargs' in a chat, 'thinking' in a message"
     ),
+    # Objects that hold fields, and what is not here.
+    FieldRow(inputs="parameters", fix=UPWARDS),
+    FieldRow(also="extra_body model_kwargs generation_config generate_kwargs sampling_params", fix=UPWARDS),
     FieldRow(response="include max_tool_calls previous_response_id background enable_response_messages", neutral=NO),
     FieldRow(response="previous_input_messages"),
     FieldRow(also="conversation context_management container fallbacks mcp_servers web_search_options audio verbosity"),
@@ -172,11 +165,9 @@ TABLE: Final = (
     FieldRow(also="pad_token_id bos_token_id use_cache return_dict_in_generate", harmless=True),
     FieldRow(also="sagemaker_base_url model_id", harmless=True),
 )
-# Comparing a name with all known names takes 0.1 ms. So only this many unknown names are compared, and only short ones.
+# The most unknown names that are compared with all known ones (0.1 ms each) and that a header lists; and the longest.
 MAX_UNKNOWN: Final = 32
 MAX_NAME: Final = 64
-# The most names in a reply's header.
-MAX_IGNORED: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +215,7 @@ def _meaning(row: FieldRow, name: str, body: Body) -> Meaning:
 
 
 def unsupported(body: Body, *, vllm: bool) -> dict[str, tuple[object, ...]]:
-    """The names that a body must not have with an effect, each with the values that ask for nothing.
-
-    :param vllm: vLLM's classes answer, too.
-    """
+    """The names that are rejected, or need vLLM's classes if there are none, each with the values without an effect."""
     table = meanings(body).items()
     return {name: one.neutral for name, one in table if one.fix and not (one.honoured if vllm else one.plain)}
 
@@ -247,6 +235,7 @@ def resolve(
     :param prefix: of the names in errors and of those without an effect.
     :raises UnsupportedField: a name that this body rejects has an effect. The error says what to send.
     :raises UnknownField: a name that nobody knows is almost a known one.
+    :raises InvalidField: as `body_limits.check`.
     """
     table, kept, ignored, unknown = meanings(body), dict[str, Any](), list[str](), list[str]()
     for name, value in document.items():
@@ -263,7 +252,8 @@ def resolve(
     if isinstance(kept.get("parameters"), dict):
         kept["parameters"], more = resolve(Body.PARAMETERS, kept["parameters"], prefix="parameters.")
         ignored += more
-    return kept, tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in ignored[:MAX_IGNORED])
+    body_limits.check(kept, prefix)
+    return kept, tuple(re.sub(r"[^\w.-]", "?", name[:MAX_NAME], flags=re.ASCII) for name in ignored[:MAX_UNKNOWN])
 
 
 def check_near_misses(unknown: Collection[str], names: Collection[str], prefix: str = "") -> None:

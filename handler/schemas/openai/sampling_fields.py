@@ -58,15 +58,13 @@ class SamplingFields(SamplerFields, frozen=True, kw_only=True):
 
 
 class VllmFields(SamplingFields, frozen=True, kw_only=True):
-    """The same and more numbers of bodies for vLLM's classes, whose own models make numbers of texts, such as "nan".
-
-    A beam search divides by the length to the power of `length_penalty`, which must be neither 0 nor infinite.
-    """
+    """The numbers in bodies for vLLM's classes, whose own models make numbers of texts, such as "nan"."""
 
     max_output_tokens: Count | None = None
     max_tool_calls: Int64 | None = None
     top_logprobs: Int64 | None = None
     prompt_logprobs: Int64 | None = None
+    # A beam search divides by the length to the power of this, which must be neither 0 nor infinite.
     length_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
     priority: Int64 | None = None
     truncate_prompt_tokens: Int64 | None = None
@@ -85,9 +83,10 @@ def _inspect(fields: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(fields)
 
 
-def convert(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
+def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "") -> Fields:
     """The typed body. Unknown fields are ignored, unless they look like a misspelling.
 
+    :param prefix: of the names in errors.
     :raises InvalidField: a value has the wrong type or is out of bounds. The error names its field.
     :raises UnknownField: an unknown field is almost a known one.
     """
@@ -98,13 +97,20 @@ def convert(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
     try:
         return msgspec.convert(document, fields, strict=True)
     except msgspec.ValidationError as error:
-        raise _invalid_field(str(error)) from None
+        raise _invalid_field(str(error), prefix) from None
 
 
-def _invalid_field(message: str) -> InvalidField:
+def _invalid_field(message: str, prefix: str) -> InvalidField:
     """An error from msgspec's message, such as "Expected `int`, got `str` - at `$.max_tokens`"."""
     problem, _, path = message.partition(" - at `$.")
-    return InvalidField(re.sub(r"`$", "", path) or "body", problem[0].lower() + problem[1:])
+    return InvalidField(prefix + (re.sub(r"`$", "", path) or "body"), problem[0].lower() + problem[1:])
+
+
+def sampler_arguments(fields: SamplerFields) -> dict[str, Any]:
+    """The arguments of `Sampling` that have the same names and meanings in all bodies."""
+    penalties = {name: getattr(fields, name) or 0.0 for name in ("frequency_penalty", "presence_penalty")}
+    same = {name: getattr(fields, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty", "seed")}
+    return {**penalties, **same, "stop_token_ids": tuple(fields.stop_token_ids or ())}
 
 
 def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: str = "max_tokens") -> Sampling:
@@ -121,19 +127,12 @@ def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: s
     if max_tokens is not None and minimum > max_tokens:
         raise InvalidField("min_tokens", f"{minimum} is more than '{max_tokens_field}', {max_tokens}")
     return Sampling(
+        **sampler_arguments(fields),
         max_tokens=max_tokens,
         max_tokens_field=max_tokens_field,
         min_tokens=minimum,
         temperature=fields.temperature,
-        top_p=fields.top_p,
-        top_k=fields.top_k,
-        min_p=fields.min_p,
-        repetition_penalty=fields.repetition_penalty,
-        frequency_penalty=fields.frequency_penalty or 0.0,
-        presence_penalty=fields.presence_penalty or 0.0,
-        seed=fields.seed,
         stop=stop,
-        stop_token_ids=tuple(fields.stop_token_ids or ()),
         ignore_eos=fields.ignore_eos,
         include_stop_str_in_output=fields.include_stop_str_in_output,
         skip_special_tokens=fields.skip_special_tokens,

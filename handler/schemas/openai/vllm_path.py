@@ -17,13 +17,12 @@ from handler.engine.generation.generation import Sink, StopReason
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
-from handler.schemas.openai import document_limits, guided_decoding, media, tool_history
+from handler.schemas.openai import document_limits, guided_decoding, media
 from handler.schemas.openai.chat import ChatFields, check_template_arguments
 from handler.schemas.openai.completion import CompletionFields, default_max_tokens
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import SamplingFields, VllmFields, convert, sampling
 from handler.schemas.reply import Reply, RunningCall, event_of
-from handler.schemas.request_fields import Body, meanings
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
@@ -69,12 +68,14 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         for field in (key, "messages"):
             engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
     document = guided_decoding.translate(document)
-    tool_history.fill_arguments(document)
+    document_limits.fill_arguments(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
     serving = engine.require_serving()
     document_limits.check_request_id(document.get("request_id"))
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)
+    if document.get("chat_template") and not engine.front_end.trust_request_chat_template:
+        raise UnsupportedField("chat_template", "leave it out, or set SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE=true")
     if document.get("priority") and not engine.traits.priorities:
         raise UnsupportedField("priority", "leave it out, or set SM_VLLM_SCHEDULING_POLICY=priority")
     if not isinstance(document.get("structured_outputs"), dict | None):
@@ -95,7 +96,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     sampling_check.check_document(document, engine.limits.sampling)
     if document.get("use_beam_search"):
         _check_beams(route, document, engine.limits)
-    elif meanings(Body.CHAT)["length_penalty"].has_effect(document.get("length_penalty")):
+    elif document.get("length_penalty") not in (None, 1):
         raise UnsupportedField("length_penalty", "it is for beam search: send 'use_beam_search', or leave it out")
     _check_ids(route, document, engine)
     if route is Route.COMPLETIONS and document.get("max_tokens") is None:

@@ -21,7 +21,7 @@ from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import AnyCall, Call
-from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI, InputsFields, Parameters, parameters_of
+from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI, InputsFields, Parameters
 from handler.schemas.tgi_lmi.inputs_lists import BestOfReply, ListReply
 from handler.schemas.tgi_lmi.inputs_prompts import Prompt, prompts_of
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply, ReplyOptions
@@ -39,7 +39,7 @@ def parse(document: Mapping[str, Any], engine: Engine, options: RequestOptions |
         raise MissingField("inputs", "send a text, a list of texts, or messages")
     options = options or RequestOptions()
     fields = convert(document, InputsFields)
-    parameters = parameters_of(fields.parameters or {})
+    parameters = convert(fields.parameters or {}, Parameters, "parameters.")
     named_by, models = fields.models(parameters)
     for model in models:
         check_model(model, engine.served_names, named_by)

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from handler.engine.generation.generation import Grammar
 from handler.errors import InvalidField
-from handler.schemas.openai.sampling_fields import Count, SamplerFields, convert
+from handler.schemas.openai.sampling_fields import Count, SamplerFields
 
 TGI: Final = "tgi"
 LMI: Final = "lmi"
@@ -74,17 +74,6 @@ class InputsFields(msgspec.Struct, frozen=True, kw_only=True):
         if len(names) != texts:
             raise InvalidField("adapters", f"it has {len(names)} names for {texts} inputs")
         return field, [name or None for name in names]
-
-
-def parameters_of(document: Mapping[str, Any]) -> Parameters:
-    """The typed parameters.
-
-    :raises ClientError: a parameter is wrong. The error names it.
-    """
-    try:
-        return convert(document, Parameters)
-    except InvalidField as error:
-        raise InvalidField(f"parameters.{error.field}", error.problem) from None
 
 
 def grammar_of(grammar: Mapping[str, Any] | None) -> Grammar | None:

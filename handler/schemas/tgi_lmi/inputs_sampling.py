@@ -6,6 +6,7 @@ from handler.engine.generation.generation import Sampling
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField
 from handler.schemas.openai.completion import default_max_tokens
+from handler.schemas.openai.sampling_fields import sampler_arguments
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
 # LMI's default. TGI's is as many as the context has room for.
@@ -50,19 +51,12 @@ def sampling_of(
         raise InvalidField("parameters.min_tokens", f"{least} is more than 'parameters.max_new_tokens', {most}")
     include_stop = parameters.include_stop_str_in_output
     return Sampling(
+        **sampler_arguments(parameters),
         max_tokens=most,
         max_tokens_field="parameters.max_new_tokens",
         min_tokens=least,
         temperature=0.0 if greedy(parameters, tgi=tgi) else parameters.temperature,
-        top_p=parameters.top_p,
-        top_k=parameters.top_k,
-        min_p=parameters.min_p,
-        repetition_penalty=parameters.repetition_penalty,
-        frequency_penalty=parameters.frequency_penalty or 0.0,
-        presence_penalty=parameters.presence_penalty or 0.0,
-        seed=parameters.seed,
         stop=stop,
-        stop_token_ids=tuple(parameters.stop_token_ids or ()),
         ignore_eos=bool(parameters.ignore_eos_token),
         # TGI's text includes the stop string, LMI's does not.
         include_stop_str_in_output=tgi if include_stop is None else include_stop,

@@ -183,11 +183,10 @@ def own_tokenizer(engine: AsyncLLM) -> Any:
     """A copy of the tokenizer for this software's threads, which neither cuts nor pads.
 
     vLLM changes the truncation of its own while it works, which then raises "Already borrowed" in other threads. Its
-    warm-up has left a truncation to the context behind. tokenizer.json may have one as well.
+    warm-up leaves one behind.
     """
     tokenizer = copy.deepcopy(engine.tokenizer)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
         backend.no_truncation()
         backend.no_padding()
     return tokenizer
