@@ -89,12 +89,8 @@ TABLE: Final = (
     FieldRow("~truncate_prompt_tokens", "=", "truncation", "", "truncate"),
     # How many tokens, and how they are sampled.
     FieldRow(
-        "max_tokens max_completion_tokens",
-        "max_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "max_new_tokens",
-        "max_length",
+        *("max_tokens max_completion_tokens", "max_tokens", "max_output_tokens", "max_tokens", "max_new_tokens"),
+        also="max_length",
     ),
     FieldRow("min_tokens", "=", "", "", "=", "min_new_tokens min_length", ZERO),
     FieldRow("temperature", "=", "=", "=", "="),

@@ -20,14 +20,10 @@ def check_model(model: str | None, served: Sequence[str], field: str = "model") 
 
 
 def without_unknown_model(document: Mapping[str, Any], engine: Engine) -> Mapping[str, Any]:
-    """The body without a `model` that is not served, unless adapters are selected by name.
-
-    litellm's SageMaker providers send the endpoint's name (llms/sagemaker, 1.106). TGI and LMI accept it.
-    """
+    """The body without a `model` that is not served, such as the endpoint's name, which litellm sends (1.106)."""
     model = document.get("model")
-    if not isinstance(model, str) or engine.adapters is not None or model in engine.served_names:
-        return document
-    return {name: value for name, value in document.items() if name != "model"}
+    chosen = not isinstance(model, str) or engine.adapters is not None or model in engine.served_names
+    return document if chosen else {**document, "model": None}
 
 
 def model_list(served: Sequence[str], max_model_len: int, adapters: Sequence[str] = ()) -> list[dict[str, Any]]:
