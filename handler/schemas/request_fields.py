@@ -73,13 +73,12 @@ NO, ONE, ZERO, AUTO = (False,), (1, 1.0), (0, 0.0), ("none", "auto")
 DRAFTS: Final = "speculative decoding is a setting of the endpoint (docs/settings.md): leave it out"
 UPWARDS: Final = "put its fields into the body itself, or at /invocations beside 'inputs' into 'parameters'"
 ADAPTER_NAMES: Final = "adapter adapter_name lora lora_id lora_name lora_adapter"
-ADAPTERS: Final = "load the adapter (docs/sagemaker.md), and send its name as 'model'"
 
 TABLE: Final = (
     # The prompt, and the model that continues it.
     FieldRow("messages", "prompt", "input", "messages", inputs="inputs", harmless=True),
     FieldRow("model", "=", "=", "=", "adapter_id", ADAPTER_NAMES, inputs="model adapters", routes="="),
-    FieldRow(also="lora_request lora_path lora_modules", fix=ADAPTERS),
+    FieldRow(also="lora_request lora_path lora_modules", fix="load the adapter, and send its name as 'model'"),
     FieldRow(response="instructions", message="system", fix="send a message of the role 'system'"),
     FieldRow("chat_template_kwargs ~chat_template ~documents add_generation_prompt continue_final_message"),
     FieldRow("~mm_processor_kwargs", response="="),
@@ -143,12 +142,11 @@ TABLE: Final = (
     FieldRow(also="logits_processors guided_decoding_backend bad_sequences cached_prompt prefix suffix max_time"),
     FieldRow(also="early_stopping watermark renormalize_logits remove_invalid_values token_healing", neutral=NO),
     FieldRow(also="output_scores output_logits output_attentions output_hidden_states return_tensors", neutral=NO),
-    FieldRow(also="low_memory clean_up_tokenization_spaces", neutral=NO),
     FieldRow(also="typical_p encoder_repetition_penalty guidance_scale num_beam_groups", neutral=ONE),
     FieldRow(also="diversity_penalty epsilon_cutoff eta_cutoff no_repeat_ngram_size penalty_alpha", neutral=ZERO),
     FieldRow(also="encoder_no_repeat_ngram_size", neutral=ZERO),
     FieldRow(also="force_words_ids constraints sequence_bias exponential_decay_length_penalty watermarking_config"),
-    FieldRow(also="forced_bos_token_id forced_eos_token_id decoder_start_token_id handle_long_generation"),
+    FieldRow(also="forced_bos_token_id forced_eos_token_id decoder_start_token_id handle_long_generation low_memory"),
     FieldRow(
         also="prompt_lookup_num_tokens max_matching_ngram_size num_assistant_tokens speculative_config", fix=DRAFTS
     ),

@@ -84,6 +84,8 @@ def test_every_name_on_every_route_is_honoured_or_rejected_or_listed(endpoint: S
         (COMPLETIONS, {**BEAMS, "length_penalty": "nan"}, "length_penalty"),
         (COMPLETIONS, {**BEAMS, "echo": True, "logprobs": 1}, "logprobs"),
         (CHAT, {"messages": HELLO, "max_tokens": 3, "length_penalty": 2.0}, "length_penalty"),
+        (COMPLETIONS, {**BEAMS, "stop": ["b"]}, "stop"),
+        (CHAT, {**BEAMS, "messages": HELLO, "response_format": {"type": "json_object"}}, "response_format"),
         (RESPONSES, {"input": "a", "top_k": "9" * 400}, "top_k"),
         (RESPONSES, {"input": "a", "temperature": "nan"}, "temperature"),
         (RESPONSES, {"input": "a", "repetition_penalty": "inf"}, "repetition_penalty"),

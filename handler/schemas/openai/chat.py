@@ -36,7 +36,6 @@ class ChatFields(SamplingFields, frozen=True, kw_only=True):
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
-    # These have an effect with tools or a reasoning parser only.
     parallel_tool_calls: bool | None = None
     include_reasoning: bool | None = None
 

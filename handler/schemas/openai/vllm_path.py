@@ -23,6 +23,7 @@ from handler.schemas.openai.completion import CompletionFields, default_max_toke
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import SamplingFields, VllmFields, convert, sampling
 from handler.schemas.reply import Reply, RunningCall, event_of
+from handler.schemas.request_fields import Body, meanings
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
@@ -44,11 +45,13 @@ OTHER_PROMPTS: Mapping[Route, tuple[str, ...]] = {Route.SCORE: ("text_1", "data_
 CHATS = ("messages", "prompt_embeds")
 # On other routes vLLM ignores `stream`, and the reply of a stream would have no body.
 STREAMED = frozenset((Route.CHAT, Route.COMPLETIONS, Route.RESPONSES))
-SHARED: Mapping[Route, type[SamplingFields]] = {
-    Route.CHAT: ChatFields,
-    Route.COMPLETIONS: CompletionFields,
-    Route.RESPONSES: VllmFields,
-}
+SHARED: Mapping[Route, type[SamplingFields]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
+# What vLLM's beam search does not use (entrypoints/openai/*/protocol.py, to_beam_search_params).
+NOT_IN_BEAMS = (
+    *("top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "seed", "min_tokens"),
+    *("stop", "stop_token_ids", "logit_bias", "allowed_token_ids", "bad_words", "prompt_logprobs"),
+    *("structured_outputs", "response_format"),
+)
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
@@ -89,7 +92,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
     for index, word in enumerate(document.get("bad_words") or ()):
         if isinstance(word, str):  # vLLM asks for the first token of each, without the blanks in front of it
             engine.prompts.text(word.lstrip(), f"bad_words[{index}]", add_special_tokens=False)
-    if route in SHARED:
+    if route in STREAMED:
         _check_sampling(route, document, engine)
     if route is Route.RESPONSES:
         _check_response(document)
@@ -107,7 +110,7 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
 
 def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -> None:
     """Checks the fields that both paths support, as the plain path does."""
-    shared = SHARED[route]
+    shared = SHARED.get(route, VllmFields)
     more = {*VllmFields.__struct_fields__} - {*shared.__struct_fields__}
     convert({name: value for name, value in document.items() if name in more}, VllmFields)
     known = {name: value for name, value in document.items() if name in shared.__struct_fields__}
@@ -136,11 +139,14 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
 
 
 def _check_beams(route: Route, document: Mapping[str, Any], limits: RequestLimits) -> None:
-    """Requires a limit of output tokens for a beam search in a chat.
+    """Rejects what a beam search would ignore, and requires a limit of output tokens in a chat.
 
     vLLM's beam search never ends before its limit (0.13.0 to 0.32.0, beam_search). Without one it fills the context,
     with a request for each beam and token, and sends nothing until then. A completion has a default limit.
     """
+    for name in NOT_IN_BEAMS:
+        if meanings(Body.CHAT)[name].has_effect(document.get(name)):
+            raise UnsupportedField(name, "a beam search does not use it: leave one of the two out")
     if route is Route.COMPLETIONS and document.get("echo") and document.get("logprobs") is not None:
         raise UnsupportedField("logprobs", "a beam search has none of the prompt: leave it out, or 'echo'")
     if route is not Route.CHAT:
