@@ -106,11 +106,11 @@ def parse_route(
 
     :raises ClientError: a field is wrong. The error names it.
     """
-    body, serving = BODIES.get(route, Body.ROUTES), engine.serving
+    body = BODIES.get(route, Body.ROUTES)
+    serving = engine.serving if route in BODIES else engine.require_serving()
     known = (lambda: serving.fields(route) | {"stream"}) if serving else tuple
     fields, ignored = request_fields.resolve(body, document, known)
-    newer = fields.keys() - request_fields.meanings(body).keys()
-    if newer or not plain_path(route, fields, engine.traits):
+    if fields.keys() - request_fields.meanings(body).keys() or not plain_path(route, fields, engine.traits):
         return with_ignored(vllm_path.parse(route, fields, engine, headers), ignored)
     call = chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)
     return with_ignored(call, ignored)
