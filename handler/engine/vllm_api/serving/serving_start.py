@@ -80,7 +80,7 @@ async def start(
             render_in_threads(llm.renderer)
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
-    for name in ("chat_completion", "completion", "responses") if get_max_tokens else ():
+    for name in ("chat_completion", "completion", "responses") if get_max_tokens and "generate" in tasks else ():
         vars(sys.modules[f"vllm.entrypoints.openai.{name}.serving"])["get_max_tokens"] = _max_tokens
     TokenizeParams.get_encode_kwargs = _encode_kwargs
     _complete_tool_calls(state, front_end.tool_call_parser)
