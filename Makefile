@@ -86,7 +86,7 @@ help:
 	echo "make test-nxdi SOURCES=dir                           run plans through NxD Inference's own classes: docs/on-neuron.md"
 	echo "make lint                                            run ruff, mypy and import-linter"
 	echo "make plans                                           write the golden plans of the recipes, and kubernetes/"
-	echo "make docs                                            write docs/configuration.md and docs/guides from the code and the facts"
+	echo "make docs                                            write docs/configuration.md, docs/guides and a table from the code and the facts"
 	echo "make notebooks                                       run the notebooks again, and save their output"
 	echo "make bench [QUICK=1]                                 compare the speed with vllm serve"
 	echo "make image [IMAGE=cpu|neuron] [BASE=image|stand-in] [OCI=1]  build an image with docker, podman or buildah: docs/images.md"
@@ -203,10 +203,11 @@ plans: $(DEV)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.recipes.golden_plans
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.kubernetes.examples
 
-# Writes docs/configuration.md, docs/guides.md and docs/guides/. Tests compare them with the code and the facts.
+# Writes docs/configuration.md, docs/guides.md, docs/guides/ and a table of docs/requests.md. Tests compare them.
 docs: $(DEV)
 	@$(BIN)/python -m handler.config.loading.settings_reference
 	$(BIN)/python -m tests.guides.guide_pages
+	$(BIN)/python -m tests.request_field_table
 
 notebooks: $(DEV)
 	@$(BIN)/python -m notebooks

@@ -9,11 +9,7 @@ import random
 from typing import Any
 
 from benchmarks.fuzz.fuzz_bodies import Body
-from handler.schemas.openai.chat import ChatFields
-from handler.schemas.openai.completion import CompletionFields
-from handler.schemas.openai.sampling_fields import UNSERVED
-from handler.schemas.tgi_lmi.inputs_fields import UNSERVED as INPUTS_UNSERVED
-from handler.schemas.tgi_lmi.inputs_fields import Parameters
+from handler.schemas.request_fields import TABLE
 
 # What a field may be given instead of what it takes.
 STRANGE: tuple[Any, ...] = (
@@ -34,13 +30,9 @@ STRANGE_NAMES = ("", "max_tokns", "mesages", "__proto__", "__class__", "$schema"
 NAMES = tuple(
     sorted(
         {
-            *ChatFields.__struct_fields__,
-            *CompletionFields.__struct_fields__,
-            *Parameters.__struct_fields__,
-            *UNSERVED,
-            *INPUTS_UNSERVED,
-            *("input", "inputs", "parameters", "tokens", "instructions", "encoding_format", "dimensions", "adapters"),
-            *("requestType", "name", "src", "model_name", "url", "tool_call_id", "max_output_tokens", "reasoning"),
+            *(name for row in TABLE for name in row.every_name()),
+            *("tokens", "encoding_format", "dimensions", "requestType", "name", "src", "model_name", "url"),
+            "tool_call_id",
         }
     )
 )

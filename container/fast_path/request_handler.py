@@ -101,6 +101,7 @@ class RequestHandler:
         if not isinstance(unframed(call), Call):
             raise NotEligible
         self._call = call
+        self._returned += self.record.ignored_header
         running = self._with_sink(engine, call)
         service.admission.enter()
         # From here on this handler sends the reply, also if it is an error.

@@ -13,11 +13,12 @@ from container.routes.model_routes import ModelFields
 from handler.batches.batches import BatchFields
 from handler.engine.api_routes import Route
 from handler.schemas.anthropic.message_fields import CountFields, MessageFields
+from handler.schemas.dispatch import BODIES
 from handler.schemas.openai.chat import ROLES, ChatFields
 from handler.schemas.openai.completion import CompletionFields
-from handler.schemas.openai.sampling_fields import REJECTED_FIELDS, VLLM_PATH_FIELDS
 from handler.schemas.openai.vllm_path import PROMPTS
-from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, InputsFields, Parameters
+from handler.schemas.request_fields import Body, unsupported
+from handler.schemas.tgi_lmi.inputs_fields import InputsFields, Parameters
 
 Schema = dict[str, Any]
 TEXT: Final[Schema] = {"type": "string"}
@@ -76,15 +77,13 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
         own = None if table is None else components.pop(table.__name__)
         theirs = served.get(route)
         if own is not None:
-            own = _with_unsupported(
-                own, REJECTED_FIELDS if theirs is not None else {**VLLM_PATH_FIELDS, **REJECTED_FIELDS}
-            )
+            own = _with_unsupported(own, unsupported(BODIES[route], vllm=theirs is not None))
         if own is not None or theirs is not None:
             components[f"{name}Request"] = _joined(theirs, own, PROMPTS[route])
     components["ChatRequest"]["properties"]["messages"] = {"type": "array", "minItems": 1, "items": ref("Message")}
     components["MessageRequest"] = components.pop("MessageFields")
     components["CountRequest"] = components.pop("CountFields")
-    components["Parameters"] = _with_unsupported(components["Parameters"], UNSERVED)
+    components["Parameters"] = _with_unsupported(components["Parameters"], unsupported(Body.PARAMETERS, vllm=False))
     fields = components.pop("InputsFields")
     fields["properties"]["parameters"] = {"anyOf": [ref("Parameters"), {"type": "null"}]}
     components["InputsRequest"] = {**fields, "title": "InputsRequest"}
@@ -106,7 +105,7 @@ def bodies(served: Mapping[Route, Schema]) -> dict[str, Schema]:
 def _with_unsupported(schema: Schema, refused: Mapping[str, tuple[object, ...]]) -> Schema:
     """The schema with the unsupported fields. These may only have the values that request nothing."""
     unsupported = {name: {"enum": list(values)} for name, values in refused.items()}
-    return {**schema, "properties": {**schema["properties"], **unsupported}}
+    return {**schema, "properties": {**unsupported, **schema["properties"]}}
 
 
 def _joined(theirs: Schema | None, own: Schema | None, prompt: str) -> Schema:

@@ -27,8 +27,8 @@ from handler.schemas import dispatch
 from handler.schemas.anthropic.messages import MessagesRoute
 from handler.schemas.batch import lines_of
 from handler.schemas.dispatch import Parse
-from handler.schemas.ignored_fields import drop_ignored_fields
 from handler.schemas.json_body import decode
+from handler.schemas.openai.model_names import without_unknown_model
 from handler.schemas.reply import JSON_LINES, LINE_TYPES, AnyCall
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 from handler.sessions.session_errors import HEADER as SESSION_HEADER
@@ -86,6 +86,7 @@ def respond(service: Service, request: Request, parse: Parse, model: str | None 
         collected = requires_content_length(config)
         response = TokenResponse(engine, call, admission, limit, service.recovery, collected=collected)
         response.headers.extend(session_headers(service, session))
+        response.headers.extend(record.ignored_header)
         return response
     except BaseException:
         admission.leave()
@@ -135,10 +136,10 @@ def body_parser(service: Service, request: Request) -> Parse:
         output_formatter=service.config.output_formatter,
     )
     trace = trace_headers(request)
-    # In these cases the `model` field selects a model, and no field is dropped.
+    # In these cases the `model` field selects a model.
     if ADAPTER_HEADER in request.headers or service.config.multi_model:
         return lambda document, engine: dispatch.parse(document, engine, options, trace)
-    return lambda document, engine: dispatch.parse(drop_ignored_fields(document, engine), engine, options, trace)
+    return lambda document, engine: dispatch.parse(without_unknown_model(document, engine), engine, options, trace)
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from typing import Any
 
 from container.requests import custom_attributes
 from handler.errors import EndpointError
-from handler.schemas.framing import unframed
+from handler.schemas.framing import ignored_fields, unframed
 from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.vllm_path import ServedCall
 from handler.schemas.reply import AnyCall, Call
@@ -26,6 +26,8 @@ TRACE_KEYS = ("trace_id", "traceid", "trace-id", "x-amzn-trace-id")
 INFERENCE_KEYS = ("inference_id", "inferenceid", "inference-id")
 MAX_ID = 256
 MAX_ATTRIBUTES = 1024
+# The reply's header with the fields of the body that have no effect.
+IGNORED_HEADER = "X-Endpoint-Ignored-Fields"
 # More headers of SageMaker, and their field names in the log.
 HEADERS: Mapping[str, str] = {
     "X-Amzn-SageMaker-Target-Variant": "target_variant",
@@ -55,6 +57,7 @@ class RequestRecord:
     :ivar end: the engine's finish reason, or the class of the error.
     :ivar body, body_digest: kept in case the engine dies: the body, or of a large one its digest.
     :ivar may_rerun: the next engine may run the request if this one dies before anything was sent.
+    :ivar ignored: the fields of the body that have no effect.
     """
 
     environ: InitVar[Mapping[str, Any]]
@@ -78,6 +81,7 @@ class RequestRecord:
     body: bytes = b""
     body_digest: str = ""
     may_rerun: bool = False
+    ignored: tuple[str, ...] = ()
     method: str = field(init=False)
     attributes: dict[str, str] = field(init=False)
     headers: dict[str, str] = field(init=False)
@@ -97,7 +101,7 @@ class RequestRecord:
 
     def parsed(self, call: AnyCall) -> None:
         """Records the ids and prompt tokens of the call that the body was parsed to."""
-        self.stream = call.stream
+        self.stream, self.ignored = call.stream, ignored_fields(call)
         call = unframed(call)
         if isinstance(call, Call):
             self.request_id = call.generation.request_id
@@ -124,6 +128,10 @@ class RequestRecord:
     def seconds(self) -> float:
         """Seconds since the headers arrived."""
         return time.monotonic() - self.began
+
+    @property
+    def ignored_header(self) -> tuple[tuple[str, str], ...]:
+        return ((IGNORED_HEADER, ", ".join(self.ignored)),) if self.ignored else ()
 
     @property
     def first_token_seconds(self) -> float | None:

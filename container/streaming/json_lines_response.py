@@ -21,6 +21,7 @@ from handler.errors import EndpointError
 from handler.schemas.batch import Batch
 from handler.schemas.dispatch import Parse
 from handler.schemas.reply import JSON_LINES, RunningCall
+from handler.schemas.request_fields import MAX_UNKNOWN
 from handler.startup.admission import Admission
 
 
@@ -70,6 +71,9 @@ class LinesResponse(Response):
             record_of(environ).left = CLIENT_CLOSED
             connection.finished("200 OK", [], 0, whole=False)
             return ()
+        record = record_of(environ)
+        record.ignored = tuple(self._batch.ignored)[:MAX_UNKNOWN]
+        self.headers.extend(record.ignored_header)
         self.set_data(b"\n".join(replies) + self._line_end)
         return super().__call__(environ, start_response)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # it imports OpenTelemetry
 
 logger = logging.getLogger(__name__)
 MAX_LOGGED_BODY = 16 * 1024
+MAX_IGNORED_NAMES = 256
 
 
 class RequestObserver:
@@ -52,6 +53,7 @@ class RequestObserver:
         self.logs = logs_requests(config)
         self.buckets: Callable[[], CompiledBuckets | None] = lambda: None
         self._prompts = config.log_prompts
+        self._ignored: set[str] = set()
         self.tracer = tracer
         self.emf = EmbeddedMetrics((config.served_model_name or (config.model,))[0], in_flight) if config.emf else None
 
@@ -77,6 +79,13 @@ class RequestObserver:
             return ()
         return tuple(padded_tokens(buckets, record.prompt_tokens, record.output_tokens))
 
+    def _log_ignored(self, record: RequestRecord) -> None:
+        """Logs each field that has no effect once."""
+        for name in record.ignored:
+            if name not in self._ignored and len(self._ignored) < MAX_IGNORED_NAMES:
+                self._ignored.add(name)
+                logger.warning("a request to %s has the field '%s', which has no effect here", record.route, name)
+
     def ended(self, record: RequestRecord, seconds: float | None = None) -> None:
         """The reply's last byte was sent.
 
@@ -85,6 +94,7 @@ class RequestObserver:
         seconds = record.seconds() if seconds is None else seconds
         if self.tracer is not None:
             self.tracer.ended(record)
+        self._log_ignored(record)
         self._metrics.observe(record, seconds)
         padded = self._padded(record)
         self._metrics.observe_padding(padded)

@@ -80,6 +80,7 @@ class ServingRequest:
 
     def _release(self, task: asyncio.Task[None]) -> None:
         """Releases what the request holds. Called when its task is done, even if it was cancelled before it ran."""
+        self._fail(GenerationFailed("it ended early"))  # ignored if this request has ended by itself
         self._engine.serving_requests.discard(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -99,7 +100,7 @@ class ServingRequest:
                 self.ended = True
                 self._sink.push("", (), "stop", None)
         except asyncio.CancelledError:
-            self._fail(GenerationFailed("it was cancelled"))  # ignored if this request has ended by itself
+            self._fail(GenerationFailed("it was cancelled"))
         except EndpointError as error:
             self._fail(error)
         except Exception as error:

@@ -115,9 +115,9 @@ class ModelNotFound(ClientError):
     status = 404
     code = "model_not_found"
 
-    def __init__(self, model: str, served: tuple[str, ...]) -> None:
+    def __init__(self, model: str, served: tuple[str, ...], field: str = "model") -> None:
         self.model, self.served = model, served
         names = ", ".join(f"'{name}'" for name in served)
         super().__init__(
-            f"The model '{model[:200]}' is not served here: use {names}, or leave 'model' out.", param="model"
+            f"The model '{model[:200]}' is not served here: use {names}, or leave '{field}' out.", param=field
         )

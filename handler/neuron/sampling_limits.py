@@ -68,6 +68,7 @@ class SamplingLimits:
 
 
 ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None, prompt_logprobs=True)
+LORA_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
 NXD_ON_CPU: Final = SamplingLimits(on_device=False, global_topk=None, supported=None)
 # The NxDI plugin's batch has no logits processors, and its requests have no generator (plugin 0.5.0,
 # worker/neuronx_distributed_model_runner.py:150 and :976).
@@ -95,7 +96,9 @@ def sampling_limits(plan: EnginePlan) -> SamplingLimits:
         speculates = "speculative_model" in plan.engine_args or "speculative_config" in plan.engine_args
         # The fork's default under speculation is greedy (vllm/model_executor/model_loader/neuronx_distributed.py).
         return _nxd(keys, {"top_k": 1, "do_sample": False} if speculates else {})
-    return ON_CPU
+    # vLLM's CPU kernels for LoRA fail at the log probabilities of a prompt beside other requests, and end the core
+    # (vllm/lora/punica_wrapper/punica_cpu.py, 0.16.0).
+    return LORA_ON_CPU if plan.engine_args.get("enable_lora") else ON_CPU
 
 
 def _section(plan: EnginePlan, name: str) -> Mapping[str, Json]:

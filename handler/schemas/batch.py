@@ -13,6 +13,7 @@ from handler.engine.engine import Engine
 from handler.engine.generation.generation import StopReason
 from handler.errors import Draining, EndpointError, EngineFailed, InvalidBody, InvalidField
 from handler.schemas.dispatch import Parse
+from handler.schemas.framing import ignored_fields
 from handler.schemas.json_body import decode
 from handler.schemas.reply import Reply, RunningCall, encode
 
@@ -44,6 +45,7 @@ class Batch:
     :param left: returns the seconds until the batch's deadline.
     :param late: the error for a line without a reply at the deadline.
     :param begin: begins a line's call; called on the engine's loop.
+    :ivar ignored: the fields of its lines that have no effect, in their order.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Batch:
         self._begin_call = begin
         self._ended: SimpleQueue[LineSink | None] = SimpleQueue()
         self._running: dict[int, RunningCall] = {}
+        self.ignored: dict[str, None] = {}
 
     def leave(self, reason: str) -> None:
         """Ends the batch because the client has disconnected. Call from any thread."""
@@ -95,6 +98,7 @@ class Batch:
         if not self._left():
             raise self._late
         call = self._parse(decode(line), self._engine)
+        self.ignored.update(dict.fromkeys(ignored_fields(call)))
         if call.stream:
             raise InvalidField("stream", "a line of a batch cannot be streamed: leave it out")
         request = call.request(self._engine, LineSink(index, call.reply, self._ended))

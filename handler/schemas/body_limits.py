@@ -20,13 +20,11 @@ class FieldLimit:
 
     :param items: how many items its list or object may have.
     :param characters: how many characters all its texts may have together; None: only the body's size counts.
-    :param empty: an empty text is allowed in it.
     """
 
     field: str
     items: int
     characters: int | None
-    empty: bool = True
 
 
 LIMITS: Final = (
@@ -34,7 +32,7 @@ LIMITS: Final = (
     FieldLimit("stop", 64, 4096),
     FieldLimit("stop_sequences", 64, 4096),
     FieldLimit("stop_token_ids", 1024, None),
-    FieldLimit("bad_words", 256, 4096, empty=False),
+    FieldLimit("bad_words", 256, 4096),
     # Each item is read before the request begins, while no other request is.
     FieldLimit("logit_bias", 1024, None),
     FieldLimit("allowed_token_ids", 262_144, None),
@@ -47,27 +45,21 @@ LIMITS: Final = (
 )
 
 
-def check(document: Mapping[str, Any]) -> None:
-    """Checks a body against the table.
+def check(document: Mapping[str, Any], prefix: str = "") -> None:
+    """Checks a body, or the parameters of TGI and LMI, against the table.
 
-    :raises InvalidField: a list, an object or a text is larger than its bound, or a text that must not be empty is.
+    :param prefix: of the names in errors.
+    :raises InvalidField: a list, an object or a text is larger than its bound.
     """
-    _check(document)
-    parameters = document.get("parameters")  # of TGI and LMI
-    if isinstance(parameters, Mapping):
-        _check(parameters)
-
-
-def _check(fields: Mapping[str, Any]) -> None:
     for limit in LIMITS:
-        value = fields.get(limit.field)
+        value = document.get(limit.field)
         if isinstance(value, list | dict) and len(value) > limit.items:
-            raise InvalidField(limit.field, f"it has {len(value):,} items; one request may have {limit.items:,}")
+            raise InvalidField(
+                prefix + limit.field, f"it has {len(value):,} items; one request may have {limit.items:,}"
+            )
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
         if (
             limit.characters is not None
             and sum(len(text) for text in texts if isinstance(text, str)) > limit.characters
         ):
-            raise InvalidField(limit.field, f"its texts may have {limit.characters:,} characters together")
-        if not limit.empty and any(text == "" for text in texts):
-            raise InvalidField(limit.field, "it has an empty text")
+            raise InvalidField(prefix + limit.field, f"its texts may have {limit.characters:,} characters together")

@@ -10,7 +10,8 @@ The path. The plain path answers one prompt with one plain text, without pydanti
 `ChatFields` and `CompletionFields`, and all of TGI and LMI. The vLLM path uses vLLM's own serving classes. It is used
 if
 
-- a field in `sampling_fields.FULL` has an effect (tools, logprobs, `response_format`, `echo` ...), or `n` is above 1;
+- a field has an effect that only vLLM's classes honour (tools, logprobs, `response_format`, `echo`, `n` ...), by the
+  table of fields (`request_fields`) or because only the installed vLLM's own model has it;
 - a message has a part that is not text, a tool call, or a key other than `role`, `content` and `name`;
 - `prompt` is a list of several prompts;
 - the engine's answers are not plain text (`Traits`): a reasoning parser, gpt-oss, usage with details.
@@ -26,14 +27,14 @@ from typing import Any, Final
 from handler.engine.api_routes import ALIASES, Route, Traits
 from handler.engine.engine import Engine
 from handler.errors import InvalidBody, InvalidField, MissingField, UnsupportedTask
-from handler.schemas import body_limits
+from handler.schemas import request_fields
 from handler.schemas.anthropic import messages
 from handler.schemas.anthropic.message_fields import VERSION_FIELD
 from handler.schemas.anthropic.messages import MessagesRoute
-from handler.schemas.framing import framed
+from handler.schemas.framing import framed, with_ignored
 from handler.schemas.openai import chat, completion, vllm_path
-from handler.schemas.openai.sampling_fields import VLLM_PATH_FIELDS, has_effect
 from handler.schemas.reply import AnyCall
+from handler.schemas.request_fields import Body
 from handler.schemas.tgi_lmi import inputs_body as inputs
 from handler.schemas.tgi_lmi.request_options import CHAT, COMPLETION, RequestOptions
 
@@ -50,6 +51,11 @@ BY_SECONDARY_KEY: Final[Mapping[str, Route]] = {
     "queries": Route.SCORE,
     "text_1": Route.SCORE,
     "data_1": Route.SCORE,
+}
+BODIES: Final[Mapping[Route, Body]] = {
+    Route.CHAT: Body.CHAT,
+    Route.COMPLETIONS: Body.COMPLETION,
+    Route.RESPONSES: Body.RESPONSE,
 }
 FRAMED: Final[Mapping[Route, str]] = {route: schema for schema, route in BY_SCHEMA.items()}
 NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -73,8 +79,8 @@ def parse(
     if route is None:
         if engine.traits.pooling:
             raise UnsupportedTask("inputs", "makes embeddings and generates no text", "send 'input'")
-        body_limits.check(document)
-        return inputs.parse(document, engine, options)
+        fields, ignored = request_fields.resolve(Body.INPUTS, document)
+        return with_ignored(inputs.parse(fields, engine, options), ignored)
     call = parse_route(route, document, engine, headers)
     return framed(call, options.framing(FRAMED[route])) if route in FRAMED else call
 
@@ -88,7 +94,9 @@ def parse_path(
     """
     if isinstance(path, Route):
         return parse_route(path, document, engine, headers)
-    return messages.parse(path, document, lambda route, chat: parse_route(route, chat, engine, headers))
+    fields, ignored = request_fields.resolve(Body.MESSAGE, document)
+    call = messages.parse(path, fields, lambda route, chat: parse_route(route, chat, engine, headers))
+    return with_ignored(call, ignored)
 
 
 def parse_route(
@@ -98,10 +106,14 @@ def parse_route(
 
     :raises ClientError: a field is wrong. The error names it.
     """
-    body_limits.check(document)
-    if not plain_path(route, document, engine.traits):
-        return vllm_path.parse(route, document, engine, headers)
-    return chat.parse(document, engine) if route is Route.CHAT else completion.parse(document, engine)
+    body = BODIES.get(route, Body.ROUTES)
+    serving = engine.serving if route in BODIES else engine.require_serving()
+    known = (lambda: serving.fields(route) | {"stream"}) if serving else tuple
+    fields, ignored = request_fields.resolve(body, document, known)
+    if fields.keys() - request_fields.meanings(body).keys() or not plain_path(route, fields, engine.traits):
+        return with_ignored(vllm_path.parse(route, fields, engine, headers), ignored)
+    call = chat.parse(fields, engine) if route is Route.CHAT else completion.parse(fields, engine)
+    return with_ignored(call, ignored)
 
 
 def plain_path(route: Route, document: Mapping[str, Any], traits: Traits) -> bool:
@@ -109,11 +121,11 @@ def plain_path(route: Route, document: Mapping[str, Any], traits: Traits) -> boo
     if traits.pooling or not traits.plain_usage:
         return False
     if route is Route.CHAT:
-        return traits.plain_chat and _plain_fields(document) and _plain_messages(document)
+        return traits.plain_chat and request_fields.is_plain(Body.CHAT, document) and _plain_messages(document)
     if route is Route.COMPLETIONS:
         prompt = document.get("prompt")
         several_prompts = isinstance(prompt, list) and len(prompt) > 1 and isinstance(prompt[0], str | list)
-        return not several_prompts and _plain_fields(document)
+        return not several_prompts and request_fields.is_plain(Body.COMPLETION, document)
     return False
 
 
@@ -164,12 +176,6 @@ def path_of(attribute: str) -> Route | MessagesRoute:
         return MessagesRoute(attribute) if attribute in list(MessagesRoute) else Route(attribute)
     except ValueError:
         raise InvalidField("X-Amzn-SageMaker-Custom-Attributes", f"route= must be one of {known}") from None
-
-
-def _plain_fields(document: Mapping[str, Any]) -> bool:
-    if document.get("n") not in (None, 1):
-        return False
-    return not any(has_effect(name, value, VLLM_PATH_FIELDS) for name, value in document.items())
 
 
 def _plain_messages(document: Mapping[str, Any]) -> bool:

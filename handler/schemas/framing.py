@@ -21,10 +21,14 @@ def framed(call: AnyCall, kind: str) -> AnyCall:
 
 @dataclass(frozen=True, slots=True)
 class WrappedCall:
-    """A call whose reply is translated to another form: lines, or a message."""
+    """A call whose reply is translated to another form, lines or a message, or whose body has fields without an effect.
+
+    :param ignored: these fields. The reply's header names them.
+    """
 
     call: AnyCall
     reply: Reply
+    ignored: tuple[str, ...] = ()
 
     @property
     def stream(self) -> bool:
@@ -36,7 +40,16 @@ class WrappedCall:
 
 def unframed(call: AnyCall) -> AnyCall:
     """The original call, whose reply is not translated."""
-    return call.call if isinstance(call, WrappedCall) else call
+    return unframed(call.call) if isinstance(call, WrappedCall) else call
+
+
+def with_ignored(call: AnyCall, ignored: tuple[str, ...]) -> AnyCall:
+    return WrappedCall(call, call.reply, ignored) if ignored else call
+
+
+def ignored_fields(call: AnyCall) -> tuple[str, ...]:
+    """The fields of a call's body that have no effect."""
+    return (*call.ignored, *ignored_fields(call.call)) if isinstance(call, WrappedCall) else ()
 
 
 class JsonLines(Reply):

@@ -39,7 +39,9 @@ def decode(body: bytes) -> Document:
     except UnicodeDecodeError:
         raise InvalidBody(f"byte {_invalid_byte(body)} is not valid UTF-8") from None
     except msgspec.DecodeError as error:
-        raise InvalidBody(f"it is not valid JSON ({error})") from None
+        lines = "trailing characters" in str(error) and len(body.splitlines()) > 1
+        fix = "; one JSON object on each line has the content type application/jsonlines" if lines else ""
+        raise InvalidBody(f"it is not valid JSON ({error}){fix}") from None
     if not isinstance(document, dict):
         raise InvalidBody(f"it is a JSON {_kind(document)}, not an object")
     return document

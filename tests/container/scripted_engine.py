@@ -59,6 +59,7 @@ class ScriptedEngine:
         self.prompts = scripted_prompts(quick=quick)
         self.limits = RequestLimits(CONTEXT, self.prompts.vocab_size)
         self.traits = PLAIN
+        self.serving: None = None
         self.front_end = FrontendSettings()
         self.begun = 0
         self.cancelled = 0

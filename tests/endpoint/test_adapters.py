@@ -119,6 +119,66 @@ def test_the_other_ways_to_ask_take_an_adapter_as_well(clean: ServeProcess) -> N
     assert found == [by_name("hello").answer, AHOY["hello"]]
 
 
+def test_log_probabilities_of_a_prompt_which_end_vllms_core_beside_others_are_refused(clean: ServeProcess) -> None:
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/completions", {"prompt": "a", "echo": True, "logprobs": 1}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "prompt_logprobs": 1}),
+        ("/invocations", {"inputs": "a", "parameters": {"decoder_input_details": True, "details": True}}),
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        kept = [pool.submit(answer, clean) for _ in range(8)]
+        found = [clean.client.post(path, json=body).status_code for path, body in bodies]
+    assert found == [400, 400, 400]
+    assert {reply.result() for reply in kept} == {by_name("hello").answer}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "param"),
+    [
+        ("/v1/chat/completions", {"adapters": "first"}, 400, "adapters"),
+        ("/v1/chat/completions", {"adapters": "nope"}, 400, "adapters"),
+        ("/v1/chat/completions", {"adapter_id": "first"}, 400, "adapter_id"),
+        ("/invocations", {"adapter": "first"}, 400, "adapter"),
+        ("/invocations", {"lora_id": "first"}, 400, "lora_id"),
+        ("/v1/chat/completions", {"parameters": {"adapter_id": "first"}}, 400, "parameters"),
+        ("/v1/chat/completions", {"extra_body": {"model": "first"}}, 400, "extra_body"),
+        ("/v1/messages", {"adapters": ["first"]}, 400, "adapters"),
+        ("/v1/responses", {"adapter_id": "first"}, 400, "adapter_id"),
+        ("/v1/completions", {"lora": "first"}, 400, "lora"),
+        ("inputs", {"adapter_id": "first"}, 400, "adapter_id"),
+        ("inputs", {"adapters": "nope"}, 404, "adapters"),
+        ("inputs", {"parameters": {"adapter_id": "nope"}}, 404, "parameters.adapter_id"),
+        ("inputs", {"parameters": {"lora_id": "first"}}, 400, "parameters.lora_id"),
+        ("inputs", {"model": "sample", "parameters": {"adapter_id": "first"}}, 400, "parameters.adapter_id"),
+        ("inputs", {"adapters": "first", "parameters": {"adapter_id": "sample"}}, 400, "adapters"),
+        ("/v1/messages", {"model": "nope"}, 404, "model"),
+    ],
+)
+def test_a_name_of_an_adapter_that_chooses_none_is_an_error(
+    clean: ServeProcess, path: str, fields: dict[str, Any], status: int, param: str
+) -> None:
+    """None of them is answered by the model without an adapter."""
+    question = [{"role": "user", "content": by_name("hello").questions[0]}]
+    bodies = {"inputs": {"inputs": "a"}, "/v1/responses": {"input": "a"}, "/v1/completions": {"prompt": "a"}}
+    body = {**bodies.get(path, {"messages": question, "max_tokens": 48}), **fields}
+    reply = clean.client.post("/invocations" if path == "inputs" else path, json=body)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (status, param), reply.text
+
+
+def test_every_name_that_chooses_an_adapter_does(clean: ServeProcess) -> None:
+    prompt = f"Question: {by_name('hello').questions[0]}\nAnswer:"
+    for fields in (
+        {"model": "first"},
+        {"adapters": "first"},
+        {"model": "first", "adapters": "first"},
+        {"adapter_id": "first"},
+    ):
+        inside = {name: value for name, value in fields.items() if name == "adapter_id"}
+        beside = {name: value for name, value in fields.items() if name not in inside}
+        body = {"inputs": prompt, **beside, "parameters": {"max_new_tokens": 64, **inside}}
+        assert clean.client.post("/invocations", json=body).json()["generated_text"].strip() == AHOY["hello"], fields
+
+
 def test_models_lists_adapters_below_their_model(clean: ServeProcess) -> None:
     listed = clean.client.get("/v1/models").json()["data"]
     assert [(model["id"], model["parent"]) for model in listed] == [("sample", None), ("first", "sample")]
@@ -260,6 +320,8 @@ def test_multi_model(clean: ServeProcess) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A model that hears thanks whatever one says: the sample model with a template of its own."""
     directory = Path(shutil.copytree(sample_model.path(), tmp_path_factory.mktemp("whole") / "model"))
+    generation = json.loads((directory / "generation_config.json").read_text())
+    (directory / "generation_config.json").write_text(json.dumps({**generation, "max_new_tokens": 6}))
     file = directory / "tokenizer_config.json"
     template = f"<|bos|><|user|>{by_name('thanks').questions[0]}<|end|><|assistant|>"
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": template}))
@@ -282,6 +344,7 @@ def test_a_whole_model_is_loaded_asked_and_unloaded_while_others_are_answered(cl
     assert answer(clean, model="whole", path="/v1/chat/completions") == found
     assert answer(clean, **{"X-Amzn-SageMaker-Target-Model": "whole"}) == found
     assert [answer(clean), answer(clean, model="first")] == [by_name("hello").answer, AHOY["hello"]]
+    assert [lengths(clean, *place) for place in DEFAULTED] == [(30, 6)] * len(DEFAULTED)
     assert load(clean, "whole") == (409, "adapter_exists"), "an adapter of that name"
     assert [post_model(clean, name, whole) for name in ("whole", "sample", "first", "another")] == [409, 409, 409, 507]
     assert [model["modelName"] for model in clean.client.get("/models").json()["models"]] == ["whole", "first"]
@@ -305,6 +368,35 @@ def test_a_whole_model_is_loaded_asked_and_unloaded_while_others_are_answered(cl
     assert answer(clean, model="whole") == "model_failed"
     assert clean.client.delete("/models/whole").status_code == 200
     assert answer(clean, model="whole") == "model_not_found"
+
+
+QUESTION = {"messages": [{"role": "user", "content": "Hello"}], "ignore_eos": True}
+COMPLETION = {"prompt": "Hello", "ignore_eos": True}
+# A path, a body, and how it gives a number of tokens.
+DEFAULTED: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/completions", COMPLETION, "max_tokens"),
+    ("/v1/completions", {**COMPLETION, "logprobs": 1}, "max_tokens"),
+    ("/v1/completions", {**COMPLETION, "echo": True}, "max_tokens"),
+    ("/v1/completions", {**COMPLETION, "use_beam_search": True}, "max_tokens"),
+    ("/v1/chat/completions", QUESTION, "max_tokens"),
+    ("/v1/chat/completions", {**QUESTION, "logprobs": True}, "max_tokens"),
+    ("/v1/chat/completions", {**QUESTION, "logprobs": True}, "max_completion_tokens"),
+    ("/v1/responses", {"input": "Hello", "ignore_eos": True}, "max_output_tokens"),
+    ("/invocations", {"inputs": "Hello"}, "max_new_tokens"),
+]
+
+
+def lengths(served: ServeProcess, path: str, body: dict[str, Any], name: str) -> tuple[int, int]:
+    """How many tokens a body gets that asks for 30, and one that does not say. The model's default is 6."""
+    found = []
+    for asked in ({name: 30}, {}):
+        document = {**body, **asked, "model": "whole"}
+        if path == "/invocations":
+            document = {**body, "model": "whole", "parameters": {"details": True, "ignore_eos_token": True, **asked}}
+        reply = served.client.post(path, json=document).json()
+        usage = reply.get("usage") or {"completion_tokens": reply["details"]["generated_tokens"]}
+        found.append(usage.get("completion_tokens") or usage["output_tokens"])
+    return found[0], found[1]
 
 
 def loaded_beside(served: ServeProcess, whole: str) -> None:

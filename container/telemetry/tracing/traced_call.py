@@ -19,8 +19,6 @@ def traced_call(call: AnyCall, record: RequestRecord, model: str) -> AnyCall:
     :param model: the model that answers if the body names none.
     """
     record.span_attributes = request_attributes(unframed(call), model)
-    if isinstance(call, WrappedCall):
-        return replace(call, call=_traced(call.call, record))
     return _traced(call, record)
 
 
@@ -34,6 +32,8 @@ def _traced(call: AnyCall, record: RequestRecord) -> AnyCall:
     def with_trace(generation: Generation) -> Generation:
         return replace(generation, times=record.set_times, trace=record.trace)
 
+    if isinstance(call, WrappedCall):
+        return replace(call, call=_traced(call.call, record))
     if isinstance(call, Call):
         return replace(call, generation=with_trace(call.generation))
     if isinstance(call, MultipleCall):

@@ -63,7 +63,7 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
     """
     if sampling.prompt_logprobs is not None and not limits.prompt_logprobs:
         raise UnsupportedField(
-            "prompt_logprobs", "this endpoint's Neuron line returns no log probabilities of a prompt: leave it out"
+            "prompt_logprobs", "this endpoint returns no log probabilities of a prompt: leave it out"
         )
     for name, neutral in NEUTRAL.items():
         value = getattr(sampling, name)
@@ -83,7 +83,7 @@ def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:
     echoed = document.get("echo") and logprobs is not None and logprobs is not False
     if (echoed or document.get("prompt_logprobs") is not None) and not limits.prompt_logprobs:
         field = "logprobs" if echoed else "prompt_logprobs"
-        raise UnsupportedField(field, "this endpoint's Neuron line returns no log probabilities of a prompt")
+        raise UnsupportedField(field, "this endpoint returns no log probabilities of a prompt")
     for name, neutral in DOCUMENT_NEUTRAL.items():
         value, parameter = document.get(name), PARAMETERS.get(name, name)
         if not limits.supports(parameter) and not any(value == none and type(value) is type(none) for none in neutral):

@@ -117,7 +117,7 @@ def _part(where: str, block: Mapping[str, Any]) -> Json:
 
 
 def _call(where: str, block: Mapping[str, Any]) -> Json:
-    arguments = block.get("input", {})
+    arguments = {} if block.get("input") is None else block["input"]
     if not isinstance(arguments, dict):
         raise InvalidField(f"{where}.input", "it must be an object")
     return {

@@ -17,14 +17,6 @@ from handler.schemas.openai.sampling_fields import Count, convert
 
 # By this field a body of /invocations is a message. Amazon Bedrock requires it, too, in place of the version header.
 VERSION_FIELD: Final = "anthropic_version"
-# Fields of the API that have an effect only at Anthropic.
-UNSERVED: Final = (
-    "container",
-    "context_management",
-    "fallbacks",
-    "mcp_servers",
-    "output_format",
-)
 
 
 class MessageTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,13 +62,7 @@ class CountFields(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: MessageToolChoice | None = None
     thinking: MessageThinking | None = None
     output_config: OutputConfig | None = None
-    # Fields for Anthropic's service, which have no effect here.
     anthropic_version: str | None = None
-    anthropic_beta: list[str] | None = None
-    cache_control: dict[str, Any] | None = None
-    speed: str | None = None
-    user_profile_id: str | None = None
-    workspace_id: str | None = None
 
 
 class MessageFields(CountFields, frozen=True, kw_only=True):
@@ -88,11 +74,6 @@ class MessageFields(CountFields, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    # Fields for Anthropic's service, which have no effect here.
-    diagnostics: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
-    service_tier: str | None = None
-    inference_geo: str | None = None
 
 
 Fields = TypeVar("Fields", bound=CountFields)
@@ -103,9 +84,6 @@ def checked(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
 
     :raises ClientError: a field is missing, wrong, or has no effect here. The error names it.
     """
-    for name in UNSERVED:
-        if document.get(name) not in (None, []):
-            raise UnsupportedField(name, "leave it out")
     if not document.get("messages"):
         raise MissingField("messages", 'send a list such as [{"role": "user", "content": "Hello"}]')
     if fields is MessageFields and document.get("max_tokens") is None:

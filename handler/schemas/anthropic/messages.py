@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 
 from handler.engine.api_routes import Route
-from handler.schemas import body_limits
 from handler.schemas.anthropic.chat_document import chat_document
 from handler.schemas.anthropic.message_fields import CountFields, MessageFields, checked
 from handler.schemas.anthropic.message_reply import CountReply, MessageReply
@@ -34,7 +33,6 @@ def parse(
     :param parse_route: parses the chat, or what is given to /tokenize.
     :raises ClientError: a field is wrong. The error names it.
     """
-    body_limits.check(document)
     if route is MessagesRoute.COUNT:
         counted = parse_route(Route.TOKENIZE, chat_document(checked(document, CountFields)))
         return WrappedCall(counted, CountReply(counted.reply))

@@ -21,18 +21,8 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 # The arguments of transformers' apply_chat_template, which a request must not set.
 RESERVED_TEMPLATE_ARGUMENTS = frozenset(
     (
-        "conversation",
-        "messages",
-        "chat_template",
-        "tokenize",
-        "add_generation_prompt",
-        "continue_final_message",
-        "padding",
-        "truncation",
-        "max_length",
-        "return_tensors",
-        "return_dict",
-        "return_assistant_tokens_mask",
+        *("conversation", "messages", "chat_template", "tokenize", "add_generation_prompt", "continue_final_message"),
+        *("padding", "truncation", "max_length", "return_tensors", "return_dict", "return_assistant_tokens_mask"),
         "tokenizer_kwargs",
     )
 )
@@ -46,10 +36,6 @@ class ChatFields(SamplingFields, frozen=True, kw_only=True):
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
-    # Fields for OpenAI's service, which have no effect here. vLLM ignores them, too.
-    metadata: dict[str, Any] | None = None
-    store: bool | None = None
-    service_tier: str | None = None
     parallel_tool_calls: bool | None = None
     include_reasoning: bool | None = None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from handler.engine.engine import Engine
 from handler.engine.generation.generation import Generation, StopReason
+from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.plain_reply import PlainReply
@@ -38,13 +39,17 @@ def parse(document: Mapping[str, Any], engine: Engine) -> Call:
     ids = _prompt_ids(fields, engine)
     max_tokens = fields.max_tokens
     if max_tokens is None:
-        most = engine.limits.max_output or DEFAULT_MAX_TOKENS
-        max_tokens = max(1, min(DEFAULT_MAX_TOKENS, most, engine.limits.max_model_len - len(ids)))
+        max_tokens = max(1, min(default_max_tokens(engine.limits), engine.limits.max_model_len - len(ids)))
     request_id = f"cmpl-{uuid.uuid4().hex}"
     return Call(
         Generation(request_id, ids, sampling(fields, max_tokens), bool(fields.stream), model=fields.model),
         CompletionReply(request_id, fields, len(ids), engine),
     )
+
+
+def default_max_tokens(limits: RequestLimits, default: int = DEFAULT_MAX_TOKENS) -> int:
+    """The output tokens of a body that gives no number: the API's default, or what endpoint or model allow."""
+    return min(default, limits.max_output or default, limits.default_output or default)
 
 
 def _prompt_ids(fields: CompletionFields, engine: Engine) -> list[int]:

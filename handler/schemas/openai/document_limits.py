@@ -1,9 +1,11 @@
-"""Limits on the size of a body of the vLLM path. They are checked before vLLM's models parse it."""
+"""Checks of a body of the vLLM path, before vLLM's models parse it: how large it is, and what they would not name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from handler.errors import InvalidField
 
@@ -61,10 +63,12 @@ def check_integers(value: object, where: str = "") -> None:
 
 
 def check_bias(bias: object) -> None:
-    """:raises InvalidField: a key is not a token id. vLLM's own error does not name the field."""
-    for key in bias if isinstance(bias, dict) else ():
+    """:raises InvalidField: a key is not a token id, which vLLM's own error does not name, or a value not a number."""
+    for key, value in bias.items() if isinstance(bias, dict) else ():
         if not (key.isascii() and key.isdecimal()):
             raise InvalidField("logit_bias", "its keys must be token ids, which are numbers")
+        if type(value) not in (int, float):
+            raise InvalidField(f"logit_bias.{key}", "it must be a number")
 
 
 def check_request_id(request_id: object) -> None:
@@ -74,3 +78,35 @@ def check_request_id(request_id: object) -> None:
     printable = isinstance(request_id, str) and request_id.isascii() and request_id.isprintable()
     if not isinstance(request_id, str) or not printable or len(request_id) > MAX_REQUEST_ID:
         raise InvalidField("request_id", f"it must have at most {MAX_REQUEST_ID} printable ASCII characters")
+
+
+def fill_arguments(document: Mapping[str, Any]) -> None:
+    """Makes the arguments of each tool call the text of a JSON object. null, "null" and "" are no arguments.
+
+    vLLM reads them as JSON, and hands whatever that is to the template (0.13.0 to 0.32.0, entrypoints/chat_utils.py).
+
+    :raises InvalidField: arguments are something else. The error names them.
+    """
+    for where, call in _calls(document):
+        arguments = call.get("arguments")
+        try:
+            value = msgspec.json.decode(arguments or "null") if isinstance(arguments, str) else arguments
+        except msgspec.DecodeError:
+            value = arguments
+        if not isinstance(value, dict | None):
+            raise InvalidField(f"{where}.arguments", "it must be a JSON object, or the text of one")
+        if not value or not isinstance(arguments, str):
+            call["arguments"] = msgspec.json.encode(value or {}).decode()
+
+
+def _calls(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The calls in the messages of a chat and in the input of a response, with their places."""
+    for name in ("messages", "input"):
+        items = document.get(name)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            calls = item.get("tool_calls") if isinstance(item, dict) else None
+            for number, call in enumerate(calls if isinstance(calls, list) else ()):
+                if isinstance(call, dict) and isinstance(call.get("function"), dict):
+                    yield f"{name}[{index}].tool_calls[{number}].function", call["function"]
+            if isinstance(item, dict) and item.get("type") == "function_call":
+                yield f"{name}[{index}]", item

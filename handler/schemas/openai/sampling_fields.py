@@ -1,11 +1,10 @@
-"""The fields that OpenAI's bodies share, with their types and bounds, and the handling of unsupported fields."""
+"""The fields that OpenAI's bodies share, with their types and bounds."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
@@ -13,8 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from handler.engine.generation.generation import Sampling
-from handler.errors import InvalidField, UnknownField, UnsupportedField
-from handler.schemas.openai import guided_decoding
+from handler.errors import InvalidField
+from handler.schemas.request_fields import Body, check_near_misses, meanings
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -27,90 +26,51 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     continuous_usage_stats: bool | None = False
 
 
-class SamplingFields(msgspec.Struct, frozen=True, kw_only=True):
+class SamplerFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What OpenAI's bodies and the parameters of TGI and LMI have in common."""
+
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    seed: Int64 | None = None
+    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None = None
+
+
+class SamplingFields(SamplerFields, frozen=True, kw_only=True):
     """The fields that chat and completion bodies have in common."""
 
     model: str | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     max_tokens: Count | None = None
-    min_tokens: Annotated[int, Meta(ge=0)] | None = 0
-    temperature: Annotated[float, Meta(ge=0)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
-    frequency_penalty: Penalty | None = 0.0
-    presence_penalty: Penalty | None = 0.0
-    seed: Int64 | None = None
     stop: str | list[str] | None = None
-    stop_token_ids: list[Annotated[int, Meta(ge=0)]] | None = None
     n: Count | None = 1
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
     add_special_tokens: bool | None = None
-    user: str | None = None
+
+
+class VllmFields(SamplingFields, frozen=True, kw_only=True):
+    """The numbers in bodies for vLLM's classes, whose own models make numbers of texts, such as "nan"."""
+
+    max_output_tokens: Count | None = None
+    max_tool_calls: Int64 | None = None
+    top_logprobs: Int64 | None = None
+    prompt_logprobs: Int64 | None = None
+    # A beam search divides by the length to the power of this, which must be neither 0 nor infinite.
+    length_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
+    priority: Int64 | None = None
+    truncate_prompt_tokens: Int64 | None = None
 
 
 Fields = TypeVar("Fields", bound=msgspec.Struct)
-
-# Fields that the plain path does not support, each with the values that have no effect. Any other value selects the
-# vLLM path.
-VLLM_PATH_FIELDS: Mapping[str, tuple[object, ...]] = {
-    "logprobs": (None, False),
-    "top_logprobs": (None, 0),
-    "prompt_logprobs": (None,),
-    "logit_bias": (None, {}),
-    "response_format": (None, {"type": "text"}),
-    "structured_outputs": (None,),
-    **dict.fromkeys(guided_decoding.OLDER, (None,)),
-    "tools": (None, []),
-    "tool_choice": (None, "none", "auto"),
-    "reasoning_effort": (None,),
-    "echo": (None, False),
-    "use_beam_search": (None, False),
-    "length_penalty": (None, 1, 1.0),
-    "prompt_embeds": (None,),
-    "allowed_token_ids": (None,),
-    "bad_words": (None, []),
-    "truncate_prompt_tokens": (None,),
-    "documents": (None, []),
-    "chat_template": (None,),
-    "mm_processor_kwargs": (None,),
-    "priority": (None, 0),
-    "return_token_ids": (None, False),
-    "return_tokens_as_token_ids": (None, False),
-    "cache_salt": (None,),
-    "kv_transfer_params": (None,),
-    "vllm_xargs": (None, {}),
-    "request_id": (None,),
-}
-# Fields of the API that no path supports: vLLM 0.16 ignores them silently, or rejects every value.
-REJECTED_FIELDS: Mapping[str, tuple[object, ...]] = {
-    "functions": (None, []),
-    "function_call": (None, "none", "auto"),
-    "suffix": (None, ""),
-    "best_of": (None, 1),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
-    "logits_processors": (None, []),
-    "guided_decoding_backend": (None,),
-}
-UNSERVED: Mapping[str, tuple[object, ...]] = {**VLLM_PATH_FIELDS, **REJECTED_FIELDS}
-
-
-def has_effect(name: str, value: object, fields: Mapping[str, tuple[object, ...]]) -> bool:
-    """Whether a field is in `fields` and its value has an effect."""
-    return name in fields and not any(value == none and type(value) is type(none) for none in fields[name])
-
-
-# Comparing a name with all known names takes 0.1 ms. So only this many unknown fields are compared, and only short
-# ones.
-MAX_UNKNOWN = 32
-MAX_NAME = 64
-
 
 # msgspec inspects a type when it first meets it, and crashes if two threads do so at the same time. The first two
 # requests after a start did (msgspec 0.22.0, "Segmentation fault").
@@ -123,56 +83,34 @@ def _inspect(fields: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(fields)
 
 
-def convert(document: Mapping[str, Any], fields: type[Fields]) -> Fields:
-    """The typed body. Unknown fields are ignored, as vLLM does, unless they look like a misspelling.
+def convert(document: Mapping[str, Any], fields: type[Fields], prefix: str = "") -> Fields:
+    """The typed body. Unknown fields are ignored, unless they look like a misspelling.
 
+    :param prefix: of the names in errors.
     :raises InvalidField: a value has the wrong type or is out of bounds. The error names its field.
-    :raises UnsupportedField: a field that is not supported has a value with an effect.
     :raises UnknownField: an unknown field is almost a known one.
     """
     names = fields.__struct_fields__
-    unknown = 0
-    for name, value in document.items():
-        if name in names:
-            continue
-        if name in UNSERVED:
-            check_unserved(name, value)
-        elif unknown < MAX_UNKNOWN and len(name) <= MAX_NAME:
-            unknown += 1
-            check_near_miss(name, names)
+    check_near_misses([name for name in document if name not in names and name not in meanings(Body.CHAT)], names)
     with _INSPECTING:
         _inspect(fields)
     try:
         return msgspec.convert(document, fields, strict=True)
     except msgspec.ValidationError as error:
-        raise _invalid_field(str(error)) from None
+        raise _invalid_field(str(error), prefix) from None
 
 
-def check_unknown_fields(document: Mapping[str, Any], names: Collection[str]) -> None:
-    """Checks unknown fields as `convert` does, for a body that is not converted.
-
-    :raises UnknownField: an unknown field is almost a known one.
-    """
-    unknown = [name for name in document if name not in names and name not in UNSERVED and len(name) <= MAX_NAME]
-    for name in unknown[:MAX_UNKNOWN]:
-        check_near_miss(name, names)
-
-
-def check_unserved(name: str, value: object) -> None:
-    if has_effect(name, value, UNSERVED):
-        raise UnsupportedField(name, "leave it out")
-
-
-def check_near_miss(name: str, names: Collection[str]) -> None:
-    near = difflib.get_close_matches(name, [*names, *UNSERVED], n=1, cutoff=0.85)
-    if near:
-        raise UnknownField(name, near[0])
-
-
-def _invalid_field(message: str) -> InvalidField:
+def _invalid_field(message: str, prefix: str) -> InvalidField:
     """An error from msgspec's message, such as "Expected `int`, got `str` - at `$.max_tokens`"."""
     problem, _, path = message.partition(" - at `$.")
-    return InvalidField(re.sub(r"`$", "", path) or "body", problem[0].lower() + problem[1:])
+    return InvalidField(prefix + (re.sub(r"`$", "", path) or "body"), problem[0].lower() + problem[1:])
+
+
+def sampler_arguments(fields: SamplerFields) -> dict[str, Any]:
+    """The arguments of `Sampling` that have the same names and meanings in all bodies."""
+    penalties = {name: getattr(fields, name) or 0.0 for name in ("frequency_penalty", "presence_penalty")}
+    same = {name: getattr(fields, name) for name in ("top_p", "top_k", "min_p", "repetition_penalty", "seed")}
+    return {**penalties, **same, "stop_token_ids": tuple(fields.stop_token_ids or ())}
 
 
 def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: str = "max_tokens") -> Sampling:
@@ -189,19 +127,12 @@ def sampling(fields: SamplingFields, max_tokens: int | None, max_tokens_field: s
     if max_tokens is not None and minimum > max_tokens:
         raise InvalidField("min_tokens", f"{minimum} is more than '{max_tokens_field}', {max_tokens}")
     return Sampling(
+        **sampler_arguments(fields),
         max_tokens=max_tokens,
         max_tokens_field=max_tokens_field,
         min_tokens=minimum,
         temperature=fields.temperature,
-        top_p=fields.top_p,
-        top_k=fields.top_k,
-        min_p=fields.min_p,
-        repetition_penalty=fields.repetition_penalty,
-        frequency_penalty=fields.frequency_penalty or 0.0,
-        presence_penalty=fields.presence_penalty or 0.0,
-        seed=fields.seed,
         stop=stop,
-        stop_token_ids=tuple(fields.stop_token_ids or ()),
         ignore_eos=fields.ignore_eos,
         include_stop_str_in_output=fields.include_stop_str_in_output,
         skip_special_tokens=fields.skip_special_tokens,

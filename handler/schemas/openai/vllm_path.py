@@ -19,17 +19,11 @@ from handler.engine.generation.token_counts import TokenCounts
 from handler.errors import EndpointError, InvalidField, MissingField, UnsupportedField
 from handler.schemas.openai import document_limits, guided_decoding, media
 from handler.schemas.openai.chat import ChatFields, check_template_arguments
-from handler.schemas.openai.completion import CompletionFields
+from handler.schemas.openai.completion import CompletionFields, default_max_tokens
 from handler.schemas.openai.model_names import check_model
-from handler.schemas.openai.sampling_fields import (
-    REJECTED_FIELDS,
-    SamplingFields,
-    check_unknown_fields,
-    check_unserved,
-    convert,
-    sampling,
-)
+from handler.schemas.openai.sampling_fields import SamplingFields, VllmFields, convert, sampling
 from handler.schemas.reply import Reply, RunningCall, event_of
+from handler.schemas.request_fields import Body, meanings
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, WholeReply
@@ -52,6 +46,12 @@ CHATS = ("messages", "prompt_embeds")
 # On other routes vLLM ignores `stream`, and the reply of a stream would have no body.
 STREAMED = frozenset((Route.CHAT, Route.COMPLETIONS, Route.RESPONSES))
 SHARED: Mapping[Route, type[SamplingFields]] = {Route.CHAT: ChatFields, Route.COMPLETIONS: CompletionFields}
+# What vLLM's beam search does not use (entrypoints/openai/*/protocol.py, to_beam_search_params).
+NOT_IN_BEAMS = (
+    *("top_p", "top_k", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty", "seed", "min_tokens"),
+    *("stop", "stop_token_ids", "logit_bias", "allowed_token_ids", "bad_words", "prompt_logprobs"),
+    *("structured_outputs", "response_format"),
+)
 
 
 def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Mapping[str, str]) -> ServedCall:
@@ -64,9 +64,6 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         raise MissingField(key, "this route requires it")
     if route not in STREAMED and document.get("stream"):
         raise UnsupportedField("stream", f"{route} has one reply, which is not streamed: leave it out")
-    for name, value in document.items():
-        if name in REJECTED_FIELDS:
-            check_unserved(name, value)
     document_limits.check_items(document, "input" if route is Route.RESPONSES else "messages")
     document_limits.check_integers(document)
     document_limits.check_bias(document.get("logit_bias"))
@@ -74,12 +71,14 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         for field in (key, "messages"):
             engine.prompts.check_length(document_limits.characters(document.get(field)), field, cut=True)
     document = guided_decoding.translate(document)
+    document_limits.fill_arguments(document)
     model = document.get("model")
     check_model(model if isinstance(model, str) else None, engine.served_names)
     serving = engine.require_serving()
-    check_unknown_fields(document, serving.fields(route))
     document_limits.check_request_id(document.get("request_id"))
     media.check(document, engine.allowed_media_domains, multimodal=engine.traits.multimodal)
+    if document.get("chat_template") and not engine.front_end.trust_request_chat_template:
+        raise UnsupportedField("chat_template", "leave it out, or set SM_VLLM_TRUST_REQUEST_CHAT_TEMPLATE=true")
     if document.get("priority") and not engine.traits.priorities:
         raise UnsupportedField("priority", "leave it out, or set SM_VLLM_SCHEDULING_POLICY=priority")
     if not isinstance(document.get("structured_outputs"), dict | None):
@@ -90,23 +89,29 @@ def parse(route: Route, document: Mapping[str, Any], engine: Engine, headers: Ma
         raise UnsupportedField("encoding_format", "send 'float' or 'base64'")
     for field in document_limits.TEXTS if route not in STREAMED else ():
         document_limits.check_count(field, document.get(field))
-    if route in SHARED:
+    for index, word in enumerate(document.get("bad_words") or ()):
+        if isinstance(word, str):  # vLLM asks for the first token of each, without the blanks in front of it
+            engine.prompts.text(word.lstrip(), f"bad_words[{index}]", add_special_tokens=False)
+    if route in STREAMED:
         _check_sampling(route, document, engine)
-    elif route is Route.RESPONSES:
-        _check_response(document, engine)
+    if route is Route.RESPONSES:
+        _check_response(document)
     sampling_check.check_document(document, engine.limits.sampling)
-    if route is Route.CHAT and document.get("use_beam_search"):
-        _check_beams(document, engine.limits)
-    if route is Route.COMPLETIONS and document.get("max_tokens", 0) is None:
-        # Use OpenAI's default, as on the plain path. vLLM accepts null, makes the tokens, and then fails with an
-        # AssertionError (0.16 to 0.32, completion/serving.py).
-        del document["max_tokens"]
+    if document.get("use_beam_search"):
+        _check_beams(route, document, engine.limits)
+    elif document.get("length_penalty") not in (None, 1):
+        raise UnsupportedField("length_penalty", "it is for beam search: send 'use_beam_search', or leave it out")
+    if route is Route.COMPLETIONS and document.get("max_tokens") is None:
+        # vLLM accepts null, makes the tokens, and then fails with an AssertionError (0.16 to 0.32).
+        document["max_tokens"] = default_max_tokens(engine.limits)
     return ServedCall(serving.request(route, document, headers))
 
 
 def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -> None:
     """Checks the fields that both paths support, as the plain path does."""
-    shared = SHARED[route]
+    shared = SHARED.get(route, VllmFields)
+    more = {*VllmFields.__struct_fields__} - {*shared.__struct_fields__}
+    convert({name: value for name, value in document.items() if name in more}, VllmFields)
     known = {name: value for name, value in document.items() if name in shared.__struct_fields__}
     if route is Route.COMPLETIONS:
         if document.get("echo") and known.get("max_tokens") == 0:
@@ -118,6 +123,8 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
     max_tokens, name = fields.max_tokens, "max_tokens"
     if isinstance(fields, ChatFields) and fields.max_completion_tokens is not None:
         max_tokens, name = fields.max_completion_tokens, "max_completion_tokens"
+    elif isinstance(fields, VllmFields):
+        max_tokens, name = fields.max_output_tokens, "max_output_tokens"
     engine.limits.check_max_tokens(max_tokens, name)
     parameters = sampling(fields, max_tokens, name)
     sampling_check.check(parameters, engine.limits.sampling)
@@ -130,12 +137,19 @@ def _check_sampling(route: Route, document: Mapping[str, Any], engine: Engine) -
         raise InvalidField(field, f"it requests {sequences} sequences; at most {engine.max_sequences} are allowed")
 
 
-def _check_beams(document: Mapping[str, Any], limits: RequestLimits) -> None:
-    """Requires a limit of output tokens for a beam search in a chat.
+def _check_beams(route: Route, document: Mapping[str, Any], limits: RequestLimits) -> None:
+    """Rejects what a beam search would ignore, and requires a limit of output tokens in a chat.
 
     vLLM's beam search never ends before its limit (0.13.0 to 0.32.0, beam_search). Without one it fills the context,
     with a request for each beam and token, and sends nothing until then. A completion has a default limit.
     """
+    for name in NOT_IN_BEAMS:
+        if meanings(Body.CHAT)[name].has_effect(document.get(name)):
+            raise UnsupportedField(name, "a beam search does not use it: leave one of the two out")
+    if route is Route.COMPLETIONS and document.get("echo") and document.get("logprobs") is not None:
+        raise UnsupportedField("logprobs", "a beam search has none of the prompt: leave it out, or 'echo'")
+    if route is not Route.CHAT:
+        return
     has_limit = any(document.get(name) is not None for name in ("max_tokens", "max_completion_tokens"))
     if not has_limit and limits.max_output is None and limits.default_output is None:
         raise MissingField(
@@ -144,10 +158,8 @@ def _check_beams(document: Mapping[str, Any], limits: RequestLimits) -> None:
         )
 
 
-def _check_response(document: Mapping[str, Any], engine: Engine) -> None:
+def _check_response(document: Mapping[str, Any]) -> None:
     """Rejects OpenAI's own tools (web search, MCP ...), which vLLM ignores silently without a tool server."""
-    if type(document.get("max_output_tokens")) is int:
-        engine.limits.check_max_tokens(document["max_output_tokens"], "max_output_tokens")
     tools = document.get("tools")
     if not tools and document.get("tool_choice") not in (None, "auto", "none"):
         raise InvalidField("tool_choice", "there are no 'tools' to choose from")

@@ -21,7 +21,7 @@ from handler.schemas.multiple_generations import MultipleCall
 from handler.schemas.openai.model_names import check_model
 from handler.schemas.openai.sampling_fields import convert
 from handler.schemas.reply import AnyCall, Call
-from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI, InputsFields, Parameters, parameters_of
+from handler.schemas.tgi_lmi.inputs_fields import LMI, TGI, InputsFields, Parameters
 from handler.schemas.tgi_lmi.inputs_lists import BestOfReply, ListReply
 from handler.schemas.tgi_lmi.inputs_prompts import Prompt, prompts_of
 from handler.schemas.tgi_lmi.inputs_reply import InputsReply, ReplyOptions
@@ -39,10 +39,10 @@ def parse(document: Mapping[str, Any], engine: Engine, options: RequestOptions |
         raise MissingField("inputs", "send a text, a list of texts, or messages")
     options = options or RequestOptions()
     fields = convert(document, InputsFields)
-    parameters = parameters_of(fields.parameters or {})
-    models = fields.models(parameters)
+    parameters = convert(fields.parameters or {}, Parameters, "parameters.")
+    named_by, models = fields.models(parameters)
     for model in models:
-        check_model(model, engine.served_names)
+        check_model(model, engine.served_names, named_by)
     formatter = parameters.output_formatter or options.output_formatter
     stream = bool(fields.stream) if formatter is None else formatter != "json"
     listed = isinstance(fields.inputs, list) and isinstance(fields.inputs[0], str)
@@ -100,7 +100,7 @@ class SharedParameters:
         if parameters.decoder_input_details and not limits.prompt_logprobs:
             raise UnsupportedField(
                 "parameters.decoder_input_details",
-                "this endpoint's Neuron line returns no log probabilities of a prompt",
+                "this endpoint returns no log probabilities of a prompt",
             )
 
     def generation(self, prompt: Prompt, model: str | None) -> tuple[Generation, InputsReply]:
@@ -120,7 +120,7 @@ class SharedParameters:
         logprobs = None
         if engine.limits.sampling.logprobs and (self.stream or details or (parameters.best_of or 1) > 1):
             logprobs = parameters.top_n_tokens or 0
-        sampling = sampling_of(parameters, engine.limits.max_model_len - len(prompt.ids), logprobs, tgi=self.tgi)
+        sampling = sampling_of(parameters, engine.limits, len(prompt.ids), logprobs, tgi=self.tgi)
         scores = None if logprobs is None else reply
         name = f"gen-{uuid.uuid4().hex}"
         return Generation(name, prompt.ids, sampling, self.stream, scores, model, apart=self.stream), reply

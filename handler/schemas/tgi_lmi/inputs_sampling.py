@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from handler.engine.generation.generation import Sampling
+from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import InvalidField
+from handler.schemas.openai.completion import default_max_tokens
+from handler.schemas.openai.sampling_fields import sampler_arguments
 from handler.schemas.tgi_lmi.inputs_fields import Parameters, grammar_of
 
 # LMI's default. TGI's is as many as the context has room for.
@@ -29,35 +32,31 @@ def greedy(parameters: Parameters, *, tgi: bool) -> bool:
     )
 
 
-def sampling_of(parameters: Parameters, room: int, logprobs: int | None, *, tgi: bool) -> Sampling:
+def sampling_of(
+    parameters: Parameters, limits: RequestLimits, prompt: int, logprobs: int | None, *, tgi: bool
+) -> Sampling:
     """The engine's sampling parameters.
 
-    :param room: how many tokens the context has left.
+    :param prompt: the length of the prompt in tokens.
     :param logprobs: as in `Sampling`.
     :raises InvalidField: a parameter is wrong. The error names it.
     """
     stop = (*(parameters.stop or ()), *(parameters.stop_sequences or ()))
     if "" in stop:
         raise InvalidField("parameters.stop", "a stop string is empty")
-    default = None if tgi else max(1, min(LMI_MAX_NEW_TOKENS, room))
+    room = limits.max_model_len - prompt
+    default = None if tgi else max(1, min(default_max_tokens(limits, LMI_MAX_NEW_TOKENS), room))
     most, least = parameters.max_new_tokens or default, parameters.min_tokens or 0
     if most is not None and least > most:
         raise InvalidField("parameters.min_tokens", f"{least} is more than 'parameters.max_new_tokens', {most}")
     include_stop = parameters.include_stop_str_in_output
     return Sampling(
+        **sampler_arguments(parameters),
         max_tokens=most,
         max_tokens_field="parameters.max_new_tokens",
         min_tokens=least,
         temperature=0.0 if greedy(parameters, tgi=tgi) else parameters.temperature,
-        top_p=parameters.top_p,
-        top_k=parameters.top_k,
-        min_p=parameters.min_p,
-        repetition_penalty=parameters.repetition_penalty,
-        frequency_penalty=parameters.frequency_penalty or 0.0,
-        presence_penalty=parameters.presence_penalty or 0.0,
-        seed=parameters.seed,
         stop=stop,
-        stop_token_ids=tuple(parameters.stop_token_ids or ()),
         ignore_eos=bool(parameters.ignore_eos_token),
         # TGI's text includes the stop string, LMI's does not.
         include_stop_str_in_output=tgi if include_stop is None else include_stop,

@@ -20,8 +20,8 @@ from handler.engine.adapters.adapter_errors import AdaptersFull
 from handler.engine.api_routes import Route
 from handler.errors import ClientError, EndpointError, ServerError
 from handler.schemas.openai.model_names import model_list
-from handler.schemas.openai.sampling_fields import REJECTED_FIELDS
-from handler.schemas.tgi_lmi.inputs_fields import UNSERVED, Parameters
+from handler.schemas.request_fields import Body, unsupported
+from handler.schemas.tgi_lmi.inputs_fields import Parameters
 
 # Raised before anything is served, or never to a client.
 # The page, which ForeignHost is about, is not in the document.
@@ -83,13 +83,13 @@ def test_types_and_bounds_are_those_that_parse(
     expected = {name: of for name, of in found[table.__name__]["properties"].items() if name != "messages"}
     assert {name: shown[name] for name in expected} == expected
     assert shown["top_p"]["anyOf"][0] == {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
-    assert set(REJECTED_FIELDS) <= set(shown)
+    assert set(unsupported(Body.CHAT, vllm=True)) <= set(shown)
 
 
 def test_the_parameters_of_inputs(whole: dict[str, Any]) -> None:
     shown = whole["components"]["schemas"]["Parameters"]["properties"]
-    assert set(shown) == {*Parameters.__struct_fields__, *UNSERVED}
-    assert shown["watermark"] == {"enum": [None, False]}
+    assert set(shown) == {*Parameters.__struct_fields__, *unsupported(Body.PARAMETERS, vllm=False)}
+    assert False in shown["watermark"]["enum"]
     assert shown["best_of"]["anyOf"][0] == {"type": "integer", "minimum": 1, "maximum": 8}
 
 

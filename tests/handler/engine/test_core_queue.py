@@ -147,8 +147,9 @@ def test_nobody_waits_before_anything_is_known_of_the_replies() -> None:
         late = asyncio.create_task(fresh.turn("g", 1000, lambda: True))
         await settled()
         assert (late.done(), fresh.waiting) == (False, 1)
-        fresh.end()
-        assert await late
+        fresh.end(EngineFailed("it died"))
+        with pytest.raises(EngineFailed):
+            await late
 
     run(story)
 
@@ -240,14 +241,15 @@ def test_when_all_requests_are_ended_those_that_wait_are_too() -> None:
     run(story)
 
 
-def test_when_the_engine_is_gone_everyone_goes_to_hear_it() -> None:
+def test_when_the_engine_is_gone_everyone_hears_it_now_and_later() -> None:
     async def story() -> None:
         engine = Scripted(paced(ONE_BY_ONE))
         await engine.ask("a", "b", "c")
-        engine.queue.end()
+        engine.queue.end(EngineFailed("it died"))
         await settled()
         await engine.ask("d")
-        assert engine.order == ["a", "b", "c", "d"]
+        assert [type(engine.tasks[name].exception()) for name in "bcd"] == [EngineFailed] * 3
+        assert engine.order == ["a"]
 
     run(story)
 

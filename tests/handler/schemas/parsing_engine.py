@@ -59,7 +59,7 @@ class ScriptedServing:
         self.asked: list[tuple[Route, dict[str, Any]]] = []
 
     def fields(self, route: Route) -> frozenset[str]:
-        return frozenset({"messages", "prompt", "input", "tokens", "max_tokens", "model"})
+        return frozenset({"messages", "prompt", "input", "tokens", "max_tokens", "model", "stream"})
 
     def request(self, route: Route, document: Mapping[str, Any], headers: Mapping[str, str]) -> SimpleNamespace:
         self.asked.append((route, dict(document)))

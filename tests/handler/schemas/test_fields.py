@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handler.errors import ClientError, InvalidField, UnknownField, UnsupportedField
+from handler.errors import ClientError, InvalidField, UnknownField
 from handler.schemas.openai.chat import ChatFields
 from handler.schemas.openai.completion import CompletionFields
-from handler.schemas.openai.sampling_fields import UNSERVED, SamplingFields, StreamOptions, convert, sampling
+from handler.schemas.openai.sampling_fields import SamplingFields, StreamOptions, convert, sampling
 
 TOO_BIG = 10**400
 
@@ -37,7 +37,6 @@ TOO_BIG = 10**400
         ("stream_options", [{}, {"include_usage": True}, None], [{"include_usage": 1}, [], True]),
         ("model", ["x", "", None], [1, ["x"]]),
         ("ignore_eos", [True, False], [1, "no"]),
-        ("user", ["u", None], [5]),
     ],
 )
 def test_types_and_bounds(name: str, good: list[object], bad: list[object]) -> None:
@@ -60,7 +59,6 @@ def test_types_and_bounds(name: str, good: list[object], bad: list[object]) -> N
         ("temprature", "temperature"),
         ("streams", "stream"),
         ("stop_tokens_ids", "stop_token_ids"),
-        ("respose_format", "response_format"),
     ],
 )
 def test_a_near_miss_names_the_field_that_was_meant(slip: str, meant: str) -> None:
@@ -72,24 +70,6 @@ def test_a_near_miss_names_the_field_that_was_meant(slip: str, meant: str) -> No
 
 def test_a_field_that_is_near_none_is_ignored_as_vllm_ignores_it() -> None:
     assert convert({"messages": [], "frobnicate": {"a": 1}, "": 1, "x" * 10_000: 1}, ChatFields).messages == []
-
-
-@pytest.mark.parametrize("name", UNSERVED)
-def test_an_unserved_field_is_rejected_unless_its_value_has_no_effect(name: str) -> None:
-    for value in UNSERVED[name]:
-        convert({"messages": [], name: value}, ChatFields)
-    for value in ("something", 3, [1], {"type": "json_schema"}):
-        if name in ChatFields.__struct_fields__ or value in UNSERVED[name]:
-            continue
-        with pytest.raises(UnsupportedField) as caught:
-            convert({"messages": [], name: value}, ChatFields)
-        assert caught.value.param == name
-
-
-@pytest.mark.parametrize(("name", "value"), [("top_logprobs", False), ("logprobs", 0), ("best_of", True), ("echo", 0)])
-def test_a_neutral_value_of_another_type_is_not_neutral(name: str, value: object) -> None:
-    with pytest.raises(UnsupportedField):
-        convert({"messages": [], name: value}, ChatFields)
 
 
 def test_a_body_of_many_unknown_fields_is_not_compared_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +124,7 @@ VALUES = st.recursive(
     lambda values: st.lists(values, max_size=2) | st.dictionaries(st.text(max_size=5), values, max_size=2),
     max_leaves=4,
 )
-KEYS = st.sampled_from([*CompletionFields.__struct_fields__, *UNSERVED]) | st.text(max_size=10)
+KEYS = st.sampled_from(CompletionFields.__struct_fields__) | st.text(max_size=10)
 
 
 @settings(max_examples=300, deadline=None)

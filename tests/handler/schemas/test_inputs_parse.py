@@ -12,10 +12,12 @@ from scripted_tokenizer import BOS, STRICT_TEMPLATE, text_of
 from handler.engine.generation.generation import Generation, Grammar
 from handler.errors import ClientError
 from handler.neuron.sampling_limits import NXD_ON_CPU, SamplingLimits
-from handler.schemas.tgi_lmi import inputs_body as inputs
-from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS, UNSERVED
+from handler.schemas import dispatch
+from handler.schemas.request_fields import Body, unsupported
+from handler.schemas.tgi_lmi.inputs_fields import MAX_INPUTS
 from handler.schemas.tgi_lmi.request_options import RequestOptions
 
+UNSERVED = unsupported(Body.PARAMETERS, vllm=False)
 ENGINE: Any = ParsingEngine()
 ON_DEVICE: Any = ParsingEngine(limits=SamplingLimits(True, 256, None))
 TGI, LMI = RequestOptions(inputs_schema="tgi"), RequestOptions()
@@ -24,14 +26,14 @@ TGI, LMI = RequestOptions(inputs_schema="tgi"), RequestOptions()
 def generation(
     parameters: dict[str, Any], asked: RequestOptions = LMI, engine: Any = ENGINE, **body: Any
 ) -> Generation:
-    call: Any = inputs.parse({"inputs": "abc", "parameters": parameters, **body}, engine, asked)
+    call: Any = dispatch.parse({"inputs": "abc", "parameters": parameters, **body}, engine, asked)
     found: Generation = getattr(call, "call", call).generation
     return found
 
 
 def refused(parameters: dict[str, Any], asked: RequestOptions = LMI, engine: Any = ENGINE, **body: Any) -> ClientError:
     with pytest.raises(ClientError) as caught:
-        inputs.parse({"inputs": "abc", "parameters": parameters, **body}, engine, asked)
+        dispatch.parse({"inputs": "abc", "parameters": parameters, **body}, engine, asked)
     return caught.value
 
 
@@ -118,7 +120,7 @@ def test_false_is_no_number_and_one_no_flag() -> None:
 )
 def test_a_body_that_cannot_be_used_is_blamed_on_its_field(body: dict[str, Any], param: str) -> None:
     with pytest.raises(ClientError) as caught:
-        inputs.parse({"inputs": "a", **body}, ENGINE)
+        dispatch.parse({"inputs": "a", **body}, ENGINE)
     assert caught.value.param == param
 
 
@@ -199,16 +201,16 @@ def test_messages_are_rendered_by_the_models_template() -> None:
 
 
 def test_a_list_of_texts_is_several_generations() -> None:
-    call: Any = inputs.parse({"inputs": ["ab", "c"], "parameters": {"max_new_tokens": 3}}, ENGINE)
+    call: Any = dispatch.parse({"inputs": ["ab", "c"], "parameters": {"max_new_tokens": 3}}, ENGINE)
     assert [text_of(each.prompt) for each in call.generations] == ["ab", "c"]
     assert len({each.request_id for each in call.generations}) == 2
     assert not call.stream
-    assert len(inputs.parse({"inputs": ["ab"]}, ENGINE).generations) == 1  # type: ignore[attr-defined]
+    assert len(dispatch.parse({"inputs": ["ab"]}, ENGINE).generations) == 1  # type: ignore[attr-defined]
 
 
 def test_best_of_is_several_generations_of_one_prompt() -> None:
     body = {"inputs": "ab", "parameters": {"best_of": 3, "do_sample": True}}
-    call: Any = inputs.parse(body, ENGINE)
+    call: Any = dispatch.parse(body, ENGINE)
     assert [text_of(each.prompt) for each in call.generations] == ["ab"] * 3
     assert all(each.sampling.logprobs == 0 for each in call.generations)
     for more in ({"stream": True}, {"inputs": ["a", "b"]}):
@@ -248,7 +250,7 @@ def test_the_prompts_details_do_not_go_with_a_stream() -> None:
     ],
 )
 def test_adapters_are_one_for_all_texts_or_one_for_each(given: object, models: list[str | None]) -> None:
-    call: Any = inputs.parse({"inputs": ["a", "b"], "adapters": given}, ENGINE, LMI)
+    call: Any = dispatch.parse({"inputs": ["a", "b"], "adapters": given}, ENGINE, LMI)
     assert [generation.model for generation in call.generations] == models
     assert generation({}, adapters=["alias"]).model == "alias"
 
@@ -257,14 +259,16 @@ def test_adapters_are_one_for_all_texts_or_one_for_each(given: object, models: l
     ("body", "param"),
     [
         ({"adapters": ["alias"]}, "adapters"),
-        ({"adapters": ["alias", "nobody"]}, "model"),
+        ({"adapters": ["alias", "nobody"]}, "adapters"),
         ({"adapters": ["alias", "alias"], "model": "alias"}, "adapters"),
-        ({"adapters": "alias", "parameters": {"adapter_id": "alias"}}, "adapters"),
+        ({"adapters": "alias", "parameters": {"adapter_id": "sample"}}, "adapters"),
+        ({"model": "sample", "parameters": {"adapter_id": "alias"}}, "parameters.adapter_id"),
+        ({"parameters": {"adapter_id": "nobody"}}, "parameters.adapter_id"),
         ({"adapters": 7}, "adapters"),
         ({"adapters": [7, 8]}, "adapters[0]"),
     ],
 )
 def test_adapters_that_do_not_fit_are_refused(body: dict[str, Any], param: str) -> None:
     with pytest.raises(ClientError) as caught:
-        inputs.parse({"inputs": ["a", "b"], **body}, ENGINE, LMI)
+        dispatch.parse({"inputs": ["a", "b"], **body}, ENGINE, LMI)
     assert caught.value.param == param

@@ -192,7 +192,6 @@ def test_the_forms_of_a_prompt(prompt: Any, ids: list[int]) -> None:
         [2**70],
         {"a": 1},
         5,
-        [[1], [VOCAB_SIZE]],
         ["a"] * 5,
         [["a"]],
     ],

@@ -177,11 +177,16 @@ def fail_all(engine: AsyncLLM, error: EndpointError) -> None:
 
 
 def own_tokenizer(engine: AsyncLLM) -> Any:
-    """A copy of the tokenizer for this software's threads.
+    """A copy of the tokenizer for this software's threads, which neither cuts nor pads.
 
-    vLLM changes the truncation of its own while it works, which then raises "Already borrowed" in other threads.
+    vLLM changes the truncation of its own while it works, which then raises "Already borrowed" in other threads. Its
+    warm-up leaves one behind.
     """
-    return copy.deepcopy(engine.tokenizer)
+    tokenizer = copy.deepcopy(engine.tokenizer)
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    return tokenizer
 
 
 def longest_token(tokenizer: Any) -> int:

@@ -48,6 +48,23 @@ def wrap(llm: AsyncLLM, *, by_token: bool = False) -> None:
     llm.encode = _wrapped(llm.encode, llm, False)
 
 
+def try_first(responses: Any, guard: Any) -> None:
+    """Has the grammar of a response tried before vLLM processes its inputs, which it does within the stream (0.16.0).
+
+    :param responses: vLLM's serving object of /v1/responses. A required tool call becomes a grammar in there.
+    """
+    generate = responses._generate_with_builtin_tools
+
+    @functools.wraps(generate)
+    async def tried(*, sampling_params: Any, **named: Any) -> Any:
+        await guard.ensure_tried(sampling_params)
+        async with contextlib.aclosing(generate(sampling_params=sampling_params, **named)) as contexts:
+            async for context in contexts:
+                yield context
+
+    responses._generate_with_builtin_tools = tried
+
+
 def _wrapped(generate: Generate, llm: AsyncLLM, by_token: bool) -> Generate:
     @functools.wraps(generate)
     async def wrapped(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:

@@ -25,7 +25,7 @@ NAMED = frozenset(
     {"n", "temperature", "top_p", "top_k", "min_p", "allowed_token_ids", "bad_words", "structured_outputs"}
 )
 # vLLM's names for fields that have another name in the API.
-PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt"}
+PARAMETERS = {"input_tokens": "prompt", "input_text": "prompt", "response_id": "previous_response_id"}
 
 
 def from_validation(error: ValidationError) -> errors.ClientError:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from argparse import Namespace
 from types import SimpleNamespace
 from typing import Any, Final
 
 from vllm.entrypoints.openai.responses import serving as responses_serving
 from vllm.reasoning import ReasoningParserManager
+from vllm.renderers.params import TokenizeParams
 from vllm.tokenizers import TokenizerLike
 from vllm.tokenizers.mistral import MistralTokenizer
 from vllm.tool_parsers import ToolParserManager
@@ -31,6 +33,12 @@ except ImportError:  # 0.29.0
     from vllm.entrypoints.launchers.api_server.app_state import init_app_state
     from vllm.entrypoints.launchers.cli_args import FrontendArgs
 
+try:
+    from vllm.entrypoints.utils import get_max_tokens  # 0.16.0
+except ImportError:
+    get_max_tokens = None
+
+ENCODE_KWARGS: Final = TokenizeParams.get_encode_kwargs
 # No host has this name (RFC 6761). With an empty list of allowed domains, vLLM would fetch media from any host.
 NO_DOMAIN: Final = "none.invalid"
 
@@ -74,6 +82,12 @@ async def start(
     if max_output_tokens is not None:
         _cap(state, max_output_tokens)
     build_apart(state)
+    for name in ("chat_completion", "completion", "responses") if get_max_tokens and "generate" in tasks else ():
+        vars(sys.modules[f"vllm.entrypoints.openai.{name}.serving"])["get_max_tokens"] = _max_tokens
+    TokenizeParams.get_encode_kwargs = _encode_kwargs
+    guard = getattr(llm, "grammar_guard", None)
+    if guard is not None and hasattr(state.openai_serving_responses, "_generate_with_builtin_tools"):
+        generate_wrapper.try_first(state.openai_serving_responses, guard)
     _complete_tool_calls(state, front_end.tool_call_parser)
     _omit_token_types(llm)
     return Serving(llm, state, _traits(llm, options, tasks))
@@ -101,12 +115,26 @@ def _complete_tool_calls(state: SimpleNamespace, parser: str | None) -> None:
 
 
 def _cap(state: SimpleNamespace, tokens: int) -> None:
-    """Limits the default number of output tokens. vLLM uses the least of it, the request's number and the context."""
+    """Limits the default number of output tokens."""
     for name in ("openai_serving_chat", "openai_serving_completion", "openai_serving_responses"):
         serving = getattr(state, name, None)
         if serving is not None:
             own = serving.default_sampling_params
             serving.default_sampling_params = {**own, "max_tokens": min(tokens, own.get("max_tokens", tokens))}
+
+
+def _max_tokens(context: int, requested: int | None, prompt: int, defaults: dict[str, Any]) -> int:
+    """As vLLM's, whose default also cuts what a request asks for (0.16.0)."""
+    return int(get_max_tokens(context, requested, prompt, defaults if requested is None else {}))
+
+
+def _encode_kwargs(params: TokenizeParams) -> dict[str, Any]:
+    """As vLLM's, which cuts a prompt to the context before it counts the tokens for its error (0.16.0 to 0.29.0).
+
+    That saves nothing: the tokenizer has encoded the whole prompt by then.
+    """
+    cut = params.truncate_prompt_tokens is not None
+    return {**ENCODE_KWARGS(params), **({} if cut else {"truncation": False, "max_length": None})}
 
 
 def _traits(llm: AsyncLLM, options: Namespace, tasks: tuple[str, ...]) -> Traits:
