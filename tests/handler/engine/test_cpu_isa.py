@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -48,13 +47,15 @@ def test_a_torch_that_has_the_question_elsewhere_is_left_alone(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("symbol", "loads"), [("Sleef_expf8_u10", True), ("Sleef_expf9_u10", False)])
-def test_torch_checks_a_library_without_an_import_of_torch(tmp_path: Path, symbol: str, loads: bool) -> None:
+def test_torch_checks_a_library_without_an_import_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, symbol: str, loads: bool
+) -> None:
     """torch's own check of what a compiled library needs of it."""
     from torch._inductor.cpu_vec_isa import VecAVX2
 
     from handler.engine.vllm_api.processes.cpu_isa import register
 
     register()
-    with patch.dict(os.environ, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}):
-        assert VecAVX2().check_build(f'extern "C" void {symbol}(); void *needed = (void *){symbol};') == loads
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    assert VecAVX2().check_build(f'extern "C" void {symbol}(); void *needed = (void *){symbol};') == loads
     assert "\nimport torch" not in VecAVX2._avx_py_load
