@@ -101,16 +101,10 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         if self._dispatcher is None and service.lifecycle.status.state is ServingStatus.READY:
             fast = fast_path_available(service)
             loop = service.engine.loop if fast and service.engine is not None else LoopThread.start("connections")
-            context = FastPathContext(
-                service, loop.loop, ReplyHeads(self.reply_headers()), DeferredObserver(service.observer)
-            )
+            context = FastPathContext(service, loop.loop, ReplyHeads(), DeferredObserver(service.observer))
             thread_path = ThreadPath(self.enqueue_req, self._closed)
             self._dispatcher = Dispatcher(context, thread_path, self.cfg.keepalive, fast=fast)
         return self._dispatcher if self.alive else None
-
-    def reply_headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers that every reply has."""
-        return ()
 
     def set_accept_enabled(self, enabled: bool) -> None:
         self.accept_pause.resume()
