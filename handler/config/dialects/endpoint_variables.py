@@ -55,7 +55,7 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
     if field == MEGABYTES:
         return [assign("max_body", converted(to_int, value, setting) * MIB, setting)]
     if field == FRONT_ENDS:
-        return one_process(setting, value)
+        return [] if value is None else one_process(setting, value)
     if field == "lora_modules":
         return engine.translate(field, value, setting)
     if field not in {"engine_args", "neuron_config", "neuron_env"}:
