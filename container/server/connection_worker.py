@@ -28,7 +28,8 @@ from container.fast_path.request_handler import FastPathContext
 from container.recovery.request_channel import HandedRequest
 from container.requests import request_body
 from container.requests.unparsed_requests import MissingHost, closing_reply, error_reply
-from container.server.descriptor_shortage import FIXES, Acceptable, AcceptPause, reserve_is_reached
+from container.server.connection_channel import ConnectionChannel
+from container.server.descriptor_shortage import FIXES, AcceptPause, reserve_is_reached
 from container.server.held_requests import HeldRequests
 from container.service import Service
 from handler.engine.event_loop import LoopThread
@@ -49,7 +50,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
     lingering: LingeringClose
     accept_pause: AcceptPause
     held_requests: HeldRequests
-    sockets: list[Acceptable]
+    sockets: list[ConnectionChannel]
     _dispatcher: Dispatcher | None = None
 
     def handle(self, conn: TConn) -> object:
@@ -110,7 +111,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         self.accept_pause.resume()
         super().set_accept_enabled(enabled)
 
-    def accept(self, listener: Acceptable) -> None:
+    def accept(self, listener: ConnectionChannel) -> None:
         try:
             client, address = listener.accept()
         except EOFError as error:

@@ -1,4 +1,4 @@
-"""The open sessions of a process, with a limit on their number. Each expires at a time that is set when it begins.
+"""The open sessions, with a limit on their number. Each expires at a time that is set when it begins.
 
 The state of a session is the key-value cache of its conversation, which the engine finds again by the prompt's prefix.
 So only the session ids and their expiry are stored. SageMaker sends all requests of a session to the same instance
@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 
 from handler.sessions.session_errors import SessionNotFound, TooManySessions
 
@@ -86,11 +87,11 @@ class Sessions:
         """
         self.check(identity)
         with self._lock:
-            self._open.pop(identity, None)
+            if self._open.pop(identity, None) is None:
+                raise SessionNotFound("is not open here")
 
     def _expire(self) -> None:
         now = self._clock()
-        for identity, session in list(self._open.items()):
-            if session.expires > now:
-                return
-            del self._open[identity]
+        expired = list(takewhile(lambda session: session.expires <= now, self._open.values()))
+        for session in expired:
+            del self._open[session.identity]

@@ -163,7 +163,7 @@ def _start_engine(
 ) -> None:
     """Starts the engine: with restored or newly compiled artifacts if there is a store, else directly."""
     config = state.config
-    start_engine = partial(_launch_engine, state, model, companions, steps)
+    start_engine = partial(_launch_engine, state, companions, steps)
     if not config.artifact_store or config.compiled_artifacts:
         with explained_start_failure():
             start_engine(with_scratch_artifacts(config, plan, model, companions))
@@ -173,9 +173,7 @@ def _start_engine(
         engine_with_neff_cache(state, plan, Path(model.path), companions, start_engine)
 
 
-def _launch_engine(
-    state: ServingState, model: Model, companions: Companions, steps: StartSteps, plan: EnginePlan
-) -> Engine:
+def _launch_engine(state: ServingState, companions: Companions, steps: StartSteps, plan: EnginePlan) -> Engine:
     """Launches an engine with a plan, warms it up and gives it its adapters."""
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)

@@ -20,7 +20,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.core_queue import QueueLimits
 from handler.engine.vllm_api.core import engine_metrics
-from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
+from handler.engine.vllm_api.core.core_requests import DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request
 from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
 from handler.engine.vllm_api.core.core_requests import sampling_params as sampling_params
