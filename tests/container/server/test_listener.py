@@ -56,13 +56,6 @@ def test_serve_ends_at_once_where_the_port_is_taken(taken: int) -> None:
     )
 
 
-def test_serve_ends_at_once_with_several_workers() -> None:
-    environment = {**os.environ, **settings(0), "SAGEMAKER_MODEL_SERVER_WORKERS": "2"}
-    ended = subprocess.run([SERVE], env=environment, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("serve: SAGEMAKER_MODEL_SERVER_WORKERS: one process serves the one engine")
-
-
 def test_the_server_and_its_routes_are_imported_after_it() -> None:
     """They are most of the time until gunicorn could bind the port."""
     script = (
