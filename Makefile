@@ -70,7 +70,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench dashboard bench-front-ends bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -224,9 +224,6 @@ bench: $(DEV)
 # Whether every panel of the Grafana dashboard has data of the endpoint at URL, which must be under load.
 dashboard: $(DEV)
 	@$(BIN)/python -m compose $(or $(URL),http://127.0.0.1:$(PORT))
-
-bench-front-ends: $(DEV)
-	@$(BIN)/python -m benchmarks front-ends
 
 soak: $(DEV)
 	@$(BIN)/python -m benchmarks soak --minutes $(or $(MINUTES),30)

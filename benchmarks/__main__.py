@@ -7,7 +7,6 @@ import click
 from benchmarks.on_aws import on_aws
 from benchmarks.restore.fetch_command import fetch_command
 from benchmarks.restore.restore_command import restore_command
-from benchmarks.serving.front_ends import front_ends
 from benchmarks.serving.gateway_ceiling import gateway
 from benchmarks.serving.ping_times import ping_times
 from benchmarks.serving.serving_command import serving_command
@@ -33,7 +32,6 @@ COMMANDS = (
     overlap,
     restart_times,
     installs,
-    front_ends,
     gateway,
     ping_times,
     soak_command,

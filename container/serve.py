@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from handler.config.endpoint_config import EndpointConfig
     from handler.json_value import Json
-    from handler.startup.admission import Admission
     from handler.startup.lifecycle import TimedStep
 
 logger = logging.getLogger("container.serve")  # also if this is the main module
@@ -69,16 +68,9 @@ def main() -> None:
     from container.service import Service
     from handler.startup.lifecycle import Lifecycle
 
-    def make_service(shared: Admission | None = None) -> Service:
-        return Service.of(
-            config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed, timeline.step_ended), shared
-        )
+    def make_service() -> Service:
+        return Service.of(config, Lifecycle(timeline.stage_ended, timeline.ready, timeline.failed, timeline.step_ended))
 
-    if config.front_ends > 1:
-        from container.server.multiprocess.multiprocess_server import SharedServer
-
-        SharedServer(config, make_service, acceptor).run()
-        return
     GunicornServer(config, make_service, acceptor).run()
 
 
@@ -104,9 +96,6 @@ def prepare(environ: MutableMapping[str, str], config: EndpointConfig) -> None:
     if config.safe_port_range is not None:
         # vLLM looks for free ports from this one upwards (vllm/utils/network_utils.py).
         environ.setdefault("VLLM_PORT", str(ports.parse(config.safe_port_range)[0]))
-    if config.front_ends > 1:
-        # prometheus_client checks for it when it is imported. Each serving process then sets its own.
-        environ["PROMETHEUS_MULTIPROC_DIR"] = ""
     for name, value in ENVIRONMENT_DEFAULTS.items():
         environ.setdefault(name, value)
 

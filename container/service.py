@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from container.connection.held_connections import HeldConnections
 from container.connection.read_timeouts import ReadTimeouts
-from container.process_group.peers import Peers
 from container.recovery.recovery import Recovery
 from container.requests.body_budget import BodyBudget
 from container.telemetry.neuron_monitor import NeuronMonitor
@@ -45,7 +44,6 @@ class Service(ServingState):
     :ivar bodies: bounds the bytes of all bodies together.
     :ivar sessions: None where sessions are off.
     :ivar monitor: None where neuron-monitor is not installed.
-    :ivar peers: the other serving processes; None where there are none.
     :ivar batches: files and batches; None where they are off.
     :ivar recovery: what becomes of requests whose engine has died.
     """
@@ -56,18 +54,14 @@ class Service(ServingState):
     bodies: BodyBudget
     sessions: Sessions | None = None
     monitor: NeuronMonitor | None = None
-    peers: Peers | None = None
     batches: Batches | None = None
     recovery: Recovery = field(default_factory=Recovery)
 
     @classmethod
-    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None, shared: Admission | None = None) -> Service:
-        """Makes the service of this process.
-
-        :param shared: the admission that several processes share.
-        """
-        admission = shared or Admission(config.max_concurrent)
-        observer = RequestObserver(config, lambda: admission.total, make_tracer(os.environ))
+    def of(cls, config: EndpointConfig, lifecycle: Lifecycle | None = None) -> Service:
+        """Makes the service of this process."""
+        admission = Admission(config.max_concurrent)
+        observer = RequestObserver(config, lambda: admission.count, make_tracer(os.environ))
         service = cls(
             config=config,
             lifecycle=lifecycle or Lifecycle(),

@@ -17,8 +17,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # How a test of tests/endpoint asks for the engine that its conftest.py starts once.
 SHARES = re.compile(r"\bendpoint: ServeProcess|\bgateway\b|\bruntime\b")
-# These look at every /dev/shm/endpoint-*.
-FRONT_ENDS = ("tests/endpoint/test_front_ends.py", "tests/container/server/test_multiprocess.py")
 COMPILES = ("tests/notebooks/test_notebooks.py", "tests/endpoint/test_artifacts.py")
 # The groups that take longest, by the processor time that they took on two cores.
 LONGEST = (
@@ -32,7 +30,6 @@ LONGEST = (
     "tests/local_sagemaker/test_service_with_boto3.py",
     "tests/endpoint/test_adapters.py",
     "tests/neuron_contract/test_stand_in_engine.py",
-    "front ends",
     "tests/endpoint/test_failure.py",
     "tests/endpoint/test_pooling.py",
 )
@@ -51,8 +48,6 @@ def place(node: str) -> int:
 
 @cache
 def _group_of_file(file: str) -> str:
-    if file in FRONT_ENDS:
-        return "front ends"
     if file in COMPILES:
         return "compiles"
     shares = file.startswith("tests/endpoint/") and SHARES.search((ROOT / file).read_text(encoding="utf-8"))

@@ -20,7 +20,6 @@ from benchmarks.lib.measurements import Comparison
 from benchmarks.lib.report import BenchmarkReport
 from benchmarks.lib.request_mix import Api
 from benchmarks.lib.run_conditions import measuring
-from benchmarks.serving.front_ends import SHARE, FrontEndsFailed, measure_front_ends
 from benchmarks.serving.random_model import write_random_model
 from benchmarks.serving.second_opinion import OpinionFailed, opinions
 from benchmarks.serving.serving import (
@@ -42,8 +41,7 @@ FULL_LIMIT_S = 2 * 3600.0
 STUB_QUICK_LIMIT_S = 110.0
 STUB_PAIRS = 8
 OPINION_PAIRS = 3
-QUICK_FRONT_END_BLOCKS, FRONT_END_BLOCKS = 3, 8
-PARTS = ("setup", "model", "stub", "front-ends")
+PARTS = ("setup", "model", "stub")
 
 
 class Numbers(click.ParamType[tuple[int, ...]]):
@@ -114,14 +112,10 @@ def serving_command(
             SAMPLE_MODEL if any(SAMPLE_MODEL.glob("*.safetensors")) else write_random_model(Path(scratch) / "random")
         )
         report.line(_run_record(ours, theirs, directory, [plans[part] for part in selected if part in plans]))
-        with measuring(report, ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed, FrontEndsFailed):
+        with measuring(report, ServerFailed, WarmUpFailed, SetupFailed, OpinionFailed):
             for part in selected:
                 if part == "setup":
                     own += measure_setup(directory, Path(scratch) / part, free_port())
-                    continue
-                if part == "front-ends":
-                    most, blocks = (2, QUICK_FRONT_END_BLOCKS) if quick else (3, min(pairs, FRONT_END_BLOCKS))
-                    own += measure_front_ends(most, blocks, SHARE, directory, report)[0]
                     continue
                 sides = contestants(ours, theirs, directory, Path(scratch) / part, plans[part].shape)
                 run(plans[part], sides, report, measured)

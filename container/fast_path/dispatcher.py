@@ -140,5 +140,4 @@ def fast_path_available(service: Service) -> bool:
         and service.models is None
         and not requires_content_length(service.config)
         and engine.prompts.compiled
-        and not (service.peers is not None and service.peers.leads)
     )

@@ -11,15 +11,11 @@ Header = tuple[str, str]
 
 
 class ReplyHeads:
-    """Builds reply heads. The date is formatted once a second.
+    """Builds reply heads. The date is formatted once a second."""
 
-    :param extra: headers that every reply has.
-    """
+    __slots__ = ("_date", "_second")
 
-    __slots__ = ("_date", "_extra", "_second")
-
-    def __init__(self, extra: Iterable[Header] = ()) -> None:
-        self._extra = tuple(extra)
+    def __init__(self) -> None:
         self._second = 0
         self._date = ""
 
@@ -33,7 +29,6 @@ class ReplyHeads:
         if chunked:
             lines.append("Transfer-Encoding: chunked")
         lines += [f"{name}: {value}" for name, value in headers]
-        lines += [f"{name}: {value}" for name, value in self._extra]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def _now(self) -> str:

@@ -15,7 +15,7 @@ from container.requests.request_body import read_json
 from container.routes.adapter_routes import adapters_of, reply, required
 from container.service import Service
 from handler.engine.adapters.adapter_errors import AdapterExists
-from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.schemas.json_body import decode
 from handler.schemas.openai.sampling_fields import convert
 from handler.startup.adapter_loading import bring
@@ -87,7 +87,7 @@ def load_adapter(service: Service, name: str, url: str) -> Adapter:
     return adapters.load(name, url)
 
 
-def adapter_table(service: Service) -> AdapterTable | None:
+def adapter_table(service: Service) -> Adapters | None:
     """The adapters of the model of the start; None if its engine serves none."""
     return None if service.engine is None else service.engine.adapters
 

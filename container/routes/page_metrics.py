@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from container.process_group import shared_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
 from handler.neuron.buckets.padding import ASKED, COMPUTED
@@ -26,10 +25,7 @@ def page_state(service: Service) -> dict[str, object]:
     status, engine = service.lifecycle.status, service.engine
     problem = engine.problem() if engine is not None and status.state is ServingStatus.READY else None
     state = status.state.value if problem is None else "stalled"
-    seen = vllm_metrics(
-        vllm_registry(service) if service.peers is None else shared_metrics.summed(service.peers.context)
-    )
-    own = service.observer.registry if service.peers is None else shared_metrics.summed(service.peers.context)
+    seen = vllm_metrics(vllm_registry(service))
     unfinished, queued, engines = service.unfinished(), service.queued(), service.engines()
     return {
         "state": state,
@@ -40,14 +36,14 @@ def page_state(service: Service) -> dict[str, object]:
         "steps": steps(service.lifecycle),
         "model": ", ".join(one.served_names[0] for one in engines) or None,
         "slots": sum(one.slots for one in engines) or None,
-        "in_flight": service.admission.total,
+        "in_flight": service.admission.count,
         "running": max(0, unfinished - queued),
         "queued": queued,
         "kv_use": next((seen[name] / max(1, len(engines)) for name in KV_USE if name in seen), None),
         "output_tokens": seen.get(OUTPUT_TOKENS),
         "first_token_sum": seen.get(FIRST_SUM),
         "first_token_count": seen.get(FIRST_COUNT),
-        "padding": padding_shares(own),
+        "padding": padding_shares(service.observer.registry),
     }
 
 
@@ -98,7 +94,7 @@ def progress(status: Status | TimedStep) -> dict[str, object]:
 def vllm_metrics(registry: CollectorRegistry = REGISTRY) -> Mapping[str, float]:
     """The vLLM metrics that the page shows, each summed over its labels."""
     found: dict[str, float] = {}
-    # A registry over several processes does not know its names before it has read all values.
+    # The registry of several engines does not know its names before it has read all values.
     families = registry.restricted_registry(NAMES) if registry is REGISTRY else registry
     for family in families.collect():
         for sample in family.samples:

@@ -44,8 +44,6 @@ def ping_reply(service: Service) -> tuple[int, bytes]:
         problem = engine.problem()
         if problem is not None:
             code, state, reason = 500, "stalled" if not engine.dead() else "failed", f"the engine: {problem}"
-        elif service.peers is not None and (peer_status := service.peers.leader_problem()) is not None:
-            code, state, reason = peer_status
         elif service.monitor is not None and (device_problem := service.monitor.problem()) is not None:
             code, state, reason = 500, "hardware", device_problem
     if code == 200:

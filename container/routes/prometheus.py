@@ -10,10 +10,8 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
-from container.process_group import shared_metrics
-from container.process_group.shared_state import Member
 from container.routes import neuron_metrics
 from container.routes.merged_engine_metrics import vllm_registry
 from container.service import Service
@@ -31,7 +29,7 @@ class ServiceCollector:
         service = self._service
         tasks = sum(engine.loop.tasks() for engine in service.engines())
         for name, text, value in (
-            ("requests_in_flight", "Requests that were admitted and are not answered yet.", service.admission.total),
+            ("requests_in_flight", "Requests that were admitted and are not answered yet.", service.admission.count),
             ("requests_in_engine", "Requests that hold a slot of the engine or wait for one.", service.unfinished()),
             ("requests_queued", "Requests beyond the engine's slots.", service.queued()),
             ("loop_tasks", "Tasks in the engines' event loops.", tasks),
@@ -56,14 +54,6 @@ class ServiceCollector:
             for model in service.models.all():
                 models.add_metric([model.name], int(model.state is ModelState.SERVING))
             yield models
-        if service.peers is not None:
-            shared_state = service.peers.shared_state
-            serving = len(shared_state.members(Member.SERVING))
-            yield GaugeMetricFamily("endpoint_front_ends", "Front-end processes that serve.", serving)
-            ended = len(shared_state.members(Member.RELEASED))
-            yield CounterMetricFamily(
-                "endpoint_front_ends_ended", "Front-end processes that ended and were replaced.", ended
-            )
         if service.config.artifact_store:
             yield from service.artifacts.families()
         if service.monitor is not None:
@@ -94,9 +84,7 @@ def blueprint(service: Service) -> Blueprint:
 
     @routes.get("/metrics")
     def metrics() -> Response:
-        registries = [service.observer.registry, vllm_registry(service)]
-        if service.peers is not None:
-            registries = [shared_metrics.summed(service.peers.context)]  # it has both, of all processes
-        return Response(b"".join(map(generate_latest, [registry, *registries])), content_type=CONTENT_TYPE_LATEST)
+        registries = [registry, service.observer.registry, vllm_registry(service)]
+        return Response(b"".join(map(generate_latest, registries)), content_type=CONTENT_TYPE_LATEST)
 
     return routes

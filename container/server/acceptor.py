@@ -2,7 +2,7 @@
 
 The serving process cannot always answer: imports and native code hold its interpreter, a start or an attack keeps it
 busy, its threads and descriptors are limited. The acceptor waits for none of that. It reads each connection's first
-head in its event loop. Any other request than GET /ping, with the rest of its connection, goes to a serving process.
+head in its event loop. Any other request than GET /ping, with the rest of its connection, goes to the serving process.
 
 A head is only looked at (MSG_PEEK), so that the connection is passed on as it came. /ping on a connection that was
 passed on is answered by the serving process.
@@ -162,7 +162,7 @@ class Acceptor:
             self._send_queue()
 
     def _send_queue(self) -> None:
-        """Sends connections until the serving processes have yet to accept earlier ones."""
+        """Sends connections until the serving process has yet to accept earlier ones."""
         while self._queue:
             try:
                 self._channel.send(self._queue[0])

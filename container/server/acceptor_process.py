@@ -29,8 +29,8 @@ class AcceptorProcess:
 
     :param listener: listens on the endpoint's port.
     :param stall: seconds without progress of a serving process after which /ping answers 500.
-    :ivar channel: brings the connections to the serving processes, which inherit it.
-    :ivar state: what /ping answers. The serving process that owns the engine writes it.
+    :ivar channel: brings the connections to the serving process, which inherits it.
+    :ivar state: what /ping answers. The serving process writes it.
     """
 
     def __init__(self, listener: socket.socket, stall: float) -> None:
@@ -57,7 +57,7 @@ class AcceptorProcess:
                 logger.exception("the acceptor failed")
             finally:
                 os._exit(1)
-        self.channel.acceptor_end.close()  # only then do serving processes see that the acceptor has ended
+        self.channel.acceptor_end.close()  # only then does the serving process see that the acceptor has ended
 
     def _run(self, parent: int) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -1,4 +1,4 @@
-"""Passes accepted connections from the acceptor's process to the serving processes (unix(7), SCM_RIGHTS)."""
+"""Passes accepted connections from the acceptor's process to the serving process (unix(7), SCM_RIGHTS)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEND_BUFFER = 32 * 1024
 
 
 class ConnectionChannel:
-    """A pair of sockets. Each connection that the acceptor sends goes to one of the serving processes."""
+    """A pair of sockets, from the acceptor to the serving process."""
 
     def __init__(self) -> None:
         self.acceptor_end, self._worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -25,7 +25,7 @@ class ConnectionChannel:
     def send(self, connection: socket.socket) -> None:
         """Sends a connection. The sender still has to close its own descriptor.
 
-        :raises BlockingIOError: the serving processes have yet to accept earlier ones.
+        :raises BlockingIOError: the serving process has yet to accept earlier ones.
         """
         descriptors = array.array("i", [connection.fileno()])
         try:

@@ -28,7 +28,8 @@ from container.fast_path.request_handler import FastPathContext
 from container.recovery.request_channel import HandedRequest
 from container.requests import request_body
 from container.requests.unparsed_requests import MissingHost, closing_reply, error_reply
-from container.server.descriptor_shortage import FIXES, Acceptable, AcceptPause, reserve_is_reached
+from container.server.connection_channel import ConnectionChannel
+from container.server.descriptor_shortage import FIXES, AcceptPause, reserve_is_reached
 from container.server.held_requests import HeldRequests
 from container.service import Service
 from handler.engine.event_loop import LoopThread
@@ -49,7 +50,7 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
     lingering: LingeringClose
     accept_pause: AcceptPause
     held_requests: HeldRequests
-    sockets: list[Acceptable]
+    sockets: list[ConnectionChannel]
     _dispatcher: Dispatcher | None = None
 
     def handle(self, conn: TConn) -> object:
@@ -101,22 +102,16 @@ class ConnectionWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn is untyp
         if self._dispatcher is None and service.lifecycle.status.state is ServingStatus.READY:
             fast = fast_path_available(service)
             loop = service.engine.loop if fast and service.engine is not None else LoopThread.start("connections")
-            context = FastPathContext(
-                service, loop.loop, ReplyHeads(self.reply_headers()), DeferredObserver(service.observer)
-            )
+            context = FastPathContext(service, loop.loop, ReplyHeads(), DeferredObserver(service.observer))
             thread_path = ThreadPath(self.enqueue_req, self._closed)
             self._dispatcher = Dispatcher(context, thread_path, self.cfg.keepalive, fast=fast)
         return self._dispatcher if self.alive else None
-
-    def reply_headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers that every reply has."""
-        return ()
 
     def set_accept_enabled(self, enabled: bool) -> None:
         self.accept_pause.resume()
         super().set_accept_enabled(enabled)
 
-    def accept(self, listener: Acceptable) -> None:
+    def accept(self, listener: ConnectionChannel) -> None:
         try:
             client, address = listener.accept()
         except EOFError as error:

@@ -12,7 +12,6 @@ import math
 import os
 import resource
 import selectors
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +27,6 @@ FIXES = {
     errno.ENOMEM: "The kernel has no memory for sockets: use a larger instance.",
 }
 PAUSE = 0.1
-Acceptable = socket.socket | ConnectionChannel
 LOG_INTERVAL = 60.0
 # Descriptors that new connections leave free for files and sockets of requests. No more than an eighth of the limit.
 RESERVE = 32
@@ -64,14 +62,14 @@ class AcceptPause:
     :param accept: called by the main loop when a connection can be accepted.
     """
 
-    def __init__(self, poller: selectors.BaseSelector, accept: Callable[[Acceptable], None]) -> None:
+    def __init__(self, poller: selectors.BaseSelector, accept: Callable[[ConnectionChannel], None]) -> None:
         self._poller, self._accept = poller, accept
-        self._paused: set[Acceptable] = set()
+        self._paused: set[ConnectionChannel] = set()
         self._paused_until = 0.0
         self._error: int | None = None
         self._log = ShortageLog(logger)
 
-    def begin(self, listener: Acceptable, error: int) -> None:
+    def begin(self, listener: ConnectionChannel, error: int) -> None:
         """Pauses a listener for `PAUSE` seconds.
 
         :param error: the errno of `accept`.

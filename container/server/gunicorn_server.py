@@ -43,7 +43,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
     :param acceptor: listens on the endpoint's port.
     """
 
-    def __init__(self, config: EndpointConfig, make_service: Callable[..., Service], acceptor: AcceptorProcess) -> None:
+    def __init__(self, config: EndpointConfig, make_service: Callable[[], Service], acceptor: AcceptorProcess) -> None:
         self.config = config
         self._make_service = make_service
         self.acceptor = acceptor
@@ -83,12 +83,10 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]  # gunicorn is unty
     def new_service(self) -> Service:
         """Makes the service. Called in the serving process, before its routes are made."""
         self.service = self._make_service()
-        self.service.recovery = self._recovery()
+        self.service.recovery = Recovery(
+            self._channel, self._deaths, self._starts[-1], lambda: self._may_start(time.monotonic())
+        )
         return self.service
-
-    def _recovery(self) -> Recovery:
-        """What this serving process does for requests whose engine has died."""
-        return Recovery(self._channel, self._deaths, self._starts[-1], lambda: self._may_start(time.monotonic()))
 
     def _may_start(self, now: float) -> bool:
         """Whether the budget allows another start. Engines that a body has ended do not count."""

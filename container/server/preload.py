@@ -76,8 +76,8 @@ class Preload:
 
 
 def preloads(config: EndpointConfig) -> bool:
-    """Whether the next serving process can take over an import: its engine is its own."""
-    return config.preload_after > 0 and config.engine != "none" and config.front_ends == 1
+    """Whether the next serving process can take over an import."""
+    return config.preload_after > 0 and config.engine != "none"
 
 
 def preload(config: EndpointConfig) -> None:

@@ -56,7 +56,17 @@ class EngineWorker(ConnectionWorker):
         self.accept_pause = AcceptPause(self.poller, self.accept)
         self.held_requests = HeldRequests(self.service, self.run_handed, self.refuse_handed)
         self.sockets = [self.app.acceptor.channel]
-        self.begin()
+        self.service.lifecycle.changed = self._publish
+        self._publish()
+        self.service.monitor = start_monitor(self.service.config.neuron_monitor)
+        if self.service.observer.emf is not None:
+            self.service.observer.emf.begin()
+        threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
+        if self.service.batches is not None:
+            self.service.batches.start()
+        threading.Thread(
+            target=watch_engine, args=(self.service, self.end, self._publish), name="engine-watchdog", daemon=True
+        ).start()
         try:
             super().run()
         finally:
@@ -73,20 +83,6 @@ class EngineWorker(ConnectionWorker):
             if self.service.observer.tracer is not None:
                 self.service.observer.tracer.stop()
             leave(0)  # a thread in a long import would keep the interpreter running past SageMaker's 30 s
-
-    def begin(self) -> None:
-        """Starts the monitor, the start of the engine and its watchdog."""
-        self.service.lifecycle.changed = self._publish
-        self._publish()
-        self.service.monitor = start_monitor(self.service.config.neuron_monitor)
-        if self.service.observer.emf is not None:
-            self.service.observer.emf.begin()
-        threading.Thread(target=start, args=(self.service,), name="start", daemon=True).start()
-        if self.service.batches is not None:
-            self.service.batches.start()
-        threading.Thread(
-            target=watch_engine, args=(self.service, self.end, self._publish), name="engine-watchdog", daemon=True
-        ).start()
 
     def _publish(self) -> None:
         """Tells the acceptor what /ping answers, or that this process answers it."""
@@ -107,24 +103,20 @@ class EngineWorker(ConnectionWorker):
             threading.Thread(target=self._drain, args=(sig, frame), name="drain", daemon=True).start()
 
     def _drain(self, sig: int, frame: FrameType | None) -> None:
-        self.service.held_connections.close_idle()
-        self._finish(self.service.config.drain)
+        service = self.service
+        service.held_connections.close_idle()
+        if not service.admission.wait_empty(service.config.drain):
+            for engine in service.engines():
+                engine.fail_requests(Draining())  # a stream that is ended early has the error as its last event
+            service.admission.wait_empty(1.0)
         for _ in range(LAST_LOOKS):  # those that opened when the drain began, or had just sent their last reply
-            self.service.held_connections.close_idle()
-            if self.service.held_connections.wait_released(1.0 / LAST_LOOKS):
+            service.held_connections.close_idle()
+            if service.held_connections.wait_released(1.0 / LAST_LOOKS):
                 break
         if self._dispatcher is not None:
             self._dispatcher.stop()
         self.lingering.hurry()
         super().handle_exit(sig, frame)
-
-    def _finish(self, seconds: float) -> None:
-        """Waits for this process's requests; ends those that are still running after `seconds`."""
-        service = self.service
-        if not service.admission.wait_empty(seconds):
-            for engine in service.engines():
-                engine.fail_requests(Draining())  # a stream that is ended early has the error as its last event
-            service.admission.wait_empty(1.0)
 
 
 def leave(status: int) -> None:

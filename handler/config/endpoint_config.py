@@ -77,7 +77,6 @@ class EndpointConfig:
 
     # The serving process.
     scratch: Path = setting(Path("/tmp/neuron-endpoint"), "a writable directory for temporary files")  # noqa: RUF009, S108
-    front_ends: int = setting(1, "HTTP processes that share the one engine", bounds=(1, 64))
     port: int = setting(8080, "port that the server listens on", bounds=(0, 65535))
     safe_port_range: str | None = setting(None, "range (first-last) that any other open port must lie in")
     max_concurrent: int = setting(1024, "most requests in flight; further ones get 429", bounds=(1, 4096))

@@ -11,15 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from handler.engine.adapters.adapter_table import AdapterTable
 from handler.engine.adapters.adapters import Adapters, Bring
-from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
 from handler.engine.api_routes import PLAIN
-from handler.engine.core_clients import CoreAddresses, CoreClient
 from handler.engine.core_queue import GROUP
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
-from handler.engine.exit_watch import on_exit
 from handler.engine.frontend_args import FrontendSettings
 from handler.engine.generation import sampling_check
 from handler.engine.generation.generation import Generation, Sink
@@ -45,8 +41,6 @@ class Engine:
     :ivar base_names: the model's own names. The first one is used in replies.
     :ivar adapters: the loaded LoRA adapters. None if the engine was started without LoRA.
     :ivar slots: how many sequences are decoded at the same time. Further requests wait.
-    :ivar core_client: this process's client of a core that another process owns. None if this process owns the core.
-    :ivar core_addresses: the addresses for the clients of other processes. None if no other process uses the core.
     :ivar metrics_registry: vLLM's metrics, if this is a further engine of its process. The metrics of the first engine
         are in prometheus_client's global registry, and this is None.
     :ivar buckets: what lengths are padded to, or would be on Neuron. None if that is not known.
@@ -62,7 +56,6 @@ class Engine:
         stall: float,
         limits: RequestLimits,
         front_end: FrontendSettings | None = None,
-        core_client: CoreClient | None = None,
     ) -> None:
         from handler.engine.vllm_api.core import core as vllm_api
 
@@ -70,7 +63,7 @@ class Engine:
         self._llm = llm
         self.loop = loop
         self.base_names = tuple(served_names)
-        self.adapters: AdapterTable | None = None
+        self.adapters: Adapters | None = None
         self.failure: EndpointError | None = None
         self.buckets: CompiledBuckets | None = None
         self.front_end = front_end = front_end or FrontendSettings()
@@ -95,20 +88,10 @@ class Engine:
             limits.max_model_len * vllm_api.longest_token(tokenizer),
             defaults=front_end.default_chat_template_kwargs,
         )
-        self.core_client = core_client
-        self.core_addresses: CoreAddresses | None = None
         self.metrics_registry = vllm_api.metrics_registry(llm)
-        self.pids = vllm_api.core_pids(llm) if core_client is None else core_client.pids
+        self.pids = vllm_api.core_pids(llm)
         self._heartbeat = Heartbeat(lambda: vllm_api.probe(llm), self.pids, stall)
         self._heartbeat_task: Future[None] = loop.spawn(self._heartbeat.run())
-        if core_client is not None:
-            loop.run(self._watch_core(core_client.pids[0]))
-
-    async def _watch_core(self, pid: int) -> None:
-        """Reports the end of a core that another process started. vLLM's client does not notice it."""
-        from handler.engine.vllm_api.core import shared_clients
-
-        on_exit(pid, self.loop.loop, lambda: shared_clients.core_ended(self._llm))
 
     def caches_prefixes(self) -> bool:
         """Whether prefix caching is on: a prompt that begins like an earlier one reuses its key-value cache."""
@@ -118,19 +101,10 @@ class Engine:
         """Whether the engine was started with LoRA."""
         return self._api.takes_adapters(self._llm)
 
-    def with_adapters(self, directory: Path, limit: int, bring: Bring, notes: AdapterNotes | None = None) -> Adapters:
-        """Creates the table of LoRA adapters, which is empty at first. Call once, on an engine with LoRA.
-
-        :param notes: publishes the adapters to the other processes that use this engine.
-        """
-        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring, notes)
+    def with_adapters(self, directory: Path, limit: int, bring: Bring) -> Adapters:
+        """Creates the table of LoRA adapters, which is empty at first. Call once, on an engine with LoRA."""
+        adapters = self.adapters = Adapters(self._llm, self.loop, self.base_names, directory, limit, bring)
         return adapters
-
-    def follow_adapters(self, notes: AdapterNotes) -> None:
-        """Uses the adapters that the process which owns the engine loads and publishes."""
-        from handler.engine.vllm_api.core import lora_adapters as lora
-
-        self.adapters = FollowedAdapters(self.base_names, notes, lora.request)
 
     @property
     def served_names(self) -> tuple[str, ...]:
@@ -213,20 +187,10 @@ class Engine:
             request.fail(error)
         self._api.fail_all(self._llm, error)
 
-    def release(self, client: int, timeout: float = 2.0) -> int:
-        """Ends the requests of a front end that has ended, and returns how many there were. Call on the core's owner.
-
-        :param client: the index of the front end's client.
-        :raises Exception: the core has ended, or does not answer.
-        """
-        from handler.engine.vllm_api.core import shared_clients
-
-        return self.loop.run(shared_clients.release(self._llm, client), timeout)
-
     def stop(self) -> None:
-        """Ends the loop. The owner of the core also ends the core's processes, even those that do not respond."""
+        """Ends the loop and the core's processes, even those that do not respond."""
         self._heartbeat_task.cancel()
-        for pid in self.pids if self.core_client is None else ():
+        for pid in self.pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:

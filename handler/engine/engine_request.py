@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.engine.core_queue import GROUP, RequestGroup
 from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sink, StopReason
@@ -18,7 +18,7 @@ class RequestQueue(Protocol):
     """The part of the engine that a request uses."""
 
     loop: LoopThread
-    adapters: AdapterTable | None
+    adapters: Adapters | None
     failure: EndpointError | None
 
     async def add(self, generation: Generation, params: object, request: EngineRequest) -> None:

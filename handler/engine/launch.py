@@ -1,4 +1,4 @@
-"""Starts an engine from a plan: with a core of its own, or as a further front end of another process's core."""
+"""Starts an engine from a plan."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from types import ModuleType
 from typing import Any
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.config.front_end_rules import FIELD, VARIABLE
-from handler.engine.core_clients import SPARE_CLIENTS, CoreClient
 from handler.engine.core_queue import queue_limits
 from handler.engine.engine import Engine
 from handler.engine.event_loop import LoopThread
@@ -21,7 +19,6 @@ from handler.engine.frontend_args import front_end
 from handler.engine.generation.request_cost import CostLimits
 from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.waiting_process import WaitingProcess
-from handler.errors import SettingError
 from handler.neuron.buckets.planned_buckets import planned_buckets
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.length_limits import length_limits
@@ -72,37 +69,12 @@ def launch(
     model_inspection.inspect_here()
     engine_args, limits = engine_arguments.engine_args(plan.engine_args, config), partial(queue_limits, config, plan)
     build = partial(vllm_api.build_engine, engine_args, limits, further=further)
-    if config.front_ends > 1:
-        setting = config.source(FIELD).name or VARIABLE
-        if not vllm_api.DIRECT:
-            raise SettingError(setting, "several front ends need vLLM 0.16", "Leave it out, or set it to 1.")
-        from handler.engine.vllm_api.core import shared_clients
-
-        build = partial(shared_clients.launch, engine_args, config.front_ends + 1 + SPARE_CLIENTS, setting, limits)
     with nullcontext() if waiting is None else waiting.becomes_core():
         return _engine(plan, config, engine_args, build, stage)
 
 
-def join(plan: EnginePlan, config: EndpointConfig, client: CoreClient) -> Engine:
-    """Connects to an engine core that another process has started and owns.
-
-    :param plan: the plan with which that process started the core.
-    :param client: a client that no process has used before.
-    """
-    from handler.engine.vllm_api.core import engine_arguments, shared_clients
-
-    engine_args, limits = engine_arguments.engine_args(plan.engine_args, config), partial(queue_limits, config, plan)
-    build = partial(shared_clients.join, engine_args, client.addresses, client.index, limits)
-    return _engine(plan, config, engine_args, build, client=client)
-
-
 def _engine(
-    plan: EnginePlan,
-    config: EndpointConfig,
-    engine_args: Any,
-    build: Callable[[], Any],
-    stage: Stage = lambda name: None,
-    client: CoreClient | None = None,
+    plan: EnginePlan, config: EndpointConfig, engine_args: Any, build: Callable[[], Any], stage: Stage
 ) -> Engine:
     """Starts the event loop, vLLM's client and its serving classes, and makes an `Engine` of them.
 
@@ -139,11 +111,10 @@ def _engine(
             vllm_api.shutdown(llm)
         loop.stop()
         raise
-    engine = Engine(llm, loop, engine_args.served_model_name, config.stall, limits, front, client)
+    engine = Engine(llm, loop, engine_args.served_model_name, config.stall, limits, front)
     if serving is not None:
         engine.serving, engine.traits = serving, serving.traits
     engine.max_sequences, engine.allowed_media_domains = config.max_sequences, domains
-    engine.core_addresses = getattr(llm, "core_addresses", None)
     engine.buckets = planned_buckets(plan, config, limits.max_model_len, engine.slots)
     return engine
 

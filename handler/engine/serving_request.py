@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from handler.engine.adapters.adapter_table import Adapter, AdapterTable
+from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.engine.core_queue import RequestGroup, join_group
 from handler.engine.engine_request import failure_of
 from handler.engine.event_loop import LoopThread
@@ -29,7 +29,7 @@ class ServingQueue(Protocol):
 
     loop: LoopThread
     base_names: tuple[str, ...]
-    adapters: AdapterTable | None
+    adapters: Adapters | None
     failure: EndpointError | None
     serving_requests: set[ServingRequest]
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading.network_isolation import VARIABLE, is_remote
-from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
 from handler.model.model_source import download
@@ -18,30 +17,23 @@ AT_THE_START_ONLY = "this Neuron line loads adapters only at the start: name the
 
 
 def load_adapters(
-    engine: Engine,
-    plan: EnginePlan,
-    config: EndpointConfig,
-    moved: Mapping[str, str],
-    stage: Callable[[str], None],
-    notes: AdapterNotes | None = None,
+    engine: Engine, plan: EnginePlan, config: EndpointConfig, moved: Mapping[str, str], stage: Callable[[str], None]
 ) -> None:
     """Loads the configured adapters. On a Neuron line the engine has them already, and they are only listed.
 
     :param moved: for each fetched adapter, its configured address and its directory.
-    :param notes: publishes the adapters to the other processes that use the engine.
     :raises SettingError: an adapter cannot be loaded. The error names it.
     """
     if not engine.takes_adapters():
         return
     directory = config.scratch / "adapters"
     adapters = engine.with_adapters(
-        directory, config.max_adapters, lambda source: bring(moved.get(source, source), config), notes
+        directory, config.max_adapters, lambda source: bring(moved.get(source, source), config)
     )
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
     if plan.line == "cpu":
         adapters.load_empty(Path(str(plan.engine_args["model"])))
-        adapters.publish()
     elif plan.line.startswith("nxdi"):
         base = base_adapter_directory(config)
         adapters.declare_base(BASE_ADAPTER, str(base) if base.is_dir() else None)
@@ -56,7 +48,6 @@ def load_adapters(
             raise SettingError(setting, error.message.rstrip("."), fix) from None
     if plan.line != "cpu":
         adapters.fixed = AT_THE_START_ONLY
-        adapters.publish()
 
 
 def bring(source: str, config: EndpointConfig) -> Path:

@@ -36,11 +36,6 @@ class Admission:
         return self._count
 
     @property
-    def total(self) -> int:
-        """As `count`, for all processes of the endpoint together."""
-        return self._count
-
-    @property
     def retry_after(self) -> int:
         """Seconds after which a rejected client should try again, from the mean interval between ended requests."""
         return min(MAX_RETRY_AFTER, max(1, math.ceil(self._interval * self.limit * FREE_SHARE)))

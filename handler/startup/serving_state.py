@@ -3,43 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_contract import CustomCode
 from handler.custom_code.code_errors import NoEngine
-from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
 from handler.errors import EngineFailed, ModelNotFound
-from handler.model.model_source import Model
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
-from handler.neuron.engine_plan import EnginePlan
 from handler.startup.admission import Admission
 from handler.startup.artifact_metrics import ArtifactMetrics
 from handler.startup.lifecycle import Lifecycle
 from handler.startup.multi_model.model_errors import ModelNotLoaded, ModelUnnamed
 from handler.startup.multi_model.model_registry import ModelRegistry
-
-
-class FrontEndGroup(Protocol):
-    """The other processes that serve the same engine. The start of the engine's owner uses it."""
-
-    adapter_notes: AdapterNotes
-
-    def planned(self, plan: EnginePlan, model: Model) -> None:
-        """Call before the owner starts an engine."""
-
-    def gather(self, engine: Engine) -> None:
-        """Waits until every front end is ready for requests.
-
-        :raises StartFailed: front ends end again and again.
-        """
-
-    def unfinished(self, own: int) -> int:
-        """How many requests all processes have in the engine.
-
-        :param own: how many this process has.
-        """
 
 
 @dataclass(slots=True)
@@ -48,7 +23,6 @@ class ServingState:
 
     :ivar engine, custom_code: set by the start, before the endpoint is ready.
     :ivar models: the models that are loaded later, if the endpoint may have several.
-    :ivar peers: the other serving processes, if there are any.
     """
 
     config: EndpointConfig
@@ -58,17 +32,13 @@ class ServingState:
     models: ModelRegistry | None = None
     artifacts: ArtifactMetrics = field(default_factory=ArtifactMetrics)
     custom_code: CustomCode | None = None
-    peers: FrontEndGroup | None = None
 
     def unfinished(self) -> int:
-        """How many requests hold a slot or wait for one, in all processes."""
-        own = sum(engine.unfinished() for engine in self.engines())
-        return own if self.peers is None else self.peers.unfinished(own)
+        """How many requests hold a slot or wait for one."""
+        return sum(engine.unfinished() for engine in self.engines())
 
     def queued(self) -> int:
         """How many of them wait for a slot."""
-        if self.peers is not None:
-            return sum(max(0, self.unfinished() - engine.slots) for engine in self.engines())
         return sum(max(0, engine.unfinished() - engine.slots) for engine in self.engines())
 
     def engines(self) -> list[Engine]:

@@ -95,7 +95,6 @@ def _start_with_model(state: ServingState) -> None:
         for core in cores:
             core.end()
     load_custom_code(state, code)
-    _start_front_ends(state)
 
 
 def _side_by_side(
@@ -164,7 +163,7 @@ def _start_engine(
 ) -> None:
     """Starts the engine: with restored or newly compiled artifacts if there is a store, else directly."""
     config = state.config
-    start_engine = partial(_launch_engine, state, model, companions, steps)
+    start_engine = partial(_launch_engine, state, companions, steps)
     if not config.artifact_store or config.compiled_artifacts:
         with explained_start_failure():
             start_engine(with_scratch_artifacts(config, plan, model, companions))
@@ -174,19 +173,14 @@ def _start_engine(
         engine_with_neff_cache(state, plan, Path(model.path), companions, start_engine)
 
 
-def _launch_engine(
-    state: ServingState, model: Model, companions: Companions, steps: StartSteps, plan: EnginePlan
-) -> Engine:
+def _launch_engine(state: ServingState, companions: Companions, steps: StartSteps, plan: EnginePlan) -> Engine:
     """Launches an engine with a plan, warms it up and gives it its adapters."""
     config, lifecycle = state.config, state.lifecycle
     use_environment(plan)
-    if state.peers is not None:
-        state.peers.planned(plan, model)
     engine = state.engine = launch(plan, config, lifecycle.stage, imports=partial(steps.result, CORE))
     if compiles_only(plan.env):
         return engine
-    notes = None if state.peers is None else state.peers.adapter_notes
-    load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage, notes)
+    load = partial(load_adapters, engine, plan, config, companions.moved, lifecycle.stage)
     if plan.line != "cpu":
         load()  # The NxDI plugin's engine ends at a request without an adapter, so the warm-up needs them.
     lifecycle.stage("warm up")
@@ -199,13 +193,6 @@ def _launch_engine(
     if config.enable_sessions and not engine.caches_prefixes():
         logger.warning("prefix caching is off: each turn of a session computes its whole prompt again")
     return engine
-
-
-def _start_front_ends(state: ServingState) -> None:
-    """Waits for the other front ends, if there are any."""
-    if state.peers is not None and state.engine is not None:
-        state.lifecycle.stage("start front ends")
-        state.peers.gather(state.engine)
 
 
 def _freeze_garbage_collector() -> None:
@@ -234,9 +221,6 @@ def starts_without_model(config: EndpointConfig) -> bool:
     if line != "cpu":
         problem = f"there is no model in {directory}, and the line {line} serves one model with adapters"
         raise SettingError("SAGEMAKER_MULTI_MODEL", problem, "Set ENDPOINT_MODEL and ENDPOINT_ENABLE_LORA=true.")
-    if config.front_ends > 1:
-        setting = config.source("front_ends").name or "ENDPOINT_FRONT_ENDS"
-        raise SettingError(setting, "several front ends need an engine from the start to share", "Set it to 1.")
     return True
 
 

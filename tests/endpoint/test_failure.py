@@ -235,6 +235,7 @@ def test_streams_that_outlast_the_drain_are_told_so(tmp_path: Path) -> None:
         ({"ENDPOINT_MAX_CONCURRENT": "many"}, "ENDPOINT_MAX_CONCURRENT"),
         ({"ENDPOINT_MODEL": "/nowhere/at/all"}, "ENDPOINT_MODEL"),
         ({"SM_VLLM_PORT": "9"}, "SAGEMAKER_BIND_TO_PORT"),
+        ({"SAGEMAKER_MODEL_SERVER_WORKERS": "2"}, "SAGEMAKER_MODEL_SERVER_WORKERS: one process serves the one engine"),
     ],
 )
 def test_a_setting_that_cannot_work_ends_the_process_and_names_itself(

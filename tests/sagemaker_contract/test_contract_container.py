@@ -21,8 +21,7 @@ from handler.config.config_findings import config_findings
 from handler.config.loading.config_loader import load
 from handler.custom_code.code_contract import CodeReply
 from handler.engine.adapters.adapter_errors import AdapterNotFound
-from handler.engine.adapters.adapter_table import Adapter
-from handler.engine.adapters.adapters import Adapters
+from handler.engine.adapters.adapters import Adapter, Adapters
 from handler.errors import SettingError
 
 SESSIONS = {"SAGEMAKER_ENABLE_STATEFUL_SESSIONS": "true"}
@@ -271,7 +270,7 @@ VARIABLES: Mapping[str, tuple[str, str, object]] = {
     "sessions": ("SAGEMAKER_ENABLE_STATEFUL_SESSIONS=true", "enable_sessions", True),
     "life of a session": ("SAGEMAKER_SESSIONS_EXPIRATION=600", "session_expiration", 600.0),
     "default life of a session": ("", "session_expiration", 1200.0),
-    "workers": ("SAGEMAKER_MODEL_SERVER_WORKERS=1", "front_ends", 1),
+    "workers": ("SAGEMAKER_MODEL_SERVER_WORKERS=1", "unused", {}),
     "hub id": ("HF_MODEL_ID=/opt/ml/model", "model", "/opt/ml/model"),
     "server timeout": ("ENDPOINT_SERVER_TIMEOUT=3600", "deadline", None),
     "toolkit timeout": ("SAGEMAKER_MODEL_SERVER_TIMEOUT=3600", "deadline", None),

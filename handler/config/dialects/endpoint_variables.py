@@ -7,6 +7,7 @@ from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import unknown
+from handler.config.dialects.sagemaker import one_process
 from handler.config.endpoint_config import MIB
 from handler.config.fields import fields
 from handler.config.values import clean, to_int, to_mapping, to_str
@@ -17,6 +18,8 @@ PREFIX = "ENDPOINT_"
 # Names the document. Read before everything else.
 CONFIG = "ENDPOINT_CONFIG"
 MEGABYTES = "max_body_mb"
+# A setting of earlier versions.
+FRONT_ENDS = "front_ends"
 # Variables of SageMaker's own tools that begin with the prefix. JumpStart's model definitions set the time limit of
 # AWS's model servers (sagemaker-python-sdk, jumpstart_specs).
 OF_SAGEMAKER = {"ENDPOINT_SERVER_TIMEOUT": "SageMaker's own limits bound a request"}
@@ -41,7 +44,7 @@ def translate(name: str, value: str) -> list[Assignment]:
 
 
 def is_known(field: str) -> bool:
-    return field in fields() or field == MEGABYTES
+    return field in fields() or field in (MEGABYTES, FRONT_ENDS)
 
 
 def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
@@ -51,6 +54,8 @@ def field_value(field: str, value: Json, setting: str) -> list[Assignment]:
     """
     if field == MEGABYTES:
         return [assign("max_body", converted(to_int, value, setting) * MIB, setting)]
+    if field == FRONT_ENDS:
+        return [] if value is None else one_process(setting, value)
     if field == "lora_modules":
         return engine.translate(field, value, setting)
     if field not in {"engine_args", "neuron_config", "neuron_env"}:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from handler.config import front_end_rules as front_ends
 from handler.config.dialects import endpoint_variables as ours
 from handler.config.dialects import sagemaker
 from handler.config.endpoint_config import EndpointConfig
@@ -29,9 +28,6 @@ from handler.errors import SettingError
 
 BASE = "/opt/ml"
 SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "ENDPOINT_HF_TOKEN", "SM_VLLM_HF_TOKEN", "OPTION_HF_TOKEN")
-
-# Checks of several settings together.
-COMBINED_CHECKS = (isolation.problems, front_ends.problems)
 
 
 def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: str | None = None) -> EndpointConfig:
@@ -71,7 +67,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     if problems:
         raise SettingErrors(problems)
     config = _config(merged, environ, base)
-    conflicts = [masked(error, secrets) for check in COMBINED_CHECKS for error in check(config)]
+    conflicts = [masked(error, secrets) for error in isolation.problems(config)]
     if conflicts:
         raise SettingErrors(conflicts)
     return config

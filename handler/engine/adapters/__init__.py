@@ -1,1 +1,1 @@
-"""LoRA adapters: their files, their names, loading and unloading, and their use by several processes."""
+"""LoRA adapters: their files, their names, loading and unloading."""

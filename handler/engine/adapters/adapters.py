@@ -1,22 +1,20 @@
-"""Loads and unloads the LoRA adapters of an engine. Both block the caller's thread, but never a request."""
+"""The LoRA adapters of an engine. Loading and unloading block the caller's thread, but never a request."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import re
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from handler.engine.adapters import adapter_errors
 from handler.engine.adapters.adapter_checkpoint import copy_checked
-from handler.engine.adapters.adapter_table import Adapter, AdapterTable
 from handler.engine.adapters.empty_adapter import write_empty_adapter
-from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.event_loop import LoopThread
 from handler.errors import InvalidField
 
@@ -28,33 +26,43 @@ LOAD_SECONDS = 300.0
 # request has ended in this process, because stop strings are found here. Without the files the core would end with a
 # FileNotFoundError.
 KEPT_SECONDS = 60.0
-# The interval between two checks whether another process still uses an adapter.
-USE_SECONDS = 0.25
 # Fetches an adapter from its source, and returns its directory.
 Bring = Callable[[str], Path]
 
 
-class Adapters(AdapterTable):
-    """The LoRA adapters of an engine, in the process that owns it.
+@dataclass(slots=True)
+class Adapter:
+    """One loaded adapter.
+
+    :ivar request: vLLM's LoRARequest, which is passed with each request that uses the adapter.
+    :ivar running: how many requests use it now. Read and written on the engine's loop.
+    :ivar leaving: it is being unloaded. Its memory is freed when the last request that uses it has ended.
+    """
+
+    name: str
+    source: str
+    pinned: bool
+    identity: int
+    path: Path
+    request: Any
+    running: int = 0
+    leaving: bool = False
+
+
+class Adapters:
+    """The LoRA adapters of an engine, by name.
 
     :param llm: vLLM's engine.
     :param base_names: the model's own names, which no adapter may have.
     :param directory: keeps the files of loaded adapters.
     :param limit: how many adapters may be loaded. The engine's memory may hold fewer. vLLM then drops the least
         recently used one from memory, and reads its files again when a request uses it.
-    :param notes: publishes the adapters to the other processes that use the engine.
+    :ivar required: whether the engine serves requests with an adapter only.
     :ivar fixed: why no adapter may be loaded after the start. Empty if loading is allowed.
     """
 
     def __init__(
-        self,
-        llm: Any,
-        loop: LoopThread,
-        base_names: tuple[str, ...],
-        directory: Path,
-        limit: int,
-        bring: Bring,
-        notes: AdapterNotes | None = None,
+        self, llm: Any, loop: LoopThread, base_names: tuple[str, ...], directory: Path, limit: int, bring: Bring
     ) -> None:
         from handler.engine.vllm_api.core import lora_adapters as lora
 
@@ -63,16 +71,46 @@ class Adapters(AdapterTable):
         self._api = lora
         self._llm = llm
         self._loop = loop
-        super().__init__(base_names)
+        self._base_names = base_names
+        self._by_name: dict[str, Adapter] = {}
+        self._empty: Adapter | None = None
+        self.required = False
         self._directory = directory
         self._bring = bring
         self._slots, self._max_rank = found
         self._identities = itertools.count(1)
         self._change = threading.Lock()
-        self._notes = notes
         self.limit = limit
         self.fixed = ""
         shutil.rmtree(directory, ignore_errors=True)  # files of an earlier process
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def all(self) -> list[Adapter]:
+        return list(self._by_name.values())
+
+    def get(self, name: str) -> Adapter:
+        """:raises AdapterNotFound: no adapter has this name."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise adapter_errors.AdapterNotFound(name)
+        return found
+
+    def begin(self, name: str | None) -> Adapter | None:
+        """Counts a new request, and returns the adapter that it must use. Call on the loop.
+
+        :param name: the name in the request. None, "" and the model's own names mean the model without an adapter.
+        :raises AdapterNotFound: the adapter was unloaded after the request was read.
+        :raises AdapterRequired: the engine serves no request without an adapter.
+        """
+        if not name or name in self._base_names:
+            if self.required:
+                raise adapter_errors.AdapterRequired(self.names())
+            return self._empty
+        adapter = self.get(name)
+        adapter.running += 1
+        return adapter
 
     def load(self, name: str, source: str, *, pin: bool = False, replace: bool = False) -> Adapter:
         """Fetches, checks and loads an adapter. Loading the same one again is not an error.
@@ -105,15 +143,9 @@ class Adapters(AdapterTable):
                 )
             adapter = self._load(name, source, pin)
             self._by_name[name] = adapter
-            self.publish()
             if old is not None:
                 self._retire(old)
             return adapter
-
-    def publish(self) -> None:
-        """Publishes the loaded adapters to the other processes."""
-        if self._notes is not None:
-            self._notes.write(self.all(), self._empty, self.required)
 
     def declare(self, name: str, source: str) -> None:
         """Adds an adapter with which the engine was started. The Neuron plugin compiles such adapters in, by name."""
@@ -140,7 +172,6 @@ class Adapters(AdapterTable):
         with self._change:
             adapter = self.get(name)
             del self._by_name[name]
-            self.publish()
             self._retire(adapter)
 
     def load_empty(self, model: Path) -> None:
@@ -159,7 +190,9 @@ class Adapters(AdapterTable):
 
     def end(self, adapter: Adapter) -> None:
         """Call on the loop when a request that used the adapter has ended."""
-        super().end(adapter)
+        if adapter is self._empty:
+            return
+        adapter.running -= 1
         if adapter.leaving and not adapter.running:
             self._loop.task(self._free(adapter))
 
@@ -182,21 +215,10 @@ class Adapters(AdapterTable):
     def _retire(self, adapter: Adapter) -> None:
         async def retire() -> None:
             adapter.leaving = True
-            if self._used_by_others(adapter):
-                self._loop.task(self._free_later(adapter))
-            elif not adapter.running:
+            if not adapter.running:
                 await self._free(adapter)
 
         self._loop.run(retire(), LOAD_SECONDS)
-
-    def _used_by_others(self, adapter: Adapter) -> bool:
-        return self._notes is not None and self._notes.in_use(adapter.identity)
-
-    async def _free_later(self, adapter: Adapter) -> None:
-        while self._used_by_others(adapter):
-            await asyncio.sleep(USE_SECONDS)
-        if not adapter.running:  # otherwise the last request of this process frees it
-            await self._free(adapter)
 
     async def _free(self, adapter: Adapter) -> None:
         try:

@@ -141,19 +141,6 @@ def optimum_compiles_nothing(context: CheckContext) -> Iterator[Finding]:
         yield info("optimum-needs-export", context.setting("model"), why, fix)
 
 
-def front_ends(context: CheckContext) -> Iterator[Finding]:
-    """Several HTTP processes on one engine use internals of vLLM that change with its versions."""
-    if context.config.front_ends == 1:
-        return
-    setting, fix = context.setting("front_ends"), "Remove it, or set it to 1."
-    if context.vllm is not None and not context.vllm.startswith("0.16."):
-        why = f"several front ends on one engine work with vLLM 0.16 only, and this is {context.vllm}"
-        yield error("front-ends", setting, why, fix)
-    parallel = context.draft.args.get("data_parallel_size")
-    if isinstance(parallel, int) and parallel > 1:
-        yield error("front-ends", setting, "several front ends do not work with data parallelism", fix)
-
-
 START: Final = (
     positive,
     length_of_model,
@@ -161,6 +148,5 @@ START: Final = (
     framework,
     model_type,
     scheduler,
-    front_ends,
     optimum_compiles_nothing,
 )

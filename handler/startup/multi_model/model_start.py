@@ -46,10 +46,6 @@ NEURON = (
     "on this line ({line}) every engine needs NeuronCores of its own, and no setting divides an instance's cores "
     f"among the engines of one container. {SEPARATE}"
 )
-SEVERAL = (
-    "several front ends (ENDPOINT_FRONT_ENDS, SAGEMAKER_MODEL_SERVER_WORKERS) share one engine. Set it to 1, "
-    "or serve LoRA adapters over one model (ENDPOINT_ENABLE_LORA=true)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,6 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
 
     :raises EndpointError: the model cannot be served, or not in a multi-model endpoint.
     """
-    if config.front_ends > 1:
-        raise model_errors.ModelsUnsupported(SEVERAL)
     try:
         if find_code(config, str(path)) is not None:
             raise model_errors.InvalidModel(

@@ -154,8 +154,6 @@ def configurations(draw: st.DrawFn) -> EndpointConfig:
     values["neuron_config"] = draw(st.dictionaries(raw, JSON, max_size=3))
     passed = st.sampled_from(neuron.PASSED_ON)
     values["neuron_env"] = draw(st.dictionaries(passed, WORDS, max_size=3))
-    if values.get("engine") == "none":
-        values.pop("front_ends", None)  # the two together are refused
     return EndpointConfig(**values)  # type: ignore[arg-type]
 
 

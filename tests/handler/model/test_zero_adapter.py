@@ -9,8 +9,6 @@ import pytest
 
 import sample_model
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.adapters.adapter_errors import AdapterRequired
-from handler.engine.adapters.adapter_table import AdapterTable
 from handler.model.companions import fetch_companions
 from handler.neuron.lines.lora import BASE_ADAPTER, adapter_file
 
@@ -42,12 +40,3 @@ def test_the_plugin_gets_an_adapter_of_zeros_like_the_first_one(tmp_path: Path) 
 def test_without_room_there_is_none(limits: dict[str, object], tmp_path: Path) -> None:
     config = EndpointConfig(scratch=tmp_path, lora_modules={"pirate": ADAPTER}, **limits)  # type: ignore[arg-type]
     assert list(listed(config)["lora-ckpt-paths-cpu"]) == ["pirate"]
-
-
-def test_without_one_a_request_must_name_an_adapter() -> None:
-    table = AdapterTable(("model",))
-    table.required = True
-    for name in (None, "", "model"):
-        with pytest.raises(AdapterRequired) as error:
-            table.begin(name)
-        assert (error.value.status, error.value.param) == (400, "model")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
-from handler.engine.adapters.adapter_errors import AdaptersUnsupported
+from handler.engine.adapters.adapter_errors import AdapterRequired, AdaptersUnsupported
 from handler.engine.adapters.adapters import Adapters
 from handler.neuron.engine_plan import EnginePlan
 from handler.startup.adapter_loading import load_adapters
@@ -27,8 +27,8 @@ class ScriptedEngine:
     def takes_adapters(self) -> bool:
         return True
 
-    def with_adapters(self, directory: Path, limit: int, bring: Any, notes: Any) -> Adapters:
-        self.adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring, notes)  # type: ignore[arg-type]
+    def with_adapters(self, directory: Path, limit: int, bring: Any) -> Adapters:
+        self.adapters = Adapters(self._llm, SimpleNamespace(), ("model",), directory, limit, bring)  # type: ignore[arg-type]
         return self.adapters  # type: ignore[no-any-return]
 
 
@@ -37,6 +37,12 @@ def test_a_neuron_line_has_the_adapters_of_its_start(line: str, tmp_path: Path) 
     engine, config = ScriptedEngine(), EndpointConfig(scratch=tmp_path, lora_modules={"sql": "/adapters/sql"})
     load_adapters(engine, EnginePlan(line, {}), config, {}, lambda stage: None)  # type: ignore[arg-type]
     assert engine.adapters.names() == ("sql",)
+    assert engine.adapters.begin("sql").running == 1
+    if line.startswith("nxdi"):  # its plugin ends its engine at a request without an adapter
+        for name in (None, "", "model"):
+            with pytest.raises(AdapterRequired) as error:
+                engine.adapters.begin(name)
+            assert (error.value.status, error.value.param) == (400, "model")
     for change in (lambda: engine.adapters.load("law", "/adapters/law"), lambda: engine.adapters.unload("sql")):
         with pytest.raises(AdaptersUnsupported, match="only at the start") as caught:
             change()

@@ -64,11 +64,6 @@ def test_a_neuron_line_refuses_with_the_fix(model: Path, monkeypatch: pytest.Mon
         prepare(EndpointConfig(), "one", model)
 
 
-def test_several_front_ends_refuse_with_the_fix(model: Path) -> None:
-    with pytest.raises(ModelsUnsupported, match="ENDPOINT_FRONT_ENDS"):
-        prepare(EndpointConfig(front_ends=2), "one", model)
-
-
 def test_code_of_its_own_is_not_left_out_in_silence(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model / "code").mkdir()
     (model / "code/inference.py").write_text("def predict_fn(data, model):\n    return data\n")
@@ -116,8 +111,6 @@ def test_a_multi_model_endpoint_may_start_without_a_model(tmp_path: Path, made: 
     assert not starts_without_model(load({**MULTI, **base, "ENDPOINT_MODEL": str(tmp_path)})), (
         "it was named: it must be there"
     )
-    with pytest.raises(SettingError, match="ENDPOINT_FRONT_ENDS"):
-        starts_without_model(load({**MULTI, **base, "ENDPOINT_FRONT_ENDS": "2"}))
     with pytest.raises(SettingError, match="ENDPOINT_ENABLE_LORA"):
         starts_without_model(load({**MULTI, **base, "ENDPOINT_LINE": "nxdi-0.16"}))
     (tmp_path / "model").mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from handler.engine.core_queue import QueueLimits
 from handler.engine.vllm_api.core import engine_metrics
-from handler.engine.vllm_api.core.core_requests import DIRECT as DIRECT
+from handler.engine.vllm_api.core.core_requests import DIRECT
 from handler.engine.vllm_api.core.core_requests import add_request as add_request
 from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
 from handler.engine.vllm_api.core.core_requests import sampling_params as sampling_params
@@ -66,15 +66,10 @@ def build_engine(
         engine.metrics_registry = registry
     else:
         engine = AsyncLLM.from_engine_args(arguments)
-    install_queue(engine, limits)
-    return engine
-
-
-def install_queue(engine: AsyncLLM, limits: Callable[[int], QueueLimits]) -> None:
-    """Puts a queue in front of the core. Call before the loop has run another task since the engine was made."""
     queued = engine.queued_requests = QueuedRequests(engine, limits(max_num_seqs(engine)))
     if DIRECT:
         token_path.TokenPath.install(engine, queued.queue, queued.process_outputs)
+    return engine
 
 
 def metrics_registry(engine: AsyncLLM) -> CollectorRegistry | None:
@@ -138,7 +133,7 @@ async def abort(engine: AsyncLLM, internal_id: str) -> None:
 
 
 def unfinished(engine: AsyncLLM) -> int:
-    """How many requests hold a slot or wait for one, in this process's part of the engine."""
+    """How many requests hold a slot or wait for one."""
     return int(engine.output_processor.get_num_unfinished_requests()) + int(engine.queued_requests.queue.waiting)
 
 

@@ -296,6 +296,7 @@ BAD = [
     ("NEURON_CONTEXT_LENGTH_BUCKETS", ["128;512"]),
     ("NEURON_ON_DEVICE_SAMPLING_DISABLED", ["perhaps"]),
     ("HF_MODEL_TRUST_REMOTE_CODE", ["perhaps"]),
+    ("SAGEMAKER_MODEL_SERVER_WORKERS", ["2", "64", "0", "x"]),
 ]
 
 
@@ -305,6 +306,19 @@ def test_an_invalid_value_is_an_error_with_the_setting(name: str, text: str) -> 
     assert error.setting.startswith(name)
     assert error.fix
     assert len(error.message) < 1000
+
+
+@pytest.mark.parametrize("setting", ["SAGEMAKER_MODEL_SERVER_WORKERS", "ENDPOINT_FRONT_ENDS", "front_ends"])
+def test_one_process_serves(setting: str) -> None:
+    def environ(value: str) -> dict[str, str]:
+        return {setting: value} if setting.isupper() else {"ENDPOINT_CONFIG": f'{{"front_ends": {value or "null"}}}'}
+
+    error = one_refusal(environ("2"))
+    assert error.setting.startswith(setting)
+    assert "instances" in error.fix
+    assert "set it to 1" in error.fix
+    for value in ("1", ""):
+        assert read(environ(value)) == read({})
 
 
 def test_every_problem_is_reported_at_once() -> None:

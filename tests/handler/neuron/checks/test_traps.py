@@ -43,7 +43,6 @@ TRAPS: dict[str, Trap] = {
         WARNING,
         "max_num_batched_tokens",
     ),
-    "front-ends": ("native-0.24", {"front_ends": 2}, ERROR, "front_ends"),
     "optimum-needs-export": ("optimum", {}, INFO, "model"),
     "unsupported-model": ("nxdi-0.16", {"facts": llama(model_type="mamba")}, ERROR, "model"),
     # Spelling.

@@ -1,1 +1,0 @@
-"""Several serving processes on one engine: the leader owns the engine, the front ends join it."""
