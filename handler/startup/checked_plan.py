@@ -15,6 +15,7 @@ from handler.config.problems import SettingErrors
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import Model
+from handler.neuron.checks.legacy_lines import served_instead
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.planning.examination import examine_config
@@ -55,9 +56,10 @@ def require_line(plan: EnginePlan, setting: str) -> None:
 
     :raises SettingError: the line is for plans only, or its plugin for vLLM is not installed.
     """
-    line = find_line(plan.line, plan.env.get(FRAMEWORK_VARIABLE, ""))
+    framework = plan.env.get(FRAMEWORK_VARIABLE, "")
+    line = find_line(plan.line, framework)
     if line is not None and not line.served:
-        raise SettingError(setting, line.not_served, "Set ENDPOINT_LINE to nxdi-0.16.")
+        raise SettingError(setting, line.not_served, served_instead(framework))
     if line is not None and line.platforms and not entry_points(group=PLATFORM_PLUGINS):
         problem = f"the plan is for {plan.line}, and vLLM is installed here without a Neuron plugin"
         raise SettingError(setting, problem, "Use an image with the plugin (docs/neuron-lines.md), or set it to cpu.")

@@ -1,4 +1,4 @@
-"""One run of engine_program.py, and what came of it.
+"""One run of engine_program.py or of another program, and what came of it.
 
 Each runs in a process that is forked from one that has imported vLLM. vLLM's platform depends on the environment of
 that import, so a run with another platform than the last one's starts a new process to fork from.
@@ -10,7 +10,9 @@ import json
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from pathlib import Path
@@ -46,7 +48,12 @@ class EngineRun:
 
 
 def run_engine(
-    site: Path, workdir: Path, environment: dict[str, str] | None = None, within: float = 270, **job: Any
+    site: Path,
+    workdir: Path,
+    environment: dict[str, str] | None = None,
+    within: float = 270,
+    program: Path = PROGRAM,
+    **job: Any,
 ) -> EngineRun:
     """Runs the job with the stand-in installed, and switched on by `environment`.
 
@@ -58,10 +65,13 @@ def run_engine(
     log, answer = workdir / "log.txt", workdir / "answer.json"
     whole = {**kept, **SMALL, **own, **installed(site), **(environment or {})}
     forks = multiprocessing.get_context("forkserver")
-    process = forks.Process(target=_run_program, args=(whole, [json.dumps(job), str(answer)], log))
+    process = forks.Process(target=_run_program, args=(program, whole, [json.dumps(job), str(answer)], log))
     _fork_from({name: whole[name] for name in AT_IMPORT if name in whole})
     process.start()
     process.join(within)
+    assert process.pid is not None, "it has been started"
+    with suppress(ProcessLookupError):  # its own session: with it ends an engine core that it has started
+        os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     process.join()
     text = log.read_text(errors="replace")
@@ -80,13 +90,14 @@ def _fork_from(environment: dict[str, str]) -> None:
             forkserver.ensure_running()
 
 
-def _run_program(environment: dict[str, str], arguments: list[str], log: Path) -> None:
+def _run_program(program: Path, environment: dict[str, str], arguments: list[str], log: Path) -> None:
     """As `python engine_program.py` with this environment would."""
+    os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.environ.clear()
     os.environ.update(environment)
     sys.path[:0] = environment["PYTHONPATH"].split(os.pathsep)
-    sys.argv = [str(PROGRAM), *arguments]
-    runpy.run_path(str(PROGRAM), run_name="__main__")
+    sys.argv = [str(program), *arguments]
+    runpy.run_path(str(program), run_name="__main__")

@@ -1,4 +1,4 @@
-"""Translates `SM_VLLM_*`, the variables of the AWS vLLM image, and SageMaker's own variables.
+"""Translates `SM_VLLM_*`, the variables of the AWS vLLM image.
 
 That image turns `SM_VLLM_MAX_NUM_SEQS=64` into `--max-num-seqs 64` and repeats JSON lists. It drops `false`, so that a
 flag stays on that a user switched off. Here `false` means false.
@@ -6,32 +6,17 @@ flag stays on that a user switched off. Here `false` means false.
 
 from __future__ import annotations
 
-from handler.config.assignment import Assignment, assign
+from handler.config.assignment import Assignment
 from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import unknown
 
 PREFIX = "SM_VLLM_"
-# Variables of SageMaker, of its toolkits (the number of processes) and of the AWS vLLM images -> field. A batch
-# transform job sets the last four.
-FIELDS = {
-    "SAGEMAKER_BIND_TO_PORT": "port",
-    "SAGEMAKER_SAFE_PORT_RANGE": "safe_port_range",
-    "SAGEMAKER_MODEL_SERVER_WORKERS": "front_ends",
-    "SAGEMAKER_MULTI_MODEL": "multi_model",
-    "SAGEMAKER_ENABLE_STATEFUL_SESSIONS": "enable_sessions",
-    "SAGEMAKER_SESSIONS_EXPIRATION": "session_expiration",
-    "STANDARD_AUTO_INSTALL_REQ": "requirements",
-    "SAGEMAKER_BATCH": "batch_transform",
-    "SAGEMAKER_MAX_PAYLOAD_IN_MB": "max_payload_mb",
-    "SAGEMAKER_BATCH_STRATEGY": "batch_strategy",
-    "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "max_concurrent_transforms",
-}
 # The subdirectory `model/` of this directory is the model if nothing else names one. Read after everything else.
 BASE = "SAGEMAKER_BASE_DIR"
 
 
 def reads(name: str) -> bool:
-    return name.startswith(PREFIX) or name in FIELDS
+    return name.startswith(PREFIX)
 
 
 def translate(name: str, value: str) -> list[Assignment]:
@@ -39,8 +24,6 @@ def translate(name: str, value: str) -> list[Assignment]:
 
     :raises SettingError: there is no such engine argument, or the value does not fit.
     """
-    if name in FIELDS:
-        return [assign(FIELDS[name], value, name)]
     return with_prefix(PREFIX, name, value)
 
 

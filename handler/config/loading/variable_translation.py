@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from handler.config.assignment import Assignment, assign, converted
+from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
-from handler.config.dialects import hub, lmi, optimum, sagemaker
+from handler.config.dialects import lmi, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.values import clean
 
@@ -19,7 +20,7 @@ class Dialect(Protocol):
     def translate(self, name: str, value: str) -> list[Assignment]: ...
 
 
-DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
+DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, containers, neuron)
 
 
 def translate_model(name: str, value: str) -> list[Assignment]:
@@ -33,7 +34,7 @@ def translate_variable(name: str, value: str) -> list[Assignment]:
             if not value.strip() and dialect is not optimum:
                 return []
             return dialect.translate(name, converted(clean, value, name))
-    hub.reject_misspelling(name)
+    containers.reject_misspelling(name)
     if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
         neuron.reject_misspelling(name)
     return []
