@@ -34,12 +34,12 @@ from handler.neuron.planning.planner import default_line
 
 # Line -> what NEURON_STAND_IN is for it; None for the CPU, which needs no stand-in.
 ENGINES: Mapping[str, str | None] = {"cpu": None, "nxdi-0.16": "nxdi", "native-0.24": "native", "native-0.29": "native"}
-INSTANCES: Mapping[str, Mapping[str, str]] = {
-    "cpu": {"SM_VLLM_ENFORCE_EAGER": "true", "SM_VLLM_MAX_MODEL_LEN": "1024"},
-    "nxdi-0.16": {"ENDPOINT_INSTANCE": "ml.trn1.32xlarge"},
-    "native-0.24": {"ENDPOINT_INSTANCE": "ml.trn2.48xlarge"},
-    "native-0.29": {"ENDPOINT_INSTANCE": "ml.trn2.48xlarge"},
+INSTANCES: Mapping[str, str] = {
+    "nxdi-0.16": "ml.trn1.32xlarge",
+    "native-0.24": "ml.trn2.48xlarge",
+    "native-0.29": "ml.trn2.48xlarge",
 }
+EAGER = {"SM_VLLM_ENFORCE_EAGER": "true", "SM_VLLM_MAX_MODEL_LEN": "1024"}
 RECORD = Path(__file__).with_name("record.json")
 SETTINGS_PAGE = ROOT / "docs" / "neuron-lines.md"
 # A path in a row -> below what it is for the start: what comes with a model, or what this start writes.
@@ -58,6 +58,7 @@ class Start:
 
     number: str
     line: str
+    instance: str
     model: str
     environ: Mapping[str, str]
     requests: tuple[Mapping[str, Any], ...] = ()
@@ -71,9 +72,7 @@ class Start:
     @property
     def platform(self) -> str:
         """What the plugin finds on the instance."""
-        environ = {**self.environ, "ENDPOINT_CONFIG": str(ROOT / self.environ.get("ENDPOINT_CONFIG", ""))}
-        config = load(environ, fetch=lambda location: None) if self.environ.get("ENDPOINT_CONFIG") is None else load(environ)
-        return find_for_plan(config.instance).platform if config.instance else ""
+        return find_for_plan(self.instance).platform if self.instance else ""
 
     def in_directories(self, full: Path, work: Path) -> dict[str, str]:
         """The environment with its paths below `full` (models and adapters) and `work` (what the start writes)."""
@@ -102,7 +101,7 @@ def started(fact: Fact) -> Start | None:
     environ = environment(fact)
     line = fact.line or _default_line(environ, fact.model)
     requests = (dict(fact.request),) if fact.request and not fact.param else ()
-    return Start(fact.number, line, fact.model, environ, requests) if line in ENGINES else None
+    return Start(fact.number, line, fact.instance, fact.model, environ, requests) if line in ENGINES else None
 
 
 def _default_line(environ: Mapping[str, str], model: str) -> str:
@@ -136,14 +135,19 @@ def _of_recipes() -> Iterator[Start]:
             environ = {"ENDPOINT_CONFIG": str(file.relative_to(ROOT))}
             if "speculative_model" in recipe:
                 environ["ENDPOINT_SPECULATIVE_MODEL"] = f"models/{_slug(recipe['speculative_model'])}"
-            yield Start(f"recipe {file.stem}", recipe["line"], f"models/{_slug(recipe['model'])}", environ)
+            model = f"models/{_slug(recipe['model'])}"
+            yield Start(f"recipe {file.stem}", recipe["line"], recipe["instance"], model, environ)
 
 
 def _of_lines() -> Iterator[Start]:
     """The settings that the page says are supported, on each of their lines."""
-    for lines, where in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", SETTINGS_PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+    for lines, where in re.findall(
+        r"^\| (`[^|]+) \| ([^|]+) \|", SETTINGS_PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    ):
         setting = re.fullmatch(r"`(ENDPOINT_\w+)=(\w+)`", where)
         for line in re.findall(r"`([\w.-]+)`", lines) if setting or where == "by default" else ():
             if line in ENGINES:
-                environ = {"ENDPOINT_LINE": line, **INSTANCES[line], **({setting[1]: setting[2]} if setting else {})}
-                yield Start(f"lines {line} {where.strip('`')}", line, "models/llama", environ)
+                instance = INSTANCES.get(line, "")
+                environ = {"ENDPOINT_LINE": line, **({"ENDPOINT_INSTANCE": instance} if instance else EAGER)}
+                environ |= {setting[1]: setting[2]} if setting else {}
+                yield Start(f"lines {line} {where.strip('`')}", line, instance, "models/llama", environ)
