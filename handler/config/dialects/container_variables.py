@@ -59,6 +59,8 @@ FIELDS: Final[Mapping[str, str]] = {
     "HF_OPTIMUM_SEQUENCE_LENGTH": "max_model_len",
     "HF_AUTO_CAST_TYPE": "dtype",
 }
+# The subdirectory `model/` of this directory is the model if nothing else names one. Read after everything else.
+BASE: Final = "SAGEMAKER_BASE_DIR"
 # Variable -> vLLM's engine argument.
 ARGUMENTS: Final = {"HF_REVISION": "revision", "HF_MODEL_REVISION": "revision", "LORA_ADAPTERS": "lora_modules"}
 
