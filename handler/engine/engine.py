@@ -16,6 +16,7 @@ from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.adapters.shared_adapters import AdapterNotes, FollowedAdapters
 from handler.engine.api_routes import PLAIN
 from handler.engine.core_clients import CoreAddresses, CoreClient
+from handler.engine.core_end import core_end
 from handler.engine.engine_request import EngineRequest
 from handler.engine.event_loop import LoopThread
 from handler.engine.exit_watch import on_exit
@@ -28,6 +29,7 @@ from handler.engine.heartbeat import Heartbeat
 from handler.engine.serving_request import ServingRequest
 from handler.errors import EndpointError, PlainTextOnly
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
+from handler.neuron.hardware import host_memory
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
@@ -95,6 +97,7 @@ class Engine:
             defaults=front_end.default_chat_template_kwargs,
         )
         self.core_client = core_client
+        self._oom_kills = host_memory.oom_kills()
         self.core_addresses: CoreAddresses | None = None
         self.metrics_registry = vllm_api.metrics_registry(llm)
         self.pids = vllm_api.core_pids(llm) if core_client is None else core_client.pids
@@ -183,10 +186,15 @@ class Engine:
         """How many requests hold a slot or wait for one."""
         return self._api.unfinished(self._llm)
 
+    def ended(self) -> str:
+        """How the process of a dead engine ended, for "the engine's process ..."."""
+        statuses = [] if self.core_client is not None else self._api.exit_statuses(self._llm)
+        return core_end(statuses, host_memory.oom_kills() - self._oom_kills)
+
     def problem(self) -> str | None:
         """Why the engine is unhealthy: it has died, or it makes no progress. None if it is healthy."""
         if self._api.is_dead(self._llm):
-            return "its process ended"
+            return f"its process {self.ended()}"
         if self._heartbeat.stalled():
             return f"it has made no progress for {self._heartbeat.late():.0f} s"
         return None

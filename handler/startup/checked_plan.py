@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSLATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.problems import SettingErrors
@@ -27,7 +27,12 @@ LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Seve
 
 
 def use_environment(plan: EnginePlan) -> None:
-    """Sets the environment variables that vLLM and the Neuron software read when they are imported."""
+    """Sets the environment variables that vLLM and the Neuron software read when they are imported.
+
+    A variable that became a setting, and that the plan spells in another way, is removed: the plugin would read it too.
+    """
+    for name in TRANSLATED.keys() - plan.env.keys() if plan.line != "cpu" else ():
+        os.environ.pop(name, None)
     os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host must not redirect to another one
     os.environ.update(plan.env)
 

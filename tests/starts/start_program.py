@@ -78,7 +78,7 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     os.environ.update(job["environ"])
     plan = checked_plan(load(job["environ"], model=job["model"]))
     plan = replace(plan, engine_args={**json.loads(small(json.dumps(dict(plan.engine_args)))), **HOST})
-    environ = {name: small(value) for name, value in job["environ"].items()} | job.get("own", {})
+    environ = {name: small(value) for name, value in job["environ"].items()}
     config = load(environ, model=job["tiny"])
     state = ServingState(config, Lifecycle(), Admission(1))
     harmony = patch.object(harmony_utils, "get_encoding", HarmonyEncoding)

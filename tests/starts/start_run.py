@@ -50,8 +50,7 @@ class StartRunner:
             self._write("models/llama")
         own = {"ENDPOINT_SCRATCH": str(work / "scratch"), "SAGEMAKER_BASE_DIR": str(work)}
         job = {
-            "environ": environ,
-            "own": own,
+            "environ": {**environ, **own},
             "model": start.model if hub else str(self.full / start.model),
             "tiny": str(self.tiny / ("models/llama" if hub else start.model)),
             "full": f"{self.full}/",

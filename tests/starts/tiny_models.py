@@ -41,6 +41,7 @@ TEXT_PARTS = {
 TEXT_CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "Llama4ForCausalLM": {
         "model_type": "llama4_text",
+        "attention_chunk_size": 1 << 20,  # vLLM wants a multiple of a block, which holds a whole sequence
         "intermediate_size_mlp": 64,
         "interleave_moe_layer_step": LAYERS + 1,
         "num_local_experts": 1,

@@ -1,10 +1,10 @@
 """What each variable of the containers that people come from means here. One table; names with a prefix of their own
 (`OPTION_*`, `SM_VLLM_*`, `SM_ON_*`, the Neuron software's) have dialects of their own.
 
-Sources: SageMaker's documentation; deepjavalibrary/djl-serving, serving/docs (LMI); huggingface/text-generation-inference,
-launcher/src/main.rs and sagemaker-entrypoint.sh (TGI); huggingface/optimum-neuron, text-generation-inference and docker
-(TGI on Neuron); aws/sagemaker-inference-toolkit, aws/sagemaker-pytorch-inference-toolkit and
-aws/sagemaker-huggingface-inference-toolkit (the toolkits); aws/deep-learning-containers (AWS's images).
+Sources: SageMaker's documentation; deepjavalibrary/djl-serving, serving/docs (LMI); huggingface/
+text-generation-inference, launcher/src/main.rs and sagemaker-entrypoint.sh (TGI); huggingface/optimum-neuron,
+text-generation-inference and docker (TGI on Neuron); aws/sagemaker-inference-toolkit,
+aws/sagemaker-pytorch-inference-toolkit and aws/sagemaker-huggingface-inference-toolkit; aws/deep-learning-containers.
 """
 
 from __future__ import annotations

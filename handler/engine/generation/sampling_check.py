@@ -54,8 +54,8 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
 # What a sampler that is always greedy does (guide "vLLM User Guide for NxD Inference", Decoding).
 GREEDY: Mapping[str, object] = {"temperature": 0, "top_k": 1}
 STATIC = (
-    "leave it out, or set dynamic to true in on_device_sampling_config (on the native lines, take all_greedy out of it): "
-    "the device samples all requests alike"
+    "leave it out, or set dynamic to true in on_device_sampling_config (on the native lines, take all_greedy out of "
+    "it): the device samples all requests alike"
 )
 
 

@@ -55,7 +55,7 @@ def test_a_framework_without_a_served_line_is_an_error_with_a_fix_that_works(
     status, document = checked(VLLM_NEURON_FRAMEWORK=framework)
     (finding,) = [finding for finding in document["findings"] if finding["severity"] == "error"]
     assert (status, finding["code"], finding["setting"]) == (1, "line-not-served", "VLLM_NEURON_FRAMEWORK")
-    served, planned = (re.findall(r"ENDPOINT_LINE(?: to |=)([\w.-]+)\b", finding["fix"]) + [""])[:2]
+    served, planned = re.findall(r"ENDPOINT_LINE(?: to |=)([\w.-]+)\b", finding["fix"])
     assert "remove VLLM_NEURON_FRAMEWORK" in finding["fix"]
     assert checked(ENDPOINT_LINE=served)[0] == 0
     assert planned == line

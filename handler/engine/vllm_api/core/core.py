@@ -163,6 +163,12 @@ def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
     return engine_pids(engine)
 
 
+def exit_statuses(engine: AsyncLLM) -> list[int | None]:
+    """The exit statuses of the cores, as in `multiprocessing`: a negative one is a signal."""
+    manager = engine.engine_core.resources.engine_manager
+    return [process.exitcode for process in getattr(manager, "processes", ())]
+
+
 def shutdown(engine: AsyncLLM) -> None:
     guard = getattr(engine, "grammar_guard", None)
     if guard is not None:
