@@ -223,8 +223,8 @@ def test_the_errors_that_the_guides_quote_have_their_workaround(line: str, fix: 
     [
         ("the engine's process was ended by the kernel, because memory ran out", "the host's memory is full"),
         (
-            "The start failed at 'start engine': the engine's process was ended by SIGKILL, often because memory ran out. "
-            "Use an instance with more memory.",
+            "The start failed at 'start engine': the engine's process was ended by SIGKILL, often because memory ran "
+            "out. Use an instance with more memory.",
             "the host's memory is full",
         ),
         ("the engine's process ended", "the engine failed while it served"),

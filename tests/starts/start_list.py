@@ -1,7 +1,7 @@
 """What the documents call working, as starts: rows of the guides, recipes, and the settings of docs/neuron-lines.md.
 
-A start belongs to a line for which there is an engine here: the CPU's, or a stand-in for the plugin. Rows and recipes of
-the other lines are planned, and not started.
+A start belongs to a line for which there is an engine here: the CPU's, or a stand-in for the plugin. Rows and recipes
+of the other lines are planned, and not started.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).parents[2]
-for folder in ("guides", "recipes", "neuron_stand_in"):
-    sys.path.insert(0, str(ROOT / "tests" / folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "guides"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "neuron_stand_in"))
 
 from fact_run import LLAMA, MODELS, environment
 from guide_facts import HERE, Fact, facts
@@ -32,6 +32,7 @@ from handler.neuron.hardware.instance_catalogue import find_for_plan
 from handler.neuron.planning.plan_request_reader import read_request
 from handler.neuron.planning.planner import default_line
 
+ROOT = Path(__file__).parents[2]
 # Line -> what NEURON_STAND_IN is for it; None for the CPU, which needs no stand-in.
 ENGINES: Mapping[str, str | None] = {"cpu": None, "nxdi-0.16": "nxdi", "native-0.24": "native", "native-0.29": "native"}
 INSTANCES: Mapping[str, str] = {
@@ -102,6 +103,13 @@ def started(fact: Fact) -> Start | None:
     line = fact.line or _default_line(environ, fact.model)
     requests = (dict(fact.request),) if fact.request and not fact.param else ()
     return Start(fact.number, line, fact.instance, fact.model, environ, requests) if line in ENGINES else None
+
+
+@cache
+def recorded() -> Mapping[str, Mapping[str, Any]]:
+    """What `make test-starts` has started: the digest of the settings -> number, line, and tokens of the answers."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))["starts"]
+    return found
 
 
 def _default_line(environ: Mapping[str, str], model: str) -> str:

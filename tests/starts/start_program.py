@@ -64,13 +64,14 @@ def answered(engine: Any, **sampling: Any) -> dict[str, Any]:
 
 
 def started(job: dict[str, Any]) -> dict[str, Any]:
+    from vllm.entrypoints.openai.parser import harmony_utils
+
     from handler.config.loading.config_loader import load
     from handler.startup import start as startup
     from handler.startup.admission import Admission
     from handler.startup.checked_plan import checked_plan
     from handler.startup.lifecycle import Lifecycle
     from handler.startup.serving_state import ServingState
-    from vllm.entrypoints.openai.parser import harmony_utils
 
     def small(text: str) -> str:
         return text.replace(job["full"], job["small"])

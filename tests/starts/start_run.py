@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from start_list import CONFIGS, ENGINES, LLAMA, MODELS, ROOT, Start
+from start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
 from tiny_models import write_tiny
 
 import sample_model
