@@ -18,69 +18,51 @@ from handler.config.dialects import vllm_names as engine
 from handler.config.dialects.near_miss import reject_near_miss
 from handler.errors import SettingError
 
-# Variable -> field. A batch transform job sets SAGEMAKER_BATCH and the three after it.
-FIELDS: Final[Mapping[str, str]] = {
-    # SageMaker, its toolkits (the number of processes) and the AWS vLLM images.
-    "SAGEMAKER_BIND_TO_PORT": "port",
-    "SAGEMAKER_SAFE_PORT_RANGE": "safe_port_range",
-    "SAGEMAKER_MODEL_SERVER_WORKERS": "front_ends",
-    "SAGEMAKER_MULTI_MODEL": "multi_model",
-    "SAGEMAKER_ENABLE_STATEFUL_SESSIONS": "enable_sessions",
-    "SAGEMAKER_SESSIONS_EXPIRATION": "session_expiration",
-    "STANDARD_AUTO_INSTALL_REQ": "requirements",
-    "SAGEMAKER_BATCH": "batch_transform",
-    "SAGEMAKER_MAX_PAYLOAD_IN_MB": "max_payload_mb",
-    "SAGEMAKER_BATCH_STRATEGY": "batch_strategy",
-    "SAGEMAKER_MAX_CONCURRENT_TRANSFORMS": "max_concurrent_transforms",
-    # LMI and the hub.
-    "HF_MODEL_ID": "model",
-    "MODEL_ID": "model",
-    "HF_TOKEN": "hf_token",
-    "HUGGING_FACE_HUB_TOKEN": "hf_token",
-    "HF_API_TOKEN": "hf_token",
-    "HF_HUB_TOKEN": "hf_token",
-    "HF_MODEL_TRUST_REMOTE_CODE": "trust_remote_code",
-    "HF_TRUST_REMOTE_CODE": "trust_remote_code",
-    "TENSOR_PARALLEL_DEGREE": "tensor_parallel_size",
-    # TGI.
-    "MAX_BATCH_SIZE": "max_num_seqs",
-    "MAX_CONCURRENT_REQUESTS": "max_concurrent",
-    "MAX_TOTAL_TOKENS": "max_model_len",
-    "NUM_SHARD": "tensor_parallel_size",
-    "SM_NUM_GPUS": "tensor_parallel_size",
-    "HF_MODEL_QUANTIZE": "quantization",
-    "PAYLOAD_LIMIT": "max_body",
-    "GRACEFUL_TERMINATION_TIMEOUT": "drain",
-    # TGI on Neuron, and Hugging Face's toolkit there.
-    "HF_NUM_CORES": "tensor_parallel_size",
-    "HF_BATCH_SIZE": "max_num_seqs",
-    "HF_OPTIMUM_BATCH_SIZE": "max_num_seqs",
-    "HF_SEQUENCE_LENGTH": "max_model_len",
-    "HF_OPTIMUM_SEQUENCE_LENGTH": "max_model_len",
-    "HF_AUTO_CAST_TYPE": "dtype",
+# Field -> its variables: of SageMaker, its toolkits and the AWS vLLM images (a batch transform job sets SAGEMAKER_BATCH
+# and the three after it); of LMI, the hub, TGI, TGI on Neuron and Hugging Face's toolkit there.
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "port": ("SAGEMAKER_BIND_TO_PORT",),
+    "safe_port_range": ("SAGEMAKER_SAFE_PORT_RANGE",),
+    "front_ends": ("SAGEMAKER_MODEL_SERVER_WORKERS",),
+    "multi_model": ("SAGEMAKER_MULTI_MODEL",),
+    "enable_sessions": ("SAGEMAKER_ENABLE_STATEFUL_SESSIONS",),
+    "session_expiration": ("SAGEMAKER_SESSIONS_EXPIRATION",),
+    "requirements": ("STANDARD_AUTO_INSTALL_REQ",),
+    "batch_transform": ("SAGEMAKER_BATCH",),
+    "max_payload_mb": ("SAGEMAKER_MAX_PAYLOAD_IN_MB",),
+    "batch_strategy": ("SAGEMAKER_BATCH_STRATEGY",),
+    "max_concurrent_transforms": ("SAGEMAKER_MAX_CONCURRENT_TRANSFORMS",),
+    "model": ("HF_MODEL_ID", "MODEL_ID"),
+    "hf_token": ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_API_TOKEN", "HF_HUB_TOKEN"),
+    "trust_remote_code": ("HF_MODEL_TRUST_REMOTE_CODE", "HF_TRUST_REMOTE_CODE"),
+    "tensor_parallel_size": ("TENSOR_PARALLEL_DEGREE", "NUM_SHARD", "SM_NUM_GPUS", "HF_NUM_CORES"),
+    "max_num_seqs": ("MAX_BATCH_SIZE", "HF_BATCH_SIZE", "HF_OPTIMUM_BATCH_SIZE"),
+    "max_model_len": ("MAX_TOTAL_TOKENS", "HF_SEQUENCE_LENGTH", "HF_OPTIMUM_SEQUENCE_LENGTH"),
+    "max_concurrent": ("MAX_CONCURRENT_REQUESTS",),
+    "dtype": ("HF_AUTO_CAST_TYPE",),
+    "quantization": ("HF_MODEL_QUANTIZE",),
+    "max_body": ("PAYLOAD_LIMIT",),
+    "drain": ("GRACEFUL_TERMINATION_TIMEOUT",),
 }
+FIELDS: Final[Mapping[str, str]] = {name: field for field, names in _NAMES.items() for name in names}
 # The subdirectory `model/` of this directory is the model if nothing else names one. Read after everything else.
 BASE: Final = "SAGEMAKER_BASE_DIR"
 # Variable -> vLLM's engine argument.
 ARGUMENTS: Final = {"HF_REVISION": "revision", "HF_MODEL_REVISION": "revision", "LORA_ADAPTERS": "lora_modules"}
 
 _SCHEDULER = "vLLM's scheduler decides; SM_VLLM_MAX_NUM_SEQS and SM_VLLM_MAX_NUM_BATCHED_TOKENS bound its batches"
-_KV_CACHE = "the KV cache's size decides (SM_VLLM_MAX_MODEL_LEN, SM_VLLM_MAX_NUM_SEQS)"
 _PROMPT = "a prompt may fill the context; ENDPOINT_MAX_CONTEXT_LENGTH bounds it on the lines of NxD Inference"
 _COMMON = "its name is too common to be read: {} does the same"
-_CUDA = "it is about CUDA"
 _TIME = "SageMaker's own limits bound a reply; ENDPOINT_DEADLINE sets another one"
 _LOG = "the log's level is fixed; ENDPOINT_LOG_FORMAT and ENDPOINT_LOG_REQUESTS say what it holds"
-_SERVER = "it configures a server that does not run here"
 # Known variables without a counterpart, each with the reason, by which a user can decide. `check` lists them.
 NO_COUNTERPART: Final[Mapping[str, str]] = {
     **dict.fromkeys(("MAX_BATCH_PREFILL_TOKENS", "WAITING_SERVED_RATIO", "MAX_WAITING_TOKENS"), _SCHEDULER),
-    **dict.fromkeys(("MAX_BATCH_TOTAL_TOKENS", "CUDA_MEMORY_FRACTION"), _KV_CACHE),
+    "MAX_BATCH_TOTAL_TOKENS": "the KV cache's size decides (SM_VLLM_MAX_MODEL_LEN, SM_VLLM_MAX_NUM_SEQS)",
     **dict.fromkeys(("MAX_INPUT_LENGTH", "MAX_INPUT_TOKENS"), _PROMPT),
-    **dict.fromkeys(("CUDA_GRAPHS", "DISABLE_CUSTOM_KERNELS"), _CUDA),
+    **dict.fromkeys(("CUDA_GRAPHS", "CUDA_MEMORY_FRACTION", "DISABLE_CUSTOM_KERNELS"), "it is about CUDA"),
     **dict.fromkeys(("SAGEMAKER_MODEL_SERVER_TIMEOUT", "MODEL_LOADING_TIMEOUT", "PREDICT_TIMEOUT"), _TIME),
-    "SAGEMAKER_CONTAINER_LOG_LEVEL": _LOG,
-    "LOG_LEVEL": _LOG,
+    **dict.fromkeys(("SAGEMAKER_CONTAINER_LOG_LEVEL", "LOG_LEVEL"), _LOG),
     "JSON_OUTPUT": "ENDPOINT_LOG_FORMAT does the same",
     "REVISION": _COMMON.format("HF_MODEL_REVISION"),
     "DTYPE": _COMMON.format("SM_VLLM_DTYPE"),
@@ -95,8 +77,7 @@ NO_COUNTERPART: Final[Mapping[str, str]] = {
     "MESSAGES_API_ENABLED": "/invocations always reads chats",
     "DISABLE_GRAMMAR_SUPPORT": "ENDPOINT_STRUCTURED_OUTPUTS sets an engine up for grammars",
     "ENABLE_PREFILL_LOGPROBS": "a request asks for them with prompt_logprobs",
-    "MAX_CLIENT_BATCH_SIZE": "ENDPOINT_MAX_SEQUENCES bounds the sequences of a request",
-    "MAX_BEST_OF": "ENDPOINT_MAX_SEQUENCES bounds the sequences of a request",
+    **dict.fromkeys(("MAX_CLIENT_BATCH_SIZE", "MAX_BEST_OF"), "ENDPOINT_MAX_SEQUENCES bounds them in a request"),
     "MAX_STOP_SEQUENCES": "the number of stop strings is not limited",
     "MAX_TOP_N_TOKENS": "SM_VLLM_MAX_LOGPROBS bounds them",
     "VALIDATION_WORKERS": "prompts are tokenized in threads",
@@ -106,7 +87,7 @@ NO_COUNTERPART: Final[Mapping[str, str]] = {
     "CUSTOM_CACHE_REPO": "ENDPOINT_ARTIFACT_STORE keeps compiled artifacts",
     "SAGEMAKER_SUBMIT_DIRECTORY": "code is read from code/ beside the model",
     "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT": "a request's own Accept header decides",
-    "SAGEMAKER_USE_NGINX": _SERVER,
+    "SAGEMAKER_USE_NGINX": "it configures a server that does not run here",
     "SAGEMAKER_MAX_REQUEST_SIZE": "ENDPOINT_MAX_BODY bounds a body",
 }
 # They would change every answer, so nobody may take them for granted.

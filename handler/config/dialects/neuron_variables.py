@@ -55,11 +55,10 @@ PASSED_ON = tuple(_NAMES.split())
 
 
 def _framework(name: str, value: str) -> list[Assignment]:
-    if value not in FRAMEWORKS:
-        raise SettingError(
-            name, f"'{value[:80]}' is not a framework of the Neuron plugin", f"Give {', '.join(FRAMEWORKS)}."
-        )
-    return [_pass_on(name, value)]
+    if value in FRAMEWORKS:
+        return [_pass_on(name, value)]
+    problem = f"'{value[:80]}' is not a framework of the Neuron plugin"
+    raise SettingError(name, problem, f"Give {', '.join(FRAMEWORKS)}.")
 
 
 FIELDS: Mapping[str, str] = {

@@ -29,8 +29,7 @@ line and the instance decide it; `neuron-endpoint plan` shows the result.
 WITHOUT_COUNTERPART = """
 ## Variables of other containers without a counterpart
 
-`check` lists them as findings without effect (`no-effect`). Those that would change answers (`ROPE_SCALING`,
-`KV_CACHE_DTYPE` ...) are errors, and so is a name that is almost a known one.
+`check` lists them as findings without effect (`no-effect`). `ROPE_SCALING`, `KV_CACHE_DTYPE` ... are errors.
 
 | variables | here |
 |---|---|
