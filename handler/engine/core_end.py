@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-ENDED = "ended"
-
 
 def core_end(statuses: Sequence[int | None], oom_kills: int) -> str:
     """How it ended, for "the engine's process ...".
@@ -18,6 +16,6 @@ def core_end(statuses: Sequence[int | None], oom_kills: int) -> str:
     if oom_kills > 0 and number in (None, signal.SIGKILL):
         return "was ended by the kernel, because memory ran out"
     if number is None:
-        return ENDED
+        return "ended"
     likely = ", often because memory ran out" if number == signal.SIGKILL else ""
     return f"was ended by {signal.Signals(number).name}{likely}"

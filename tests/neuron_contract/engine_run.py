@@ -12,6 +12,7 @@ import os
 import runpy
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver
@@ -32,7 +33,7 @@ SMALL = {
 # What an engine imports (0.16.0). Of the variables that differ between the runs, it reads only these at import.
 PRELOADED = ["vllm.entrypoints.llm", "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"]
 AT_IMPORT = ("PYTHONPATH", "NEURON_STAND_IN")
-_imported_with: dict[str, str] = {}
+_imported_with: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,13 @@ def run_engine(
     environment: dict[str, str] | None = None,
     within: float = 270,
     program: Path = PROGRAM,
+    preloaded: Sequence[str] = PRELOADED,
     **job: Any,
 ) -> EngineRun:
     """Runs the job with the stand-in installed, and switched on by `environment`.
 
     :param workdir: of this run; the answer, the log and the compiler's work directory go there.
+    :param preloaded: the modules that are imported before the fork.
     """
     workdir.mkdir(parents=True, exist_ok=True)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("NEURON", "VLLM"))}
@@ -66,7 +69,7 @@ def run_engine(
     whole = {**kept, **SMALL, **own, **installed(site), **(environment or {})}
     forks = multiprocessing.get_context("forkserver")
     process = forks.Process(target=_run_program, args=(program, whole, [json.dumps(job), str(answer)], log))
-    _fork_from({name: whole[name] for name in AT_IMPORT if name in whole})
+    _fork_from({name: whole[name] for name in AT_IMPORT if name in whole}, preloaded)
     process.start()
     process.join(within)
     assert process.pid is not None, "it has been started"
@@ -79,13 +82,14 @@ def run_engine(
     return EngineRun(json.loads(answer.read_text()), text)
 
 
-def _fork_from(environment: dict[str, str]) -> None:
-    """Starts the process that the next runs are forked from, unless the one that there is has this environment."""
-    if environment != _imported_with:
+def _fork_from(environment: dict[str, str], preloaded: Sequence[str]) -> None:
+    """Starts the process that the next runs are forked from, unless the one that there is fits."""
+    wanted = {"environment": environment, "preloaded": preloaded}
+    if wanted != _imported_with:
         forkserver._forkserver._stop()  # type: ignore[attr-defined]  # Python's own tests do so
         _imported_with.clear()
-        _imported_with.update(environment)
-        multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+        _imported_with.update(wanted)
+        multiprocessing.get_context("forkserver").set_forkserver_preload([*preloaded])
         with patch.dict(os.environ, {**SMALL, **environment}):
             forkserver.ensure_running()
 

@@ -16,7 +16,15 @@ import sample_model
 from tests.neuron_contract.engine_run import run_engine
 
 PROGRAM = Path(__file__).with_name("start_program.py")
-LINKED = ("config.json", "model.safetensors.index.json")
+# What a serving process imports, and the core's process beside it.
+PRELOADED = (
+    "handler.startup.start",
+    "handler.engine.vllm_api.core.core",
+    "handler.engine.vllm_api.core.engine_arguments",
+    "handler.engine.vllm_api.core.core_imports",
+    "handler.engine.vllm_api.serving.serving_start",
+    "vllm.v1.worker.cpu_worker",
+)
 WITHIN = 900.0
 
 
@@ -61,7 +69,7 @@ class StartRunner:
         # The CPU in the place of a device compiles nothing.
         on = {"NEURON_STAND_IN": stand_in, "TORCHDYNAMO_DISABLE": "1"} if stand_in else {}
         environment = {**on, "VLLM_ENABLE_V1_MULTIPROCESSING": "1", "NEURON_PLATFORM_TARGET_OVERRIDE": start.platform}
-        run = run_engine(self._directory / "site", work, environment, WITHIN, PROGRAM, **job)
+        run = run_engine(self._directory / "site", work, environment, WITHIN, PROGRAM, PRELOADED, **job)
         shutil.rmtree(work / "scratch", ignore_errors=True)
         return StartRun(run.answer, run.log)
 

@@ -37,8 +37,8 @@ def not_served(context: CheckContext) -> Iterator[Finding]:
         return
     fix = served_instead(framework)
     if not context.config.line and LINE_OF_FRAMEWORK.get(framework) == line.name:
-        fix += f" For its plan alone, set ENDPOINT_LINE={line.name} too."
-        yield error("line-not-served", FRAMEWORK_VARIABLE, line.not_served, fix)
+        alone = f" For its plan alone, set {LINE}={line.name} too."
+        yield error("line-not-served", FRAMEWORK_VARIABLE, line.not_served, fix + alone)
     else:
         yield info("line-not-served", context.setting("line") if context.config.line else LINE, line.not_served, fix)
 
