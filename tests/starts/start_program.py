@@ -4,7 +4,7 @@ The plan is made of the full model's configuration. Then the same start is made 
 (`tiny_models.py`): every step of `handler.startup.start`, the line's parser and platform rules, the core's process, the
 warm-up. Arguments: a JSON job, and the file for its answer.
 
-job: {"environ": {name: value}, "model": directory or hub id, "tiny": directory, "full", "small": what stands for what,
+job: {"environ": {name: value}, "model": directory or hub id, "tiny": directory, "small": {what: what stands for it},
 "requests": the sampling fields of bodies that are accepted}
 """
 
@@ -74,7 +74,9 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     from handler.startup.serving_state import ServingState
 
     def small(text: str) -> str:
-        return text.replace(job["full"], job["small"])
+        for full, tiny in job["small"].items():
+            text = text.replace(full, tiny)
+        return text
 
     os.environ.update(job["environ"])
     plan = checked_plan(load(job["environ"], model=job["model"]))

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from start_list import CONFIGS, ENGINES, MODELS, ROOT, Start
-from tiny_models import write_tiny
+from tiny_models import write_tiny, write_tiny_adapter
 
-import sample_model
 from tests.neuron_contract.engine_run import run_engine
 
 PROGRAM = Path(__file__).with_name("start_program.py")
@@ -26,6 +25,8 @@ PRELOADED = (
     "vllm.v1.worker.cpu_worker",
 )
 WITHIN = 900.0
+# What stands for a model and for a draft that a row reads from the hub.
+HUB, HUB_DRAFT = "models/llama", "models/eagle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,21 @@ class StartRunner:
         environ = start.in_directories(self.full, work)
         if "ENDPOINT_CONFIG" in environ:
             environ["ENDPOINT_CONFIG"] = str(ROOT / environ["ENDPOINT_CONFIG"])
-        for name in {start.model, *_named(environ, self.full)} & CONFIGS.keys():
+        model = start.model if start.model in CONFIGS else HUB
+        draft = environ.get("ENDPOINT_SPECULATIVE_MODEL", str(self.full))
+        small = {f"{self.full}/": f"{self.tiny}/"}
+        if not draft.startswith(str(self.full)):
+            small[draft] = str(self.tiny / HUB_DRAFT)
+        for name in {model, HUB_DRAFT, *_named(environ, self.full)} & CONFIGS.keys():
             self._write(name)
-        for name in _named(environ, self.full):
-            if name.startswith("adapters/"):
-                self._write_adapter(name)
-        hub = start.model not in CONFIGS
-        if hub:
-            self._write("models/llama")
+        for name in _named(environ, self.full) - CONFIGS.keys():
+            write_tiny_adapter(self.tiny / model, self.tiny / name)
         own = {"ENDPOINT_SCRATCH": str(work / "scratch"), "SAGEMAKER_BASE_DIR": str(work)}
         job = {
             "environ": {**environ, **own},
-            "model": start.model if hub else str(self.full / start.model),
-            "tiny": str(self.tiny / ("models/llama" if hub else start.model)),
-            "full": f"{self.full}/",
-            "small": f"{self.tiny}/",
+            "model": str(self.full / model) if start.model in CONFIGS else start.model,
+            "tiny": str(self.tiny / model),
+            "small": small,
             "requests": [dict(request) for request in start.requests],
         }
         stand_in = ENGINES[start.line]
@@ -84,9 +85,6 @@ class StartRunner:
         index = {"metadata": {"total_size": size}, "weight_map": dict.fromkeys(tensors, "model.safetensors")}
         (full / "model.safetensors.index.json").write_text(json.dumps(index))
         write_tiny(config, self.tiny / name)
-
-    def _write_adapter(self, name: str) -> None:
-        shutil.copytree(sample_model.adapter_path(), self.tiny / name, dirs_exist_ok=True)
 
 
 def _named(environ: dict[str, str], full: Path) -> set[str]:

@@ -19,6 +19,7 @@ import sample_model
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 HEAD = 32  # the smallest that vLLM's attention on a CPU has
 LAYERS = 2
+RANK = 8
 EXPERTS = 4
 NARROW = {
     "intermediate_size": 64,
@@ -82,3 +83,23 @@ def write_tiny(config: Mapping[str, Any], directory: Path) -> None:
     (directory / "generation_config.json").unlink(missing_ok=True)
     for name in TOKENIZER:
         shutil.copy(sample / name, directory / name)
+
+
+def write_tiny_adapter(model: Path, directory: Path) -> None:
+    """Writes a LoRA adapter for the attention of a tiny model, in the layout of PEFT."""
+    import torch
+    from safetensors.torch import save_file
+
+    config = json.loads((model / "config.json").read_text())
+    width, outputs = config["hidden_size"], {"q_proj": "num_attention_heads", "v_proj": "num_key_value_heads"}
+    torch.manual_seed(0)
+    tensors = {}
+    for layer in range(config["num_hidden_layers"]):
+        for module, heads in outputs.items():
+            name = f"base_model.model.model.layers.{layer}.self_attn.{module}"
+            tensors[f"{name}.lora_A.weight"] = torch.rand(RANK, width)
+            tensors[f"{name}.lora_B.weight"] = torch.rand(HEAD * config[heads], RANK)
+    adapter = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": RANK, "bias": "none"}
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "adapter_config.json").write_text(json.dumps({**adapter, "target_modules": list(outputs)}))
+    save_file(tensors, directory / "adapter_model.safetensors")
