@@ -20,7 +20,6 @@ PRELOADED = (
     "handler.startup.start",
     "handler.engine.vllm_api.core.core",
     "handler.engine.vllm_api.core.engine_arguments",
-    "handler.engine.vllm_api.core.core_imports",
     "handler.engine.vllm_api.serving.serving_start",
     "vllm.v1.worker.cpu_worker",
 )

@@ -51,8 +51,9 @@ def record() -> Iterator[dict[str, Any]]:
     yield found
     if EVERYTHING:
         kept = {start.settings: recorded().get(start.settings) for start in starts()} | found
-        ordered = dict(sorted(((key, made) for key, made in kept.items() if made), key=lambda item: item[1]["number"]))
-        RECORD.write_text(json.dumps({"starts": ordered}, indent=1) + "\n", encoding="utf-8")
+        ordered = sorted(((key, made) for key, made in kept.items() if made), key=lambda item: item[1]["number"])
+        lines = ",\n".join(f' "{key}": {json.dumps(made)}' for key, made in ordered)
+        RECORD.write_text(f'{{"starts": {{\n{lines}\n}}}}\n', encoding="utf-8")
 
 
 @pytest.mark.parametrize("start", chosen(), ids=lambda start: start.number)
