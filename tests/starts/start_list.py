@@ -143,6 +143,8 @@ def _of_recipes() -> Iterator[Start]:
             environ = {"ENDPOINT_CONFIG": str(file.relative_to(ROOT))}
             if "speculative_model" in recipe:
                 environ["ENDPOINT_SPECULATIVE_MODEL"] = f"models/{_slug(recipe['speculative_model'])}"
+            if "quantized_checkpoints_path" in recipe:
+                environ["ENDPOINT_QUANTIZED_CHECKPOINTS_PATH"] = "/q"
             model = f"models/{_slug(recipe['model'])}"
             yield Start(f"recipe {file.stem}", recipe["line"], recipe["instance"], model, environ)
 
