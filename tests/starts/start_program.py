@@ -70,7 +70,7 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
     from handler.startup import start as startup
     from handler.startup.admission import Admission
     from handler.startup.checked_plan import checked_plan
-    from handler.startup.lifecycle import Lifecycle
+    from handler.startup.lifecycle import Lifecycle, ServingStatus
     from handler.startup.serving_state import ServingState
 
     def small(text: str) -> str:
@@ -89,7 +89,7 @@ def started(job: dict[str, Any]) -> dict[str, Any]:
         startup.start(state)
     status = state.lifecycle.status
     answer: dict[str, Any] = {"line": plan.line, "state": status.state.value, "reason": status.reason}
-    if state.engine is not None:
+    if state.engine is not None and status.state is ServingStatus.READY:
         answer["greedy"] = answered(state.engine, temperature=0.0)
         answer["sampled"] = answered(state.engine, temperature=0.7, top_p=0.9, top_k=20)
         answer["requests"] = [answered(state.engine, **request) for request in job["requests"]]
