@@ -70,7 +70,7 @@ BASE_DIR ?= build/opt-ml
 S3_PORT ?= 9000
 GATEWAY_PORT ?= 8090
 
-.PHONY: help setup serve s3 gateway test test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
+.PHONY: help setup serve s3 gateway test test-starts test-fast test-versions fuzz test-clients test-neuron test-nxdi plans docs notebooks lint bench dashboard bench-restore bench-fleet soak lock lock-images image image-test image-small image-test-small release clean
 
 help:
 	@echo "make setup                                           set up .venv, which most other targets use"
@@ -78,6 +78,7 @@ help:
 	echo "make s3                                              start an S3 server on loopback with the sample model in it"
 	echo "make gateway                                         start SageMaker's runtime protocol in front of make serve, for boto3"
 	echo "make test [VLLM=0.24.0]                              run all tests, optionally with another vLLM (0.13.0, 0.16.0, 0.24.0, 0.29.0)"
+	echo "make test-starts                                     start whatever the documents call working, and record it"
 	echo "make test-fast                                       run the tests that need no engine and few seconds"
 	echo "make test-versions                                   run a slice of the tests with vLLM 0.24.0 and 0.29.0"
 	echo "make fuzz [SEQUENCES=33334] [BODIES=100000] [SEED=6]  send hostile sequences and bodies, and run schemathesis"
@@ -134,6 +135,11 @@ gateway: $(DEV)
 
 test: $(DEV)
 	@$(BIN)/python -m tests.runner
+
+# Starts everything that a document, a recipe or a guide's row calls working, and writes tests/starts/record.json.
+test-starts: $(DEV)
+	@STARTS=all $(BIN)/python -m pytest -q tests/starts
+	$(BIN)/python -m tests.guides.guide_pages
 
 # Without the tests that need an engine or take seconds of CPU time. They need little memory, and many wait.
 test-fast: $(DEV)

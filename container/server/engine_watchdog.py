@@ -38,7 +38,7 @@ def watch_engine(service: Service, end: Callable[[], None], publish: Callable[[]
         if status.state is ServingStatus.STARTING or engine is None:
             continue
         if engine.dead():
-            service.lifecycle.fail("the engine's process ended")
+            service.lifecycle.fail(f"the engine's process {engine.ended()}")
         elif engine.stalled_for() > service.config.stall * STALL_TIMES:
             service.lifecycle.fail(f"the engine made no progress for {engine.stalled_for():.0f} s")
     if service.engine is not None:

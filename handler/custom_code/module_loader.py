@@ -1,4 +1,7 @@
-"""Imports the module of custom code, with its directory first in `sys.path`."""
+"""Imports the module of custom code, with its directory and `lib/` below it first in `sys.path`.
+
+The SageMaker Python SDK puts a model's `dependencies` into `code/lib` (sagemaker/utils.py, `repack_model`).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,9 @@ def load_module(file: Path) -> ModuleType:
 
     :raises SettingError: the import raised an exception. The traceback is in the log.
     """
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
+    for directory in (file.parent / "lib", file.parent):
+        if str(directory) not in sys.path and directory.is_dir():
+            sys.path.insert(0, str(directory))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise SettingError(file.name, "it is not a Python module", "Use a .py file.")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from handler.engine import core_end
 from handler.engine.adapters.adapters import Adapters, Bring
 from handler.engine.api_routes import PLAIN
 from handler.engine.core_queue import GROUP
@@ -25,6 +26,7 @@ from handler.engine.heartbeat import Heartbeat
 from handler.engine.serving_request import ServingRequest
 from handler.errors import EndpointError, PlainTextOnly
 from handler.neuron.buckets.compiled_buckets import CompiledBuckets
+from handler.neuron.hardware import host_memory
 
 if TYPE_CHECKING:  # it imports vLLM
     from handler.engine.vllm_api.serving.serving_classes import PreparedRequest, Serving, WholeReply
@@ -88,6 +90,7 @@ class Engine:
             limits.max_model_len * vllm_api.longest_token(tokenizer),
             defaults=front_end.default_chat_template_kwargs,
         )
+        self._oom_kills = host_memory.oom_kills()
         self.metrics_registry = vllm_api.metrics_registry(llm)
         self.pids = vllm_api.core_pids(llm)
         self._heartbeat = Heartbeat(lambda: vllm_api.probe(llm), self.pids, stall)
@@ -159,10 +162,14 @@ class Engine:
         """How many requests hold a slot or wait for one."""
         return self._api.unfinished(self._llm)
 
+    def ended(self) -> str:
+        """How the process of a dead engine ended, for "the engine's process ..."."""
+        return core_end.described(*self._end())
+
     def problem(self) -> str | None:
         """Why the engine is unhealthy: it has died, or it makes no progress. None if it is healthy."""
         if self._api.is_dead(self._llm):
-            return "its process ended"
+            return f"its process {self.ended()}"
         if self._heartbeat.stalled():
             return f"it has made no progress for {self._heartbeat.late():.0f} s"
         return None
@@ -172,7 +179,10 @@ class Engine:
 
     def was_killed(self) -> bool:
         """Whether somebody has killed the dead engine's core. False: it has ended by itself, or that is not known."""
-        return self._api.was_killed(self._llm)
+        return core_end.from_outside(*self._end())
+
+    def _end(self) -> tuple[list[int], int]:
+        return self._api.exit_statuses(self._llm), host_memory.oom_kills() - self._oom_kills
 
     def stalled_for(self) -> float:
         """For how many seconds a stalled engine has not answered. 0 if it is not stalled."""

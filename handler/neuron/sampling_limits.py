@@ -134,4 +134,5 @@ def _native(keys: Mapping[str, Json], synchronous: bool) -> SamplingLimits:
     most = sampling.get("max_top_k", MOST)
     greedy = str(sampling.get("all_greedy", False)).lower() in ("true", "1", "yes")
     supported = frozenset() if greedy else SUPPORTED
-    return SamplingLimits(True, most if isinstance(most, int) else MOST, supported | extra, settings=NATIVE_SETTINGS)
+    most = most if isinstance(most, int) else MOST
+    return SamplingLimits(True, most, supported | extra, settings=NATIVE_SETTINGS, greedy=greedy)

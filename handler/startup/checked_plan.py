@@ -8,13 +8,14 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Final
 
-from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, TRANSLATED
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Severity
 from handler.config.problems import SettingErrors
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import Model
+from handler.neuron.checks.legacy_lines import served_instead
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.line_registry import find_line
 from handler.neuron.planning.examination import examine_config
@@ -26,7 +27,12 @@ LEVELS = {Severity.ERROR: logging.ERROR, Severity.WARNING: logging.WARNING, Seve
 
 
 def use_environment(plan: EnginePlan) -> None:
-    """Sets the environment variables that vLLM and the Neuron software read when they are imported."""
+    """Sets the environment variables that vLLM and the Neuron software read when they are imported.
+
+    A variable that became a setting, and that the plan spells in another way, is removed: the plugin would read it too.
+    """
+    for name in TRANSLATED.keys() - plan.env.keys() if plan.line != "cpu" else ():
+        os.environ.pop(name, None)
     os.environ.setdefault("VLLM_MEDIA_URL_ALLOW_REDIRECTS", "0")  # an allowed host must not redirect to another one
     os.environ.update(plan.env)
 
@@ -55,9 +61,10 @@ def require_line(plan: EnginePlan, setting: str) -> None:
 
     :raises SettingError: the line is for plans only, or its plugin for vLLM is not installed.
     """
-    line = find_line(plan.line, plan.env.get(FRAMEWORK_VARIABLE, ""))
+    framework = plan.env.get(FRAMEWORK_VARIABLE, "")
+    line = find_line(plan.line, framework)
     if line is not None and not line.served:
-        raise SettingError(setting, line.not_served, "Set ENDPOINT_LINE to nxdi-0.16.")
+        raise SettingError(setting, line.not_served, served_instead(framework))
     if line is not None and line.platforms and not entry_points(group=PLATFORM_PLUGINS):
         problem = f"the plan is for {plan.line}, and vLLM is installed here without a Neuron plugin"
         raise SettingError(setting, problem, "Use an image with the plugin (docs/neuron-lines.md), or set it to cpu.")

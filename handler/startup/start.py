@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from handler.artifacts.restore.restore_target import SETTING, require_scratch
-from handler.config.dialects.sagemaker import BASE
+from handler.config.dialects.container_variables import BASE
 from handler.config.endpoint_config import EndpointConfig
 from handler.engine.engine import Engine
 from handler.engine.launch import import_vllm, launch

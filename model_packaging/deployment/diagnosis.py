@@ -55,6 +55,16 @@ SYMPTOMS = (
         "Build the image with triton 3.0.0 or newer, installed after vLLM.",
     ),
     Symptom(
+        r"^\[\s*[\d.]+ s\] failed: (?:.*: )?(the engine's process was ended by .*memory ran out)",
+        "the host's memory is full: {1}",
+        "Lower max_num_seqs, max_model_len or VLLM_CPU_KVCACHE_SPACE, or use a larger instance.",
+    ),
+    Symptom(
+        r"^\[\s*[\d.]+ s\] failed: (the engine(?:'s process| made no progress).*)$",
+        "the engine failed while it served: {1}",
+        "The lines above it have the engine's own account.",
+    ),
+    Symptom(
         r"^\[\s*[\d.]+ s\] failed: (.+)$", "the container could not start: {1}", "Do what it says, and deploy again."
     ),
     Symptom(

@@ -159,6 +159,9 @@ class ScriptedEngine:
             return "its process ended"
         return f"it has made no progress for {self.silent:.0f} s" if self.silent else None
 
+    def ended(self) -> str:
+        return "ended"
+
     def dead(self) -> bool:
         return self.is_dead
 

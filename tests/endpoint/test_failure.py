@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import threading
@@ -22,6 +23,8 @@ import pytest
 from serve_process import ServeProcess, session_members
 
 import sample_model
+from model_packaging.deployment.container_log import as_text
+from model_packaging.deployment.diagnosis import diagnose
 
 pytestmark = pytest.mark.engine
 
@@ -48,6 +51,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
             "ENDPOINT_LOG_FORMAT": "json",
             "ENDPOINT_PRELOAD_AFTER": "1",
             "SM_VLLM_MAX_NUM_SEQS": str(BEGUN),
+            "VLLM_CPU_KVCACHE_SPACE": "",  # as where nobody has set it
         },
     )
     try:
@@ -160,7 +164,9 @@ def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest
             assert b'"code":"engine_failed"' in reply.body
             assert b"[DONE]" not in reply.body
             assert not reply.ended_properly
-        served.until(lambda: "the engine's process ended" in served.log, 60)
+        served.until(
+            lambda: "the engine's process was ended by SIGKILL, often because memory ran out" in served.log, 60
+        )
         served.wait_ready()
         replies = [request.result(DRAIN) for request in waiting]
         assert text_of(half_done.result(DRAIN)).startswith(text_of(streams[0].result()))
@@ -171,6 +177,15 @@ def test_a_killed_engine_fails_what_has_begun_and_its_successor_answers_the_rest
     assert served.engine_pids() != [core]
     assert len(served.engine_pids()) == 1
     assert post(served, {"prompt": "a", "max_tokens": 2}).status == 200
+
+
+def test_the_cache_is_what_the_plan_needs_and_an_end_by_sigkill_is_called_that(served: ServeProcess) -> None:
+    sequences = rf"{BEGUN} sequences of 1024 tokens take 0\.\d\d GiB of key-value cache; the plan sets it to 1 GiB"
+    assert re.search(f"VLLM_CPU_KVCACHE_SPACE: {sequences}", served.log)
+    found = diagnose("", [as_text(line) for line in served.log.splitlines()])
+    assert found is not None
+    assert found.cause.startswith("the host's memory is full: the engine's process was ended by SIGKILL")
+    assert "VLLM_CPU_KVCACHE_SPACE" in found.fix
 
 
 def test_the_log_says_which_requests_were_in_the_dead_engine(served: ServeProcess) -> None:

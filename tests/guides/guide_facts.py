@@ -2,10 +2,11 @@
 
 A fact is shown in one of four ways:
 
-- settings (`env`, and `model`, `line`, `instance`), typed as a user types them, with what `check` and `plan` say;
+- settings (`env`, and `model`, `line`, `instance`), typed as a user types them, with what `check` and `plan` say. What
+  works on a line for which there is an engine here is started, too (tests/starts);
 - a body (`request`) to the endpoint that these settings give;
-- a test of something that settings alone do not show (`test`), in which the words `names` stand;
-- for what belongs to the base image, the platform or the engine: a page of ours (`page`) with the words `says`.
+- a command and what it prints;
+- a test of something that settings alone do not show (`test`), in which the words `names` stand.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ HERE: Mapping[str, str | None] = {
     "warned": "warning",
     "rejected": "error",
     "engine": None,
-    "platform": None,
 }
 
 
@@ -69,8 +69,6 @@ class Fact:
     prints: str = ""
     test: str = ""
     names: str = ""
-    page: str = ""
-    says: str = ""
 
     @property
     def typed(self) -> bool:

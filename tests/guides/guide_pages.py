@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "starts"))
 
 from fact_run import text
 from guide_facts import Fact, Guide, guides
+from start_list import recorded, started
 
 DOCS = Path(__file__).parents[2] / "docs" / "guides"
 WORDS = {
@@ -18,27 +21,36 @@ WORDS = {
     "warned": "works; `check` warns",
     "rejected": "rejected",
     "engine": "belongs to the engine",
-    "platform": "belongs to the base image or the platform",
 }
 TEST = "tests/guides/test_guide_facts.py"
 INDEX = """# The five guides, fact by fact
 
-Five guides describe vLLM on Neuron. These pages list what each of them asks, one row for each fact, with what it is
-here. Each row is a test:
+Five guides describe vLLM on Neuron. These pages list what each of them asks of a configuration or a request, one row
+for each fact, with what it is here. Each row is a test:
 
 - A row with settings is run. `{test}` types them into an environment file, runs
   `neuron-endpoint check` and `plan`, and compares the finding, the setting that it names, the exit status and the plan.
+- If its line has an engine here, it is also started (`make test-starts`): the whole start, with the line's own parser
+  and platform rules, the core's process and the warm-up, then a greedy and a sampled request, and the row's own body if
+  it has one. `tests/starts/record.json` has what came of it, and no row says "started" that is not there.
 - A row with a test of its own names it.
-- A row about the base image, the platform or the engine names the page that says so, or a test over a real engine.
 
-`models/NAME` in a setting is a directory with the `config.json` of such a model. `fork-0.7.2`, `fork-0.9.1` (with
-transformers-neuronx too) and `optimum` are lines for plans only: there, "works" means that `plan` writes the
-arguments, and `check` says `line-not-served`.
+The engines are the CPU's, and stand-ins for the NxDI plugin (`nxdi-0.16`) and for the native plugin over vLLM's CPU
+worker ([what they keep](../tests/neuron_stand_in/README.md)). So a start shows that the configuration is accepted, that
+the graphs' lengths and batches fit the requests, and that the endpoint's own limits do. It does not show what a device
+computes. In the place of a large model stands a tiny one of the same architecture (`tests/starts/tiny_models.py`).
 
-Some facts no file tells, so no check finds them: whether a draft is tuned for instructions as its target is, and
+The other lines are for plans only, or have no engine here (`nxdi-0.13`): there, "planned" means that `plan` writes the
+arguments. `models/NAME` in a setting is a directory with the `config.json` of such a model.
+
+Not listed are the steps that set up an instance, a virtual environment or a build from source: they belong to the base
+image. Some facts no file tells, so no check finds them: whether a draft is tuned for instructions as its target is, and
 whether an adapter or a draft was trained well. Compare the answers (`neuron-endpoint accuracy`).
 
-| guide | facts | works | works, `check` says or warns | rejected | the engine's | the base image's or the platform's |
+{starts} different sets of settings were started: {guides} of the guides, {recipes} recipes, and {lines} of the rows of
+[the lines' page](neuron-lines.md).
+
+| guide | facts | started and answered | planned only | shown by a test or a command | rejected | the engine's |
 | --- | --- | --- | --- | --- | --- | --- |
 """
 
@@ -46,17 +58,25 @@ whether an adapter or a draft was trained well. Compare the answers (`neuron-end
 def index() -> str:
     rows = []
     for guide in guides():
-        count = Counter(fact.here for fact in guide.facts)
-        numbers = (
-            len(guide.facts),
-            count["works"],
-            count["said"] + count["warned"],
-            count["rejected"],
-            count["engine"],
-            count["platform"],
-        )
+        count = Counter(kind(fact) for fact in guide.facts)
+        numbers = [len(guide.facts), *(count[name] for name in ("started", "planned", "tested", "rejected", "engine"))]
         rows.append(f"| [{guide.title}](guides/{guide.name}.md) | {' | '.join(map(str, numbers))} |\n")
-    return INDEX.format(test=TEST) + "".join(rows)
+    numbers_of = Counter(re.split(r"[ -]", entry["number"])[0] for entry in recorded().values())
+    recipes, lines = numbers_of["recipe"], numbers_of["lines"]
+    total = numbers_of.total()
+    return INDEX.format(
+        test=TEST, starts=total, guides=total - recipes - lines, recipes=recipes, lines=lines
+    ) + "".join(rows)
+
+
+def kind(fact: Fact) -> str:
+    """The column of a fact."""
+    if fact.here in ("rejected", "engine"):
+        return fact.here
+    if not fact.typed:
+        return "tested"
+    start = started(fact)
+    return "started" if start is not None and start.settings in recorded() else "planned"
 
 
 def page(guide: Guide) -> str:
@@ -87,21 +107,23 @@ def _typed(guide: Guide, fact: Fact) -> str:
 
 def _here(fact: Fact) -> str:
     words = [WORDS[fact.here]]
+    if fact.typed and fact.here != "rejected":
+        words = [words[0].replace("works", kind(fact))]
     if fact.param:
         words = [f"rejected with a 400 that names `{fact.param}`"]
     elif fact.finding:
         words[0] += f" `{fact.finding}`"
         words.append(f"names `{fact.setting}`")
-    elif fact.page:
-        place = fact.page.replace("docs/", "../") if fact.page.startswith("docs/") else f"../../{fact.page}"
-        words[0] += f": [{Path(fact.page).name}]({place})"
     return "; ".join((*words, fact.note) if fact.note else words)
 
 
 def _shown(fact: Fact) -> str:
     if fact.test:
         return f"`{fact.test}`"
-    return "its page" if fact.page else f"`test_guide_facts[{fact.number}]`"
+    shown, start = f"`test_guide_facts[{fact.number}]`", started(fact)
+    if start is None or kind(fact) != "started":
+        return shown
+    return f"{shown}, `test_starts[{recorded()[start.settings]['number']}]`"
 
 
 def write() -> None:

@@ -13,11 +13,8 @@ from guide_pages import DOCS, index, page
 from model_packaging.cli import main
 from tests.cited_tests import source_of
 
-ROOT = Path(__file__).parents[2]
 ALL = list(facts())
-TYPED, COMMANDS, TESTED, READ = (
-    [fact for fact in ALL if getattr(fact, name)] for name in ("typed", "command", "test", "page")
-)
+TYPED, COMMANDS, TESTED = ([fact for fact in ALL if getattr(fact, name)] for name in ("typed", "command", "test"))
 by_number = {"ids": lambda fact: fact.number}
 
 
@@ -43,12 +40,11 @@ def test_the_guides_are_whole() -> None:
 def test_a_fact_is_shown_in_some_way(fact: Fact) -> None:
     assert fact.here in HERE
     assert fact.asks
-    shown = (fact.typed, bool(fact.command), bool(fact.test), bool(fact.page))
+    shown = (fact.typed, bool(fact.command), bool(fact.test))
     assert sum(shown) == 1
     expected = fact.plan or fact.variables or fact.absent or fact.keys or fact.finding or fact.silent
     assert not fact.typed or expected or fact.request is not None, "its run shows nothing"
     assert not fact.test or fact.names
-    assert not fact.page or fact.says
     if fact.typed and HERE[fact.here] is not None:
         assert fact.finding or fact.param, "what says it?"
 
@@ -91,12 +87,6 @@ def test_its_command_prints_what_it_says(fact: Fact) -> None:
 @pytest.mark.parametrize("fact", TESTED, **by_number)
 def test_its_test_is_about_its_setting(fact: Fact) -> None:
     assert fact.names.lower() in source_of(fact.test).lower()
-
-
-@pytest.mark.parametrize("fact", READ, **by_number)
-def test_its_page_says_so(fact: Fact) -> None:
-    said = " ".join((ROOT / fact.page).read_text(encoding="utf-8").lower().split())
-    assert fact.says.lower() in said
 
 
 @pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.name)

@@ -218,6 +218,27 @@ def test_the_errors_that_the_guides_quote_have_their_workaround(line: str, fix: 
     assert fix in found.fix
 
 
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("the engine's process was ended by the kernel, because memory ran out", "the host's memory is full"),
+        (
+            "The start failed at 'start engine': the engine's process was ended by SIGKILL, often because memory ran "
+            "out. Use an instance with more memory.",
+            "the host's memory is full",
+        ),
+        ("the engine's process ended", "the engine failed while it served"),
+        ("the engine's process was ended by SIGSEGV", "the engine failed while it served"),
+        ("the engine made no progress for 30 s", "the engine failed while it served"),
+        ("The start failed at 'start engine': ValueError: x", "the container could not start"),
+    ],
+)
+def test_an_engine_that_has_served_is_told_from_a_start_that_failed(reason: str, cause: str) -> None:
+    found = diagnose("", [f"[  61.0 s] failed: {reason}"])
+    assert found is not None
+    assert found.cause.startswith(cause)
+
+
 def test_an_ordinary_start_has_no_symptom() -> None:
     log = [
         "[   0.4 s] listening on port 8080; GET /ping shows the stage",

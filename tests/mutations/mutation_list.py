@@ -147,7 +147,14 @@ MUTATIONS = (
     Mutation(
         "a line for plans only",
         "handler/neuron/checks/legacy_lines.py",
-        "if not context.line.served:",
-        "if False:",
+        "if line.served:",
+        "if True:",
+    ),
+    Mutation(
+        "a warm-up beyond the plan's limits",
+        "handler/engine/warmup.py",
+        "kept = within(sampling, engine.limits)",
+        "kept = sampling",
+        ("tests/starts/test_starts.py",),
     ),
 )

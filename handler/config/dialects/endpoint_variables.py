@@ -6,8 +6,8 @@ from handler.config.assignment import Assignment, assign, converted, unused
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.dialects import raw_neuron_config as raw_neuron
 from handler.config.dialects import vllm_names as engine
+from handler.config.dialects.container_variables import one_process
 from handler.config.dialects.near_miss import unknown
-from handler.config.dialects.sagemaker import one_process
 from handler.config.endpoint_config import MIB
 from handler.config.fields import fields
 from handler.config.values import clean, to_int, to_mapping, to_str

@@ -154,13 +154,29 @@ def translate_key(key: str, value: str) -> list[Assignment]:
     """
     if key.startswith(FILE_PREFIX):
         return _option(key, key.removeprefix(FILE_PREFIX), value, FILE_PREFIX, str)
-    name = key.lower()
-    if name in SERVER:
-        return SERVER[name](key, value)
-    if name in SERVER_NO_EFFECT:
-        return [unused(key, SERVER_NO_EFFECT[name])]
+    found = _server(key, key.lower(), value)
+    if found is not None:
+        return found
     known = {*SERVER, *SERVER_NO_EFFECT, *(FILE_PREFIX + option for option in OPTIONS)}
     raise unknown(key, key, known, "", "a key of serving.properties that this endpoint reads")
+
+
+def translate_server(name: str, key: str, value: str) -> list[Assignment]:
+    """Translates a variable of LMI's server, which has a key of serving.properties in its name.
+
+    :raises SettingError: the value does not fit.
+    """
+    for spelling in (key.lower(), key.lower().replace("_", "")):
+        found = _server(name, spelling, value)
+        if found is not None:
+            return found
+    return [unused(name, "LMI's server does not run here")]
+
+
+def _server(name: str, key: str, value: str) -> list[Assignment] | None:
+    if key in SERVER:
+        return SERVER[key](name, value)
+    return [unused(name, SERVER_NO_EFFECT[key])] if key in SERVER_NO_EFFECT else None
 
 
 def _option(name: str, option: str, value: str, prefix: str, spell: Callable[[str], str]) -> list[Assignment]:

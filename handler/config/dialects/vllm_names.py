@@ -6,6 +6,7 @@ configuration or the speculation are translated key by key, so that a plan can s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -29,6 +30,7 @@ SPECULATIVE: Mapping[str, str] = {
     "num_speculative_tokens": "num_speculative_tokens",
     "method": "speculation",
 }
+LORA_FORMS = 'name=path or {"name": ..., "path": ...}, several with spaces or commas between them, or a JSON list'
 FIXES = {"port": "Use SAGEMAKER_BIND_TO_PORT.", "config": "Use ENDPOINT_CONFIG.", "model_tag": "Use ENDPOINT_MODEL."}
 
 
@@ -137,9 +139,12 @@ def _speculative(given: Mapping[str, Json], setting: str) -> list[Assignment]:
 
 
 def _lora_modules(value: Json) -> Json:
-    """Reads vLLM's forms, one or several `name=path` or `{"name": ..., "path": ...}`, and ours, `{name: path}`."""
+    """Reads vLLM's forms, one or several `name=path` or `{"name": ..., "path": ...}`, and ours, `{name: path}`.
+
+    Several stand in a JSON list, or one after the other with spaces or commas between them.
+    """
     if isinstance(value, str):
-        value = parse_json(value) if value.strip()[:1] in {"{", "["} else [*value.split()]
+        value = _lora_texts(value.strip())
     if isinstance(value, dict):
         if set(value) - {"base_model_name"} != {"name", "path"}:
             return value
@@ -153,6 +158,13 @@ def _lora_modules(value: Json) -> Json:
     return found
 
 
+def _lora_texts(text: str) -> Json:
+    if text.startswith("{"):
+        objects = re.split(r"(?<=\})[\s,]+(?=\{)", text)
+        return parse_json(text) if len(objects) == 1 else [*objects]
+    return parse_json(text) if text.startswith("[") else [*re.split(r"\s*,\s*(?=[^\s,=/]+=)|\s+", text)]
+
+
 def _lora_module(entry: Json) -> tuple[str, Json]:
     if isinstance(entry, str):
         name, equals, path = entry.partition("=")
@@ -161,4 +173,4 @@ def _lora_module(entry: Json) -> tuple[str, Json]:
         entry = parse_json(entry) if entry.lstrip().startswith("{") else entry
     if isinstance(entry, dict) and isinstance(entry.get("name"), str) and "path" in entry:
         return str(entry["name"]), entry["path"]
-    raise BadValue(f"{shown(entry)} is not an adapter", 'Write name=path or {"name": ..., "path": ...}')
+    raise BadValue(f"{shown(entry)} is not an adapter", f"Write {LORA_FORMS}")

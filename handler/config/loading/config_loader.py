@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
-from handler.config.dialects import sagemaker
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
@@ -58,7 +58,7 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     variables = {name: environ[name] for name in sorted(environ) if name != ours.CONFIG}
     take(sourced(variables, translate_variable, Origin.ENVIRONMENT))
     take(of_named_document(document, fetch))
-    base = environ.get(sagemaker.BASE, "").strip() or BASE
+    base = environ.get(containers.BASE, "").strip() or BASE
     take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
     take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
     merged = merge(assignments)
@@ -98,6 +98,6 @@ def _config(merged: Merged, environ: Mapping[str, str], base: str) -> EndpointCo
     sources = dict(merged.sources)
     if "model" not in values:
         values["model"] = f"{base}/model"
-        if environ.get(sagemaker.BASE, "").strip():
-            sources["model"] = ValueSource(Origin.ENVIRONMENT, sagemaker.BASE)
+        if environ.get(containers.BASE, "").strip():
+            sources["model"] = ValueSource(Origin.ENVIRONMENT, containers.BASE)
     return EndpointConfig(**values, sources=sources, overridden=merged.overridden, unused=merged.unused)

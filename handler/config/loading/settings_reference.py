@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from handler.config.config_rows import json_value
+from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
-from handler.config.dialects import hub, optimum, sagemaker
 from handler.config.dialects import neuron_variables as neuron
+from handler.config.dialects import server_arguments as servers
 from handler.config.dialects import vllm_names as engine
 from handler.config.fields import INT_BOUNDS, ConfigField, fields
 from handler.config.vllm_argument_table import server_arguments
@@ -24,6 +25,14 @@ There are three ways to set a field: the variable `ENDPOINT_<FIELD>`; the field'
 `OPTION_*` names, and variables of the Neuron software that are passed on unchanged, are not listed here. Times are in
 seconds, sizes in bytes, lengths in tokens. "Unset" means that there is no default. If the engine needs a value, the
 line and the instance decide it; `neuron-endpoint plan` shows the result.
+"""
+WITHOUT_COUNTERPART = """
+## Variables of other containers without a counterpart
+
+`check` lists them as findings without effect (`no-effect`). `ROPE_SCALING`, `KV_CACHE_DTYPE` ... are errors.
+
+| variables | here |
+|---|---|
 """
 # Title -> the first field of the group, in the order of the dataclass.
 GROUPS: Mapping[str, str] = {
@@ -67,6 +76,8 @@ def _lines() -> Iterator[str]:
         further = ", ".join(f"`{other}`" for other in _further(name))
         row = (f"`{name}`", _takes(field), _default(field), field.metadata.text, further)
         yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n"
+    yield WITHOUT_COUNTERPART
+    yield from (f"| {names} | {reason} |\n" for names, reason in containers.without_counterpart())
 
 
 def _takes(field: ConfigField) -> str:
@@ -93,18 +104,18 @@ def _default(field: ConfigField) -> str:
 
 
 def _further(name: str) -> list[str]:
-    tables = (sagemaker.FIELDS, hub.FIELDS)
+    tables = (containers.FIELDS, containers.ARGUMENTS)
     found = [other for table in tables for other, target in table.items() if target == name]
     found += [
-        f"{optimum.PREFIX}{other.upper()}"
-        for other, target in optimum.FIELDS.items()
+        f"{servers.OPTIMUM_PREFIX}{other.upper()}"
+        for other, target in servers.OPTIMUM_FIELDS.items()
         if target == name and other != name
     ]
     found += [other for other, target in neuron.FIELDS.items() if target == name]
     if name == "max_body":
         found.append(f"{ours.PREFIX}{ours.MEGABYTES.upper()}")
     argument = name in engine.names() and (fields()[name].metadata.server_argument or name not in server_arguments())
-    return [*([f"{sagemaker.PREFIX}{name.upper()}"] if argument else []), *found]
+    return [*([f"{servers.PREFIX}{name.upper()}"] if argument else []), *found]
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from handler.config.assignment import Assignment, assign, converted
+from handler.config.dialects import container_variables as containers
 from handler.config.dialects import endpoint_variables as ours
-from handler.config.dialects import hub, lmi, optimum, sagemaker
+from handler.config.dialects import lmi
 from handler.config.dialects import neuron_variables as neuron
+from handler.config.dialects import server_arguments as servers
 from handler.config.values import clean
 
 
@@ -19,7 +21,7 @@ class Dialect(Protocol):
     def translate(self, name: str, value: str) -> list[Assignment]: ...
 
 
-DIALECTS: tuple[Dialect, ...] = (ours, sagemaker, optimum, lmi, hub, neuron)
+DIALECTS: tuple[Dialect, ...] = (ours, servers, lmi, containers, neuron)
 
 
 def translate_model(name: str, value: str) -> list[Assignment]:
@@ -27,13 +29,13 @@ def translate_model(name: str, value: str) -> list[Assignment]:
 
 
 def translate_variable(name: str, value: str) -> list[Assignment]:
-    """An empty value counts as not set: deployment templates leave variables empty."""
+    """An empty value counts as not set: deployment templates leave variables empty. For optimum-neuron it is a flag."""
     for dialect in DIALECTS:
         if dialect.reads(name):
-            if not value.strip() and dialect is not optimum:
+            if not value.strip() and not name.startswith(servers.OPTIMUM_PREFIX):
                 return []
             return dialect.translate(name, converted(clean, value, name))
-    hub.reject_misspelling(name)
+    containers.reject_misspelling(name)
     if "NEURON" in name or name.startswith(("BASE_", "UNSAFE_")):
         neuron.reject_misspelling(name)
     return []

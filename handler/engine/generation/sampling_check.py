@@ -7,7 +7,8 @@ the plugins most of them (`handler/neuron/sampling_limits.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from handler.engine.generation.generation import Sampling
@@ -52,7 +53,10 @@ DOCUMENT_NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 # What a sampler that is always greedy does (guide "vLLM User Guide for NxD Inference", Decoding).
 GREEDY: Mapping[str, object] = {"temperature": 0, "top_k": 1}
-STATIC = "leave it out, or set dynamic to true in on_device_sampling_config: the device samples all requests alike"
+STATIC = (
+    "leave it out, or set dynamic to true in on_device_sampling_config (on the native lines, take all_greedy out of "
+    "it): the device samples all requests alike"
+)
 
 
 def check(sampling: Sampling, limits: SamplingLimits) -> None:
@@ -65,12 +69,26 @@ def check(sampling: Sampling, limits: SamplingLimits) -> None:
         raise UnsupportedField(
             "prompt_logprobs", "this endpoint returns no log probabilities of a prompt: leave it out"
         )
+    for name in _without_effect(sampling, limits):
+        raise UnsupportedField(name, fix(limits, name))
+    if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
+        raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
+
+
+def supported(sampling: Sampling, limits: SamplingLimits) -> Sampling:
+    """The sampling without what the device would ignore, and with a top_k that it has: `check` accepts it."""
+    kept: dict[str, Any] = {name: NEUTRAL[name][0] for name in _without_effect(sampling, limits)}
+    if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
+        kept.setdefault("top_k", limits.global_topk)
+    return replace(sampling, **kept)
+
+
+def _without_effect(sampling: Sampling, limits: SamplingLimits) -> Iterator[str]:
+    """The parameters that the device would ignore."""
     for name, neutral in NEUTRAL.items():
         value = getattr(sampling, name)
         if not limits.supports(name) and value not in neutral and not _is_greedy(name, value, limits):
-            raise UnsupportedField(name, fix(limits, name))
-    if limits.global_topk is not None and (sampling.top_k or 0) > limits.global_topk:
-        raise InvalidField("top_k", f"{sampling.top_k} is above the device's limit of {limits.global_topk}")
+            yield name
 
 
 def check_document(document: Mapping[str, Any], limits: SamplingLimits) -> None:

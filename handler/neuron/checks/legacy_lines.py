@@ -6,12 +6,16 @@ import difflib
 from collections.abc import Iterator
 from typing import Final
 
+from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE
 from handler.config.finding import Finding
 from handler.neuron.checks.check_context import CheckContext, error, info
 from handler.neuron.lines.line import ConfigKeys
+from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK
+from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.neuron_config.keys import ConfigKey
 from handler.neuron.neuron_config.spelling import check_keys
 
+LINE: Final = "ENDPOINT_LINE"
 MODEL_TYPES: Final = ("llama", "mistral")
 # The keys of NeuronConfig in the developer guide of transformers-neuronx, and in its config.py. Later versions may have
 # more, so an unknown key is an error only if it resembles one of these.
@@ -27,10 +31,25 @@ KEYS: Final[dict[str, ConfigKey]] = dict.fromkeys(NAMES.split(), ConfigKey("any"
 
 
 def not_served(context: CheckContext) -> Iterator[Finding]:
-    if not context.line.served:
-        setting = context.setting("line") if context.config.line else "ENDPOINT_LINE"
-        fix = "Set ENDPOINT_LINE to nxdi-0.16, whose plan takes the same settings."
-        yield info("line-not-served", setting, context.line.not_served, fix)
+    """A user who names such a line wants its plan. One who names only a framework expects an endpoint that starts."""
+    line, framework = context.line, context.draft.request.env.get(FRAMEWORK_VARIABLE, "")
+    if line.served:
+        return
+    fix = served_instead(framework)
+    if not context.config.line and LINE_OF_FRAMEWORK.get(framework) == line.name:
+        alone = f" For its plan alone, set {LINE}={line.name} too."
+        yield error("line-not-served", FRAMEWORK_VARIABLE, line.not_served, fix + alone)
+    else:
+        yield info("line-not-served", context.setting("line") if context.config.line else LINE, line.not_served, fix)
+
+
+def served_instead(framework: str) -> str:
+    """How to start with the settings of a line for plans only.
+
+    :param framework: the value of VLLM_NEURON_FRAMEWORK, which the line that starts may not have.
+    """
+    removed = f", and remove {FRAMEWORK_VARIABLE}" if framework not in ("", NXD_INFERENCE) else ""
+    return f"Set {LINE} to {NXDI_016.name}, whose plan takes the same settings{removed}."
 
 
 def tnx_model(context: CheckContext) -> Iterator[Finding]:

@@ -128,7 +128,9 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
     if context.line.keys is ConfigKeys.NATIVE:
         why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
-    elif context.line.name != "optimum":
+    elif context.line.keys is ConfigKeys.TRANSFORMERS_NEURONX or context.line.name == "optimum":
+        yield warning("artifacts-unread", setting, f"{context.line.title} does not read the variable", "Remove it.")
+    else:
         ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)
         names = f" ({', '.join(ignored)})" if ignored else ""
         why = f"artifacts are loaded as they were compiled, and a start rejects other settings{names}"

@@ -84,12 +84,11 @@ def framework(context: CheckContext) -> Iterator[Finding]:
     named = context.draft.request.env.get(FRAMEWORK_VARIABLE)
     if named is None:
         return
-    lines = {NXD_INFERENCE: NXDI_016.name, **LINE_OF_FRAMEWORK}
-    known = ", ".join(f"{line} ({framework})" for framework, line in lines.items())
-    fix = f"Remove it, or set ENDPOINT_LINE to the line that has it: {known}."
+    line = LINE_OF_FRAMEWORK.get(named, NXDI_016.name)
     has = {"nxdi": NXD_INFERENCE, "fork": context.line.framework, "opti": OPTIMUM_NEURON}.get(context.line.name[:4])
     if named != has:
         why = f"{context.line.title} does not run on {named}"
+        fix = f"Remove it. For the plan of a line that has it, set ENDPOINT_LINE={line}."
         yield error("framework-not-in-line", FRAMEWORK_VARIABLE, why, fix)
 
 

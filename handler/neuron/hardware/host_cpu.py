@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +24,12 @@ class HostCpu:
 
     :param flags: the instruction sets, by Linux's names.
     :param memory: the memory that this machine or container may use, in bytes.
-    :param cache: the size of an engine's key-value cache, in bytes.
+    :param free: the memory that is free now, in bytes.
     """
 
     flags: frozenset[str]
     memory: int
-    cache: int
+    free: int
 
     def lacks(self, dtype: str | None) -> bool:
         """Whether the CPU is known to have no arithmetic for a data type. False for types that every CPU supports."""
@@ -51,12 +50,7 @@ def cpu_flags(cpuinfo: Path = CPUINFO) -> frozenset[str]:
     return frozenset()
 
 
-def host_cpu(environ: Mapping[str, str] = os.environ) -> HostCpu | None:
+def host_cpu() -> HostCpu | None:
     """This machine's CPU; None if the system does not list its instruction sets."""
     flags = cpu_flags()
-    if not flags:
-        return None
-    space = environ.get(SPACE, "").strip()
-    given = int(space) * 1024**3 if space.isdecimal() else 0
-    # By default vLLM takes half of a NUMA node's memory (vllm/platforms/cpu.py).
-    return HostCpu(flags, host_memory.limit(), given or host_memory.total() // host_memory.nodes() // 2)
+    return HostCpu(flags, host_memory.limit(), host_memory.available()) if flags else None

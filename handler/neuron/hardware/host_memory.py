@@ -18,6 +18,8 @@ CGROUPS = (
         "sys/fs/cgroup/memory/memory.stat",
     ),
 )
+# Counters of the processes that the kernel has ended for memory: of the container (cgroup v2, v1), of the host.
+OOM_COUNTERS = ("sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control", "proc/vmstat")
 # File pages that the kernel frees first. The total_ name of cgroup v1 includes the groups below.
 RECLAIMABLE = ("total_inactive_file", "inactive_file")
 
@@ -49,6 +51,16 @@ def available(root: Path = ROOT) -> int:
             cached = next((int(stat[name]) for name in RECLAIMABLE if name in stat), 0)
             free.append(int(limit) - used + cached)
     return max(0, min(free))
+
+
+def oom_kills(root: Path = ROOT) -> int:
+    """How many processes the kernel has ended because memory ran out. Only a later, larger number says something."""
+    found = 0
+    for name in OOM_COUNTERS:
+        with suppress(OSError, ValueError):
+            rows = dict(line.split() for line in (root / name).read_text().splitlines())
+            found += int(rows.get("oom_kill", 0))
+    return found
 
 
 def resident(pids: Iterable[int], root: Path = ROOT) -> int:

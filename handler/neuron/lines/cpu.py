@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from handler.neuron.lines.cpu_cache import choose_cache
 from handler.neuron.lines.cpu_dtype import choose_dtype
 from handler.neuron.lines.feature import Feature
 from handler.neuron.lines.line import ConfigKeys, Line
@@ -53,6 +54,7 @@ def spell(draft: PlanDraft) -> None:
         if value is not None:
             draft.args[name] = value
     choose_dtype(draft)
+    choose_cache(draft)
     if config.async_mode is not None:
         draft.args["async_scheduling"] = config.async_mode
     if draft.request.extra.get("speculative_config") is None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.hardware.host_cpu import HostCpu
+from handler.neuron.hardware.host_cpu import SPACE, HostCpu
 from handler.neuron.hardware.instance_catalogue import GIB
+from handler.neuron.lines.cpu_cache import sequence_bytes, sequence_length
 from handler.neuron.lines.plan_draft import PlanDraft
 
 WIDTH: Final = 4  # bytes of a float32
@@ -48,11 +49,10 @@ def _obstacle(draft: PlanDraft, facts: ModelFacts, cpu: HostCpu) -> str:
     weights = 2 * facts.weight_bytes
     if weights > cpu.memory // 2:
         return f"the weights would take {weights / GIB:.1f} GiB of {cpu.memory / GIB:.1f} GiB of memory"
-    length = draft.number("max_model_len") or facts.max_position_embeddings or 0
-    longest = 2 * WIDTH * facts.layers * facts.kv_heads * facts.head_dim * length
-    if longest > cpu.cache:
-        return (
-            f"a sequence of {length} tokens would take {longest / GIB:.1f} GiB of the key-value cache's "
-            f"{cpu.cache / GIB:.1f} GiB"
-        )
-    return ""
+    longest = sequence_bytes(draft, facts) * WIDTH // 2
+    given = draft.env.get(SPACE, "")
+    cache = int(given) * GIB if given.strip().isdecimal() else cpu.free // 2
+    if longest <= cache:
+        return ""
+    tokens = sequence_length(draft, facts)
+    return f"a sequence of {tokens} tokens would take {longest / GIB:.1f} GiB of the cache's {cache / GIB:.1f} GiB"

@@ -6,13 +6,11 @@ it may use, not with what it uses now. Memory that other engines have reserved a
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from handler.engine.engine import Engine
-from handler.errors import SettingError
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.engine_plan import EnginePlan
@@ -48,17 +46,12 @@ class MemoryNeed:
         return f"{gib(self.bytes)} ({parts}, its process {gib(CORE)})"
 
 
-def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.environ) -> MemoryNeed:
-    """The memory that an engine needs with a plan, for the model in a directory.
-
-    :raises SettingError: the configured size of the cache is not a number.
-    """
+def need_of(path: Path, plan: EnginePlan) -> MemoryNeed:
+    """The memory that an engine needs with a plan, for the model in a directory."""
     files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES))
     weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
-    space = plan.env.get(SPACE) or environ.get(SPACE)
+    space = plan.env.get(SPACE)
     if space:
-        if not space.strip().isdecimal():
-            raise SettingError(SPACE, f"'{space[:60]}' is not a whole number", "Give the GiB of each engine's cache.")
         return MemoryNeed(weights, int(space) * GIB, f"{SPACE}={space}")
     unset = int(host_memory.total() // host_memory.nodes() * UNSET_SHARE)
     return MemoryNeed(weights, unset, f"{SPACE} is not set, so vLLM takes half")

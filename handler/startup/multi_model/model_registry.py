@@ -159,7 +159,7 @@ class ModelRegistry:
             if engine is None or model.state is not ModelState.SERVING:
                 continue
             if engine.dead():
-                self._fail(model, "its process ended")
+                self._fail(model, f"its process {engine.ended()}")
             elif engine.stalled_for() > self._config.stall * STALL_FACTOR:
                 self._fail(model, f"it made no progress for {engine.stalled_for():.0f} s")
 

@@ -19,6 +19,7 @@ from handler.errors import EndpointError
 from handler.model.model_source import Model
 from handler.model.remote_code import check_remote_code
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.hardware.host_cpu import SPACE
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
@@ -84,7 +85,9 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
             )
         if not config.trust_remote_code:
             check_remote_code(path, "url")
-        own = load(os.environ, model=str(path))
+        # The plan of an earlier engine has set the size of its own cache.
+        environ = {name: value for name, value in os.environ.items() if name != SPACE or SPACE in config.neuron_env}
+        own = load(environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
         plan = checked_plan(own)
         need = need_of(path, plan)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from handler.config.config_findings import config_findings
 from handler.config.config_rows import rows, to_document
-from handler.config.dialects import hub, lmi
+from handler.config.dialects import container_variables, lmi
 from handler.config.dialects import neuron_variables as neuron
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.fields import fields
@@ -24,7 +24,7 @@ NAMES = st.sampled_from(
         *(f"ENDPOINT_{name.upper()}" for name in fields()),
         *(f"SM_VLLM_{name.upper()}" for name in known()),
         *(f"OPTION_{name.upper()}" for name in lmi.OPTIONS),
-        *hub.FIELDS,
+        *container_variables.FIELDS,
         *neuron.KNOWN,
         "ENDPOINT_CONFIG",
         "ENDPOINT_MAX_BODY_MB",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from handler.config.endpoint_config import EndpointConfig
 from handler.custom_code.code_source import CodeKind, find_code
+from handler.custom_code.module_loader import load_module
 from handler.errors import SettingError
 
 BOMB = "raise SystemExit('it was run')\n"
@@ -75,3 +77,15 @@ def test_both_kinds_are_too_many(tmp_path: Path) -> None:
 def test_lmis_decorated_formatters_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="@output_formatter"):
         find_code(EndpointConfig(), put(tmp_path, model_py="@output_formatter\ndef mine(output): ...\n"), {})
+
+
+def test_the_dependencies_of_an_archive_that_the_sdk_has_repacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    put(tmp_path, code__inference_py="from a_dependency_of_mine import ANSWER\n")
+    (tmp_path / "code" / "lib").mkdir()
+    (tmp_path / "code" / "lib" / "a_dependency_of_mine.py").write_text("ANSWER = 42\n")
+    source = find_code(EndpointConfig(), str(tmp_path), {})
+    assert source is not None
+    assert load_module(source.file).ANSWER == 42

@@ -32,6 +32,7 @@ class ScriptedVllm:
         self.refusal: Exception | None = None
         self.earlier: tuple[str, tuple[int, ...], str | None, str | None] | None = None
         self.dead = False
+        self.exits: list[int | None] = [None]
         self.stopped = False
 
 
@@ -89,6 +90,9 @@ class ScriptedApi:
 
     def unfinished(self, llm: ScriptedVllm) -> int:
         return len(llm.sinks)
+
+    def exit_statuses(self, llm: ScriptedVllm) -> list[int]:
+        return llm.exits
 
     def is_dead(self, llm: ScriptedVllm) -> bool:
         return llm.dead

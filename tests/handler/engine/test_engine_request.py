@@ -24,6 +24,7 @@ from handler.engine.event_loop import LoopThread
 from handler.engine.generation.generation import Generation, Sampling
 from handler.engine.generation.request_limits import RequestLimits
 from handler.errors import DeadlineExceeded, EndpointError, EngineFailed, GenerationFailed, InvalidField, PromptTooLong
+from handler.neuron.hardware import host_memory
 
 
 class RecordingSink:
@@ -202,12 +203,21 @@ def test_what_vllms_sampling_refuses_is_refused_before_it_is_queued(bench: Bench
     assert bench.vllm.asked == []
 
 
-def test_a_dead_engine_ends_every_request(bench: Bench) -> None:
+def test_a_dead_engine_ends_every_request(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.engine.problem() is None
     request = bench.begun()
     bench.vllm.dead = True
     assert bench.engine.dead()
     assert bench.engine.problem() == "its process ended"
+    bench.vllm.exits = [-signal.SIGKILL]
+    assert bench.engine.problem() == "its process was ended by SIGKILL, often because memory ran out"
+    assert bench.engine.was_killed()
+    monkeypatch.setattr(host_memory, "oom_kills", lambda: 10**9)
+    assert bench.engine.problem() == "its process was ended by the kernel, because memory ran out"
+    assert not bench.engine.was_killed(), "a request may have taken the memory"
+    bench.vllm.exits = [-signal.SIGSEGV]
+    assert bench.engine.problem() == "its process was ended by SIGSEGV"
+    assert not bench.engine.was_killed()
     bench.engine.fail_requests(EngineFailed("its process ended"))
     assert bench.sink.ended.wait(WITHIN)
     (heard,) = bench.sink.heard

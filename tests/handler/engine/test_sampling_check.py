@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+
 import pytest
 
-from handler.engine.generation.generation import Grammar, Sampling
+from handler.engine.generation.generation import Generation, Grammar, Sampling
+from handler.engine.generation.request_limits import RequestLimits
 from handler.engine.generation.sampling_check import check, check_document, ignored_defaults
+from handler.engine.warmup import ROUNDS, prompt_length, within
 from handler.errors import InvalidField, UnsupportedField
 from handler.json_value import Json
 from handler.neuron.engine_plan import EnginePlan
@@ -164,3 +169,53 @@ def test_the_settings_of_the_native_line_turn_their_parameters_on() -> None:
     check_document({"response_format": {"type": "json_object"}, "tools": [{}], "tool_choice": "required"}, structured)
     with pytest.raises(UnsupportedField, match="ENDPOINT_STRUCTURED_OUTPUTS=true"):
         check_document({"tools": [{}], "tool_choice": "required"}, scored)
+
+
+SAMPLERS = (
+    {"dynamic": False, "do_sample": False, "top_k": 1},
+    {"do_sample": True, "top_k": 50},
+    {"dynamic": True, "global_topk": 8},
+    {"dynamic": True},
+    None,
+)
+
+
+def plans(seed: int = 36, count: int = 200) -> Iterator[RequestLimits]:
+    """Limits of plans of each line with a sampler of its own and lengths down to one token of output."""
+    chosen = random.Random(seed)
+    for _ in range(count):
+        line = chosen.choice(("cpu", "nxdi-0.16", "native-0.29", "fork-0.9.1"))
+        native = chosen.choice(({}, {"all_greedy": True}, {"max_top_k": 4}, None))
+        key, sampler = (
+            ("neuron_config", native) if line[:3] == "nat" else ("override_neuron_config", chosen.choice(SAMPLERS))
+        )
+        plan = EnginePlan(
+            line,
+            {
+                "additional_config": {key: {"on_device_sampling_config": sampler}},
+                key: {"on_device_sampling_config": sampler},
+            },
+        )
+        output = chosen.choice((None, 1, 3))
+        length = chosen.choice((2, 3, 5, 8, 4096))
+        yield RequestLimits(length, 100, chosen.choice((None, 1, 3)), output, None, sampling_limits(plan))
+
+
+def test_the_warm_up_keeps_the_limits_of_any_plan() -> None:
+    for limits in plans():
+        for sampling in {sampling for samplings in ROUNDS for sampling in samplings}:
+            prompt = [1] * prompt_length(limits)
+            kept = within(sampling, limits)
+            assert 1 <= limits.check(Generation("warm-up", prompt, kept, stream=False)) <= (kept.max_tokens or 0)
+            if limits.sampling.supported is None and limits.max_model_len == 4096 and limits.max_output is None:
+                assert kept == sampling
+
+
+def test_an_engine_that_is_always_greedy_takes_a_body_that_asks_for_it() -> None:
+    """Also on the native lines."""
+    plan = EnginePlan(
+        "native-0.29", {"additional_config": {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}}}
+    )
+    check(Sampling(temperature=0.0, top_k=1), sampling_limits(plan))
+    with pytest.raises(UnsupportedField, match="all_greedy"):
+        check(Sampling(temperature=0.7), sampling_limits(plan))

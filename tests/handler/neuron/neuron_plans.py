@@ -87,7 +87,7 @@ def outcome(
     except SettingError as error:
         found = PlanOutcome(None, rejected_settings(error).findings)
     else:
-        made = make_plan(config, facts, instance, line=line)
+        made = make_plan(replace(config, line=line), facts, instance)
         found = replace(made, findings=(*config_findings(config), *made.findings))
     return replace(found, findings=tuple(replace(one, setting=untyped(one.setting)) for one in found.findings))
 

@@ -60,8 +60,6 @@ def test_by_what_is_installed(installed: dict[str, str], line: str) -> None:
         (EndpointConfig(speculation="eagle", **DRAFT), TRN2, {}, None, "nxdi-0.16"),
         (EndpointConfig(line="fork-0.9.1"), TRN1, {"vllm": "0.16.0", PLUGIN: "0.5.0"}, None, "fork-0.9.1"),
         (EndpointConfig(line="fork-0.9.1"), TRN1, {}, "nxdi-0.13", "nxdi-0.13"),
-        (EndpointConfig(neuron_env={"VLLM_NEURON_FRAMEWORK": "optimum-neuron"}), TRN1, {}, None, "optimum"),
-        (EndpointConfig(neuron_env={"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}), INF2, {}, None, "fork-0.7.2"),
     ],
 )
 def test_by_setting_then_framework_then_instance(

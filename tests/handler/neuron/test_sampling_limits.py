@@ -52,7 +52,7 @@ TNX = {"neuron_env": {"VLLM_NEURON_FRAMEWORK": "transformers-neuronx"}}
         (
             "native-0.24",
             {"neuron_config": {"on_device_sampling_config": {"all_greedy": True}}},
-            SamplingLimits(True, 256, frozenset()),
+            SamplingLimits(True, 256, frozenset(), greedy=True),
         ),
         ("fork-0.9.1", {}, SamplingLimits(True, 256, SUPPORTED)),
         ("fork-0.9.1", SPECULATIVE, SamplingLimits(True, 256, frozenset(), greedy=True)),

@@ -28,3 +28,27 @@ def test_the_variables_of_the_plan_are_those_of_the_process(monkeypatch: pytest.
         monkeypatch.setenv(name, "")  # restored after the test
     use_environment(checked_plan(load(environ, fetch=lambda location: None, model="org/name")))
     assert {name: os.environ[name] for name in written} == written
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key"),
+    [
+        ("NEURON_ON_DEVICE_SAMPLING_DISABLED", "1", "on_device_sampling_config"),
+        ("NEURON_CONTEXT_LENGTH_BUCKETS", "128,512", "context_encoding_buckets"),
+    ],
+)
+def test_a_variable_that_the_plan_spells_as_a_key_is_not_left_for_the_plugin(
+    name: str, value: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin reads the first one too, and ends with a TypeError."""
+    environ = {
+        "ENDPOINT_LINE": "nxdi-0.16",
+        "ENDPOINT_INSTANCE": "ml.trn1.32xlarge",
+        "SM_VLLM_MAX_MODEL_LEN": "512",
+        name: value,
+    }
+    monkeypatch.setenv(name, value)
+    plan = checked_plan(load(environ, fetch=lambda location: None, model="org/name"))
+    use_environment(plan)
+    assert name not in os.environ
+    assert key in str(plan.engine_args["additional_config"])

@@ -46,7 +46,7 @@ def test_the_plan_is_the_models_own_under_the_endpoints_settings(
     monkeypatch.setenv("ENDPOINT_ENABLE_LORA", "true")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "2")
     (model / "serving.properties").write_text("option.max_model_len=512\n")
-    found = prepare(EndpointConfig(), "one", model)
+    found = prepare(EndpointConfig(neuron_env={"VLLM_CPU_KVCACHE_SPACE": "2"}), "one", model)
     arguments = found.plan.engine_args
     assert (arguments["model"], arguments["served_model_name"]) == (str(model), ["one"])
     assert (arguments["max_num_seqs"], arguments["max_model_len"]) == (3, 512)
@@ -79,17 +79,17 @@ def test_what_cannot_be_read_is_said_before_anything_is_started(model: Path) -> 
 
 
 def test_without_a_setting_the_cache_is_half_of_the_memory(model: Path) -> None:
-    found = need_of(model, EnginePlan("cpu", {}), {})
+    found = need_of(model, EnginePlan("cpu", {}))
     assert found.cache > GIB
     assert "is not set" in found.cache_from
-    assert need_of(model, EnginePlan("cpu", {}, {"VLLM_CPU_KVCACHE_SPACE": "4"}), {}).cache == 4 * GIB
+    assert need_of(model, EnginePlan("cpu", {}, {"VLLM_CPU_KVCACHE_SPACE": "4"})).cache == 4 * GIB
 
 
 def test_a_gguf_file_beside_the_weights_needs_no_memory(model: Path) -> None:
-    before = need_of(model, EnginePlan("cpu", {}), {}).weights
+    before = need_of(model, EnginePlan("cpu", {})).weights
     assert before > 0
     (model / "model.gguf").write_bytes(b"\0" * 1000)
-    assert need_of(model, EnginePlan("cpu", {}), {}).weights == before
+    assert need_of(model, EnginePlan("cpu", {})).weights == before
 
 
 def test_an_engine_that_has_taken_its_part_owes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,4 +163,11 @@ def test_what_belongs_to_the_model_of_the_start_is_left_out(model: Path, monkeyp
 def test_a_cache_of_no_size_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1.5")
     with pytest.raises(InvalidModel, match="VLLM_CPU_KVCACHE_SPACE"):
-        prepare(EndpointConfig(), "one", model)
+        prepare(EndpointConfig(neuron_env={"VLLM_CPU_KVCACHE_SPACE": "1.5"}), "one", model)
+
+
+def test_the_cache_of_an_earlier_engines_plan_is_not_that_of_a_later_one(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "7")  # the plan's: the endpoint was started without it
+    assert prepare(EndpointConfig(), "one", model).plan.env["VLLM_CPU_KVCACHE_SPACE"] == "1"

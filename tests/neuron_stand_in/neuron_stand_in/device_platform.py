@@ -36,10 +36,13 @@ class DevicePlatform(CpuPlatform):  # type: ignore[misc]  # vLLM is untyped
 
     @classmethod
     def finish_on_cpu(cls, vllm_config: Any) -> None:
-        """What the CPU platform sets, and one process whatever the tensor parallel degree.
+        """What the CPU platform sets, and one process whatever the tensor parallel degree. It compiles nothing.
 
         vLLM forks the core, as with the plugins. On a CPU it would spawn it, which imports vLLM once more.
         """
+        from vllm.config import CompilationMode  # it imports the platform itself
+
+        vllm_config.compilation_config.mode = CompilationMode.NONE
         method = os.environ.get(METHOD, "fork")
         CpuPlatform.check_and_update_config(vllm_config)
         os.environ[METHOD] = method

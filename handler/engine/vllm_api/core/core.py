@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import signal
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,7 +24,8 @@ from handler.engine.vllm_api.core.core_requests import add_request as add_reques
 from handler.engine.vllm_api.core.core_requests import as_endpoint_error as as_endpoint_error
 from handler.engine.vllm_api.core.core_requests import sampling_params as sampling_params
 from handler.engine.vllm_api.core.queued_requests import QueuedRequests
-from handler.engine.vllm_api.processes.core_processes import engine_pids, exit_statuses
+from handler.engine.vllm_api.processes.core_processes import engine_pids
+from handler.engine.vllm_api.processes.core_processes import exit_statuses as exit_statuses
 from handler.errors import EndpointError
 
 if DIRECT:
@@ -149,11 +149,6 @@ def is_dead(engine: AsyncLLM) -> bool:
 def core_pids(engine: AsyncLLM) -> tuple[int, ...]:
     """The process ids of the engine's cores and of their workers."""
     return engine_pids(engine)
-
-
-def was_killed(engine: AsyncLLM) -> bool:
-    """Whether a core was ended by SIGKILL, which is never its own doing."""
-    return any(status == -signal.SIGKILL for status in exit_statuses(engine))
 
 
 def shutdown(engine: AsyncLLM) -> None:

@@ -20,9 +20,7 @@ def start() -> None:
         return
     try:
         descriptor = os.pidfd_open(parent.pid)
-    except OSError:  # it has ended already
-        descriptor = -1
-    if descriptor < 0 or os.getppid() != parent.pid:
+    except ProcessLookupError:  # it has ended already
         _end()
     threading.Thread(target=_wait, args=(descriptor,), name="parent-watch", daemon=True).start()
 

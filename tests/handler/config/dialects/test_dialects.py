@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from reading import one_refusal, read, refused
 
+from handler.config.config_findings import config_findings
+from handler.config.dialects.container_variables import NO_COUNTERPART, REJECTED
+from handler.config.dialects.vllm_names import is_known
 from handler.config.endpoint_config import MIB, EndpointConfig
 from handler.config.fields import fields
+from handler.config.finding import Severity
+from handler.config.loading.variable_translation import DIALECTS
 
 OURS = {"str": "text", "bool": "true", "int": "2", "float": "2.5", "Path": "/a/b", "tuple[int, ...]": "1, 2"}
 OURS |= {"tuple[str, ...]": '["a", "b"]', "Mapping[str, str]": '{"a": "b"}', "Mapping[str, Json]": '{"a": [1]}'}
@@ -97,6 +103,18 @@ VARIABLES: list[tuple[str, str, str, object]] = [
     ("TENSOR_PARALLEL_DEGREE", "8", "tensor_parallel_size", 8),
     ("MAX_BATCH_SIZE", "8", "max_num_seqs", 8),
     ("MAX_CONCURRENT_REQUESTS", "77", "max_concurrent", 77),
+    ("MAX_TOTAL_TOKENS", "4096", "max_model_len", 4096),
+    ("SM_NUM_GPUS", "2", "tensor_parallel_size", 2),
+    ("NUM_SHARD", "2", "tensor_parallel_size", 2),
+    ("HF_NUM_CORES", "8", "tensor_parallel_size", 8),
+    ("HF_BATCH_SIZE", "4", "max_num_seqs", 4),
+    ("HF_SEQUENCE_LENGTH", "2048", "max_model_len", 2048),
+    ("HF_OPTIMUM_SEQUENCE_LENGTH", "2048", "max_model_len", 2048),
+    ("HF_AUTO_CAST_TYPE", "bf16", "dtype", "bfloat16"),
+    ("HF_AUTO_CAST_TYPE", "fp32", "dtype", "float32"),
+    ("HF_MODEL_QUANTIZE", "awq", "quantization", "awq"),
+    ("LORA_ADAPTERS", "a=/x,b=/y", "lora_modules", {"a": "/x", "b": "/y"}),
+    ("SERVING_JOB_QUEUE_SIZE", "9", "max_concurrent", 9),
     ("NEURON_COMPILED_ARTIFACTS", "s3://bucket/neff/", "compiled_artifacts", "s3://bucket/neff/"),
     ("NEURON_CONTEXT_LENGTH_BUCKETS", "128,512,1024", "context_encoding_buckets", (128, 512, 1024)),
     ("NEURON_TOKEN_GEN_BUCKETS", "128, 512", "token_generation_buckets", (128, 512)),
@@ -185,8 +203,6 @@ def test_other_peoples_variables_are_theirs() -> None:
         "AWS_REGION",
         "MY_ENDPOINT_X",
         "MODEL_NAME",
-        "SERVING_FAIL_FAST",
-        "HF_TASK",
         "TRANSFORMERS_CACHE",
         "MODEL_DIR",
     ]
@@ -269,6 +285,57 @@ def test_what_has_no_effect_is_kept_with_the_reason(name: str) -> None:
     config = read({name: "1600"})
     assert list(config.unused) == [name]
     assert config.unused[name]
+
+
+@pytest.mark.parametrize("name", [*NO_COUNTERPART, "SERVING_FAIL_FAST", "SAGEMAKER_TS_BATCH_SIZE", "MMS_NETTY_THREADS"])
+def test_a_variable_of_another_container_is_a_finding(name: str) -> None:
+    (finding,) = config_findings(read({name: "3"}))
+    assert (finding.code, finding.setting, finding.severity) == ("no-effect", name, Severity.INFO)
+
+
+@pytest.mark.parametrize("name", list(REJECTED))
+def test_a_variable_that_would_change_answers_is_an_error(name: str) -> None:
+    error = one_refusal({name: "fp8"})
+    assert (error.setting, error.fix) == (name, REJECTED[name])
+
+
+def test_the_reasons_name_settings_that_there_are() -> None:
+    named = re.findall(
+        r"\b(?:ENDPOINT|SM_VLLM|HF|SAGEMAKER)_[A-Z_]+", " ".join((*NO_COUNTERPART.values(), *REJECTED.values()))
+    )
+    assert len(named) > 20
+    for name in named:
+        assert any(dialect.reads(name) for dialect in DIALECTS), name
+        assert name.removeprefix("ENDPOINT_").lower() in fields() or not name.startswith("ENDPOINT_")
+        assert is_known(name.removeprefix("SM_VLLM_")) or not name.startswith("SM_VLLM_")
+
+
+ONE, OTHER = '{"name": "a", "path": "/x"}', '{"name": "b", "path": "/y"}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{ONE} {OTHER}",
+        f"{ONE}, {OTHER}",
+        f"[{ONE}, {OTHER}]",
+        f"{ONE}\n{OTHER}",
+        "a=/x b=/y",
+        "a=/x,b=/y",
+        "a=/x, b=/y",
+        '["a=/x", "b=/y"]',
+        '{"a": "/x", "b": "/y"}',
+    ],
+)
+def test_vllms_forms_of_several_adapters(text: str) -> None:
+    assert read({"SM_VLLM_LORA_MODULES": text}).lora_modules == {"a": "/x", "b": "/y"}
+
+
+@pytest.mark.parametrize("text", [f"{ONE} b", "a=/x b", "a", f"[{ONE}, 3]"])
+def test_any_other_form_is_an_error_that_has_the_forms(text: str) -> None:
+    error = one_refusal({"SM_VLLM_LORA_MODULES": text})
+    assert error.setting.startswith("SM_VLLM_LORA_MODULES")
+    assert "name=path" in error.fix or "JSON" in error.fix
 
 
 BAD = [

@@ -141,7 +141,7 @@ TRAPS: dict[str, Trap] = {
     "kernels-dropped": ("nxdi-0.16", {"qkv_kernel_enabled": True, "instance": TRN1}, WARNING, "qkv_kernel_enabled"),
     "flash-attention": ("nxdi-0.16", {"attn_kernel_enabled": False}, INFO, "attn_kernel_enabled"),
     # Cores.
-    "line-platform": ("native-0.24", {"instance": INF2}, ERROR, "instance"),
+    "line-platform": ("native-0.24", {"instance": INF2}, ERROR, "line"),
     "too-many-cores": ("nxdi-0.16", {"tensor_parallel_size": 128, "instance": TRN2}, ERROR, "tensor_parallel_size"),
     "unusual-degree": ("nxdi-0.16", {"tensor_parallel_size": 12, "instance": INF2}, WARNING, "tensor_parallel_size"),
     "padded-heads": ("nxdi-0.16", {"tensor_parallel_size": 24}, INFO, "tensor_parallel_size"),

@@ -56,6 +56,13 @@ def test_what_processes_hold(root: Path) -> None:
     assert host_memory.resident([12, 13], root) == 300 * os.sysconf("SC_PAGE_SIZE")
 
 
+def test_processes_that_the_kernel_has_ended_for_memory(root: Path) -> None:
+    assert host_memory.oom_kills(root) == 0
+    write(root, {"memory.events": "low 0\noom 3\noom_kill 2\n"})
+    (root / "proc/vmstat").write_text("pgpgin 5\noom_kill 4\n")
+    assert host_memory.oom_kills(root) == 6
+
+
 def test_this_machine_answers() -> None:
     assert 0 < host_memory.available() <= host_memory.total()
     assert host_memory.resident([os.getpid()]) > MIB

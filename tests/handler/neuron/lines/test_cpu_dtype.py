@@ -26,7 +26,7 @@ CAPABLE = (SKYLAKE | {"avx512_bf16"}, SKYLAKE | {"amx_bf16"}, GRAVITON2 | {"bf16
 
 def made(flags: frozenset[str] | None, facts: dict[str, Any] | None = None, **settings: Any) -> PlanOutcome:
     settings.setdefault("max_model_len", 4096)
-    cpu = HostCpu(flags, 256 * GIB, 16 * GIB) if flags is not None else None
+    cpu = HostCpu(flags, 256 * GIB, 32 * GIB) if flags is not None else None
     config = EndpointConfig(model="/models/llama", **settings)
     return make_plan(config, llama(**facts or {}), None, line="cpu", cpu=cpu)
 
@@ -137,12 +137,41 @@ def test_the_flags_are_linuxs(tmp_path: Path) -> None:
 
 def test_a_cpu_that_lists_nothing_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_cpu_module, "cpu_flags", frozenset)
-    assert host_cpu({}) is None
+    assert host_cpu() is None
 
 
-def test_the_cache_is_the_one_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_cpu_module, "cpu_flags", lambda: SKYLAKE)
-    for space in ("3", " 3 "):
-        cpu = host_cpu({"VLLM_CPU_KVCACHE_SPACE": space})
-        assert cpu is not None
-        assert cpu.cache == 3 * GIB
+SPACE = "VLLM_CPU_KVCACHE_SPACE"
+
+
+@pytest.mark.parametrize(
+    ("free", "settings", "space"),
+    [
+        (256, {"max_num_seqs": 16, "max_model_len": 4096}, 8),  # 16 x 4096 tokens
+        (256, {"max_num_seqs": 1, "max_model_len": 128}, 1),
+        (20, {"max_num_seqs": 16, "max_model_len": 4096}, 5),  # a quarter
+        (20, {"max_num_seqs": 16, "max_model_len": 65536}, 8),  # one sequence, which a quarter does not hold
+        (256, {"max_model_len": 4096}, 64),  # vLLM's own 128 sequences
+        (256, {"max_num_seqs": 16, "max_model_len": 4096, "tensor_parallel_size": 2}, 4),  # for each rank
+        (256, {"max_num_seqs": 16, "max_model_len": 4096, "neuron_env": {SPACE: "3"}}, 3),
+        (2, {"max_num_seqs": 16, "max_model_len": 4096}, 1),
+    ],
+)
+def test_the_cache_is_what_the_plan_needs(free: int, settings: dict[str, Any], space: int) -> None:
+    cpu = HostCpu(SKYLAKE | {"avx512_bf16"}, 256 * GIB, free * GIB)
+    result = make_plan(EndpointConfig(model="/models/llama", **settings), llama(), None, line="cpu", cpu=cpu)
+    assert result.plan is not None, result.errors
+    assert result.plan.env[SPACE] == str(space)
+    told = [finding.why for finding in result.findings if finding.setting == SPACE]
+    assert (f"the plan sets it to {space} GiB" in str(told)) is ("neuron_env" not in settings)
+
+
+def test_a_sequence_for_which_too_little_is_free_is_a_warning() -> None:
+    cpu = HostCpu(SKYLAKE | {"avx512_bf16"}, 256 * GIB, 20 * GIB)
+    config = EndpointConfig(model="/models/llama", max_model_len=131072)
+    told = found(make_plan(config, llama(), None, line="cpu", cpu=cpu), "kv-cache-small")
+    assert (told.severity, told.setting) == (Severity.WARNING, "max_model_len")
+
+
+def test_the_size_of_the_cache_is_a_whole_number() -> None:
+    config = EndpointConfig(model="/models/llama", neuron_env={SPACE: "half"})
+    assert make_plan(config, llama(), None, line="cpu").errors[0].setting == SPACE

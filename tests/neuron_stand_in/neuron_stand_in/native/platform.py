@@ -40,7 +40,4 @@ class NativeStandInPlatform(DevicePlatform):
             vllm_config.cache_config.block_size = None
         if vllm_config.parallel_config.worker_cls == "auto":
             vllm_config.parallel_config.worker_cls = WORKER
-        from vllm.config import CompilationMode  # it imports the platform itself
-
-        vllm_config.compilation_config.mode = CompilationMode.NONE  # the CPU in the device's place compiles nothing
         cls.finish_on_cpu(vllm_config)

@@ -1,0 +1,163 @@
+"""What the documents call working, as starts: rows of the guides, recipes, and the settings of docs/neuron-lines.md.
+
+A start belongs to a line for which there is an engine here: the CPU's, or a stand-in for the plugin. Rows and recipes
+of the other lines are planned, and not started.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "guides"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "recipes"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "neuron_stand_in"))
+
+from fact_run import LLAMA, MODELS, environment
+from guide_facts import HERE, Fact, facts
+from recipe_files import FILES
+from recipe_files import MODELS as PUBLISHED
+
+from handler.config.loading.config_loader import load
+from handler.neuron.hardware.instance_catalogue import find_for_plan
+from handler.neuron.planning.plan_request_reader import read_request
+from handler.neuron.planning.planner import default_line
+
+ROOT = Path(__file__).parents[2]
+# Line -> what NEURON_STAND_IN is for it; None for the CPU, which needs no stand-in.
+ENGINES: Mapping[str, str | None] = {"cpu": None, "nxdi-0.16": "nxdi", "native-0.24": "native", "native-0.29": "native"}
+INSTANCES: Mapping[str, str] = {
+    "nxdi-0.16": "ml.trn1.32xlarge",
+    "native-0.24": "ml.trn2.48xlarge",
+    "native-0.29": "ml.trn2.48xlarge",
+}
+EAGER = {"SM_VLLM_ENFORCE_EAGER": "true", "SM_VLLM_MAX_MODEL_LEN": "1024"}
+RECORD = Path(__file__).with_name("record.json")
+SETTINGS_PAGE = ROOT / "docs" / "neuron-lines.md"
+# A path in a row -> below what it is for the start: what comes with a model, or what this start writes.
+PATHS = re.compile(r"(?<![\w/.:])(?:(models/|/adapters/)|/(q\b|opt/ml/artifacts|opt/ml/model/|tmp/models))")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start.
+
+    :ivar number: `user-guide-17`, `recipe llama-...`, `neuron-lines ...`; the first of the rows with these settings.
+    :ivar model: a key of `CONFIGS`, or a hub id.
+    :ivar environ: as typed, with paths that `in_directories` moves.
+    :ivar requests: the sampling fields of bodies that rows call accepted.
+    """
+
+    number: str
+    line: str
+    instance: str
+    model: str
+    environ: Mapping[str, str]
+    requests: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def settings(self) -> str:
+        """A digest of what is started."""
+        shown = json.dumps([self.line, self.model, dict(self.environ)], sort_keys=True)
+        return hashlib.sha256(shown.encode()).hexdigest()[:16]
+
+    @property
+    def platform(self) -> str:
+        """What the plugin finds on the instance."""
+        return find_for_plan(self.instance).platform if self.instance else ""
+
+    def in_directories(self, full: Path, work: Path) -> dict[str, str]:
+        """The environment with its paths below `full` (models and adapters) and `work` (what the start writes)."""
+
+        def moved(match: re.Match[str]) -> str:
+            return f"{full}/{match[1].lstrip('/')}" if match[1] else f"{work}/{match[2]}"
+
+        return {name: PATHS.sub(moved, value) for name, value in self.environ.items()}
+
+
+def _slug(model: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", model).strip("-")
+
+
+# Model -> the published config.json of it.
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    **{f"models/{name}": {**LLAMA, **changes} for name, (changes, _, _) in MODELS.items()},
+    **{f"models/{_slug(name)}": published["config"] for name, published in PUBLISHED.items()},
+}
+
+
+def started(fact: Fact) -> Start | None:
+    """The start of a row that says "works"; None if it says otherwise, has no settings, or its line has no engine."""
+    if not fact.typed or (HERE[fact.here] == "error" and not fact.param):
+        return None
+    environ = environment(fact)
+    line = fact.line or _default_line(environ, fact.model)
+    requests = (dict(fact.request),) if fact.request and not fact.param else ()
+    return Start(fact.number, line, fact.instance, fact.model, environ, requests) if line in ENGINES else None
+
+
+@cache
+def recorded() -> Mapping[str, Mapping[str, Any]]:
+    """What `make test-starts` has started: the digest of the settings -> number, line, and tokens of the answers."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))["starts"]
+    return found
+
+
+def _default_line(environ: Mapping[str, str], model: str) -> str:
+    config = load(environ, model=model, fetch=lambda location: None)
+    instance = find_for_plan(config.instance) if config.instance else None
+    return default_line(read_request(config)[0], instance, {})
+
+
+@cache
+def starts() -> tuple[Start, ...]:
+    """Every start, each set of settings once."""
+    found: dict[str, Start] = {}
+    for start in (*_of_guides(), *_of_recipes(), *_of_lines()):
+        same = found.get(start.settings)
+        requests = (*same.requests, *start.requests) if same else start.requests
+        found[start.settings] = replace(same or start, requests=requests)
+    return tuple(found.values())
+
+
+def _of_guides() -> Iterator[Start]:
+    for fact in facts():
+        start = started(fact)
+        if start is not None:
+            yield start
+
+
+def _of_recipes() -> Iterator[Start]:
+    for file in FILES:
+        recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if recipe["line"] in ENGINES:
+            environ = {"ENDPOINT_CONFIG": str(file.relative_to(ROOT))}
+            if "speculative_model" in recipe:
+                environ["ENDPOINT_SPECULATIVE_MODEL"] = f"models/{_slug(recipe['speculative_model'])}"
+            if "quantized_checkpoints_path" in recipe:
+                environ["ENDPOINT_QUANTIZED_CHECKPOINTS_PATH"] = "/q"
+            model = f"models/{_slug(recipe['model'])}"
+            yield Start(f"recipe {file.stem}", recipe["line"], recipe["instance"], model, environ)
+
+
+def _of_lines() -> Iterator[Start]:
+    """The settings that the page says are supported, on each of their lines."""
+    for lines, where in re.findall(
+        r"^\| (`[^|]+) \| ([^|]+) \|", SETTINGS_PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        setting = re.fullmatch(r"`(ENDPOINT_\w+)=(\w+)`", where)
+        for line in re.findall(r"`([\w.-]+)`", lines) if setting or where == "by default" else ():
+            if line in ENGINES:
+                instance = INSTANCES.get(line, "")
+                environ = {"ENDPOINT_LINE": line, **({"ENDPOINT_INSTANCE": instance} if instance else EAGER)}
+                environ |= {setting[1]: setting[2]} if setting else {}
+                yield Start(f"lines {line} {where.strip('`')}", line, instance, "models/llama", environ)
