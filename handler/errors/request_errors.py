@@ -17,14 +17,14 @@ class InvalidBody(ClientError):
 
 
 class BodyQuarantined(ClientError):
-    """The same body was in the engine at two of its deaths. `retry_after` is in seconds."""
+    """The engine has died while it ran this body alone. `retry_after` is in seconds."""
 
     code = "body_quarantined"
 
     def __init__(self, seconds: float) -> None:
         self.retry_after = math.ceil(seconds)
         super().__init__(
-            "The engine's process has ended twice while it ran a request with this body, which is refused for another "
+            "The engine's process has ended while it ran only a request with this body, which is refused for another "
             f"{self.retry_after} s: change the request, or try again then."
         )
 
