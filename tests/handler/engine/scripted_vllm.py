@@ -32,7 +32,7 @@ class ScriptedVllm:
         self.refusal: Exception | None = None
         self.earlier: tuple[str, tuple[int, ...], str | None, str | None] | None = None
         self.dead = False
-        self.exits: list[int | None] = [None]
+        self.exits: list[int] = []
         self.stopped = False
 
 
