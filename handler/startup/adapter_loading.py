@@ -11,6 +11,7 @@ from handler.engine.adapters.shared_adapters import AdapterNotes
 from handler.engine.engine import Engine
 from handler.errors import EndpointError, InvalidField, SettingError
 from handler.model.model_source import download
+from handler.neuron.checkpoint.adapter_files import model_modules
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import BASE_ADAPTER, base_adapter_directory
 
@@ -40,6 +41,7 @@ def load_adapters(
     setting = config.source("lora_modules").name or "ENDPOINT_LORA_MODULES"
     stage("load adapters")
     if plan.line == "cpu":
+        adapters.modules = model_modules(str(plan.engine_args["model"]))
         adapters.load_empty(Path(str(plan.engine_args["model"])))
         adapters.publish()
     elif plan.line.startswith("nxdi"):

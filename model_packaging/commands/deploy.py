@@ -206,7 +206,7 @@ def _check(variables: Mapping[str, str], package: str | None, instance: str | No
     model = package or variables.get("ENDPOINT_MODEL") or variables.get("SM_VLLM_MODEL")
     if not model:
         return None  # named in a document, which the container reads
-    found = examine(variables, model, instance=instance, line=None)
+    found = examine(variables, model, instance=instance, line=None, files=True)
     if found.failed:
         refuse(found, as_json, "Nothing was created. --no-check deploys it all the same.")
     return found.plan

@@ -16,7 +16,7 @@ def require_startable(environ: Mapping[str, str]) -> None:
 
     :raises SettingErrors: it would not. The error has every finding.
     """
-    found = examine_config(load(environ)).findings
+    found = examine_config(load(environ), files=True).findings
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
     if errors:
         raise SettingErrors([SettingError(error.setting, error.why, error.fix) for error in errors])

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from handler.neuron.planning.examination import Examination
 
 
-def examination_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds MODEL, --json and the options of settings, line and instance. The command gets an examination: `found`."""
+def examination_options(command: Callable[..., None], *, files: bool = False) -> Callable[..., None]:
+    """Adds MODEL, --json and the options of settings, line and instance. The command gets an examination: `found`.
+
+    :param files: as in `examine_config`.
+    """
 
     @settings_options
     @plan_options
@@ -25,12 +28,14 @@ def examination_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_examination(
         environ: Mapping[str, str], model: str, instance: str | None, line: str | None, **given: Any
     ) -> None:
-        command(found=examined(environ, model, instance, line), **given)
+        command(found=examined(environ, model, instance, line, files), **given)
 
     return with_examination
 
 
-def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
+def examined(
+    environ: Mapping[str, str], model: str, instance: str | None, line: str | None, files: bool = False
+) -> Examination:
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from handler.neuron.lines.line_registry import NAMES
@@ -43,4 +48,4 @@ def examined(environ: Mapping[str, str], model: str, instance: str | None, line:
             find_for_plan(instance, "--instance")
     except SettingError as error:
         raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
-    return examine(environ, model, instance=instance, line=line)
+    return examine(environ, model, instance=instance, line=line, files=files)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from handler.artifacts.store.object_names import MANIFESTS
+from handler.config.loading.config_loader import load
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
 from handler.storage.safe_paths import confined_all
@@ -78,8 +79,19 @@ def assemble(given: PackageInputs) -> Assembly:
     if given.code:
         files += _below(CODE, _code(given.code))
     files = _with_settings(files, given.config, settings)
+    _require_sound(given.model)
     confined_all(item.path for item in files)
     return Assembly(tuple(sorted(files, key=lambda item: item.path)), left)
+
+
+def _require_sound(model: str) -> None:
+    """Checks the model's files and its own settings, as the start does.
+
+    :raises SettingErrors: an endpoint would not start with them.
+    """
+    from handler.neuron.planning.file_examination import require_sound_files
+
+    require_sound_files(load({}, model=model), "MODEL")
 
 
 def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:
@@ -115,6 +127,7 @@ def _with_settings(files: list[Item], config: str | None, more: Mapping[str, obj
     if config and any(item.path == LMI_FILE for item in files):
         raise SettingError("--config", f"the model brings its own {LMI_FILE}", "Leave one of them out.")
     document = _document(config) if config else _document(_local(beside)) if beside else {}
+    document.pop("model", None)  # the package is the model
     for name, value in more.items():
         if document.get(name, value) != value:
             problem = f"it sets {name} to {document[name]!r}, and the package has its own"
@@ -122,6 +135,8 @@ def _with_settings(files: list[Item], config: str | None, more: Mapping[str, obj
     import yaml
 
     body = yaml.safe_dump({**document, **more}, sort_keys=False, width=120).encode()
+    place = f"{MODEL_DIRECTORY}/{MODEL_FILE}"
+    load({}, model=MODEL_DIRECTORY, fetch=lambda location: body if location == place else None)
     return [item for item in files if item is not beside] + [Item(MODEL_FILE, len(body), GeneratedItem(body))]
 
 
@@ -136,7 +151,6 @@ def _document(location: str) -> dict[str, object]:
 
     :raises SettingError: it is unreadable, or has an unknown setting.
     """
-    from handler.config.loading.config_loader import load
     from handler.config.loading.document_text import parse
     from handler.config.loading.file_reader import fetch
 

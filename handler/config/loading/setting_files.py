@@ -17,6 +17,7 @@ from handler.config.fields import fields
 from handler.config.loading import artifact_settings as artifacts
 from handler.config.loading import document_text as document
 from handler.config.loading import java_properties
+from handler.config.loading import model_file_rules as rules
 from handler.config.loading.file_reader import Fetch, Unreadable
 from handler.config.problems import BadValue
 from handler.config.sourced_assignment import SourcedAssignment, sourced
@@ -47,7 +48,10 @@ def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
 
 
 def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found]:
-    """The settings of the files beside the model. For a hub id: in the directory where SageMaker would put a model."""
+    """The settings of the files beside the model. For a hub id: in the directory where SageMaker would put a model.
+
+    They may describe the model only (`model_file_rules`).
+    """
     directory = model if is_location(model) else default
     for name in (MODEL_FILE, LMI_FILE):
         location = f"{directory.rstrip('/')}/{name}"
@@ -58,8 +62,18 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
             if directory.startswith("s3://"):
                 return  # the next file would fail in the same way
             continue
-        if body is not None:
-            yield from _parsed(body, location, location, Origin.MODEL_FILE)
+        for found in () if body is None else _parsed(body, location, location, Origin.MODEL_FILE):
+            names_model = isinstance(found, SourcedAssignment) and found.assignment.field == "model"
+            alone = names_model and not _has_model(directory, fetch)
+            error = rules.rejected(found, directory, no_model=alone) if isinstance(found, SourcedAssignment) else None
+            yield error or found
+
+
+def _has_model(directory: str, fetch: Fetch) -> bool:
+    try:
+        return any(fetch(f"{directory.rstrip('/')}/{name}") is not None for name in ("config.json", "params.json"))
+    except Unreadable:
+        return True
 
 
 def of_artifacts(location: str | None, fetch: Fetch) -> Iterator[Found]:

@@ -53,14 +53,17 @@ class Examination:
         return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
 
 
-def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
+def examine_config(
+    config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct, files: bool = False
+) -> Examination:
     """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
 
     :param build: as in `make_plan`.
+    :param files: also read the files of the model, the draft and the adapters (`file_findings`).
     """
     known = secrets(config)
     try:
-        found = _examined(config, build)
+        found = _examined(config, build, files)
     except SettingError as error:
         found = rejected_settings(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
@@ -72,7 +75,7 @@ def rejected_settings(error: SettingError) -> Examination:
     return Examination(tuple(_invalid(one) for one in each(error)))
 
 
-def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
+def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None, files: bool) -> Examination:
     """Reads the facts, finds the instance, makes the plan and the estimate.
 
     :raises SettingError: the instance, the line or the model is invalid.
@@ -82,18 +85,22 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings
+    from handler.neuron.planning.file_examination import file_findings
     from handler.neuron.planning.missing_plugin import missing_plugin
     from handler.neuron.planning.planner import make_plan
     from handler.neuron.planning.support_end import support_end
 
     instance = this_machine(config)
-    facts, findings = _facts(config.model)
+    facts, findings = _facts(config.model, files)
     draft, draft_found = _draft(config)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
     completed = _completed(config, outcome.plan)
-    memory, memory_found = _memory(completed, facts, draft, instance)
+    # Without a plan there are no lengths, and an estimate would be of vLLM's longest.
+    memory, memory_found = _memory(completed, facts if outcome.plan else None, draft, instance)
+    read = files and not any(finding.severity is Severity.ERROR for finding in findings)
+    line = outcome.plan.line if outcome.plan else None
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
@@ -103,7 +110,16 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Exam
         *support_end(config, outcome.plan, instance),
         *missing_plugin(config, outcome.plan, instance, installed),
     )
-    found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
+    found = (
+        *findings,
+        *(file_findings(config, line) if read else ()),
+        *draft_found,
+        *unseen,
+        *ending,
+        *outcome.findings,
+        *listed,
+        *memory_found,
+    )
     return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
 
 
@@ -116,7 +132,7 @@ def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> tuple[Fi
     return (Finding("not-hosted", Severity.INFO, setting, why, "For an endpoint, use ml.trn2.48xlarge."),)
 
 
-def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+def _facts(model: str, files: bool = False) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     from handler.neuron.checkpoint.checkpoint_reader import read_facts
 
     try:
@@ -126,7 +142,7 @@ def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     except EndpointError as error:
         fix = "Check the network, the credentials and the region."
         return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
-    if facts is not None:
+    if facts is not None or files:  # `file_findings` says what is not here
         return facts, ()
     why = f"{model} is not on this machine, so checks that need its shape, such as memory, were not made"
     return None, (

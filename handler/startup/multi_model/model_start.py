@@ -17,8 +17,8 @@ from handler.engine.launch import launch
 from handler.engine.warmup import warm_up
 from handler.errors import EndpointError
 from handler.model.model_source import Model
-from handler.model.remote_code import check_remote_code
 from handler.neuron.engine_plan import EnginePlan
+from handler.neuron.planning.file_examination import require_sound_files
 from handler.start_failure import OTHERWISE, fix_for
 from handler.startup.adapter_loading import bring
 from handler.startup.checked_plan import checked_plan, use_environment, with_model
@@ -88,10 +88,9 @@ def prepare(config: EndpointConfig, name: str, path: Path) -> PreparedModel:
             raise model_errors.InvalidModel(
                 name, "it has code of its own, which is supported only for the model of the start", CODE
             )
-        if not config.trust_remote_code:
-            check_remote_code(path, "url")
         own = load(os.environ, model=str(path))
         own = replace(own, served_model_name=(name,), **OF_THE_START)
+        require_sound_files(own, "url")
         plan = checked_plan(own)
         need = need_of(path, plan)
     except model_errors.InvalidModel:

@@ -1,0 +1,124 @@
+"""Checks the files of a LoRA adapter against its model. vLLM ignores what matches no module of the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from handler.errors import SettingError
+from handler.json_value import Json
+from handler.neuron.checkpoint.checkpoint_files import CheckpointFiles, read_json
+from handler.neuron.checkpoint.checkpoint_reader import header_of, open_checkpoint, shards_or_all
+from handler.neuron.checkpoint.model_config import text_part
+from handler.storage.safetensors_header import Tensor
+
+CONFIG = "adapter_config.json"
+# Only safetensors is supported: PEFT's other format is a pickle.
+WEIGHTS = "adapter_model.safetensors"
+# PEFT's name of a tensor: the module that it changes, and which of the two factors it is.
+KEY: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.(?:lora_([AB])\.weight|lora_embedding_([AB]))")
+BASE_WEIGHTS: Final = (".embed_tokens.base_layer.weight", ".lm_head.base_layer.weight")
+NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
+    "modules_to_save": (None, []),
+    "use_dora": (None, False),
+    "rank_pattern": (None, {}),
+    "bias": (None, "none"),
+}
+
+
+class AdapterProblem(Exception):
+    """The adapter cannot be served. The message completes the sentence "the adapter cannot be loaded: ..."."""
+
+
+def model_modules(model: str) -> dict[str, tuple[int, ...]] | None:
+    """The modules of a model with the shapes of their weights; None if they are not known.
+
+    The modules of a multimodal model have other names in its files than in its class.
+    """
+    files = open_checkpoint(model)
+    config = None if files is None else read_json(files, "config.json")
+    if files is None or config is None or text_part(config) is not config or "quantization_config" in config:
+        return None
+    headers = [header_of(files, name) for name in shards_or_all(files)]
+    tensors = {name: tensor for header in headers for name, tensor in header.items()}
+    return {
+        name.removesuffix(".weight"): tensor.shape for name, tensor in tensors.items() if len(tensor.shape) == 2
+    } or None
+
+
+def check_adapter(
+    files: CheckpointFiles,
+    most_rank: int | None,
+    modules: Mapping[str, tuple[int, ...]] | None = None,
+    targets: Collection[str] | None = None,
+) -> None:
+    """Checks an adapter's configuration, and its weights by their header.
+
+    :param most_rank: the largest rank that the engine serves; None if it is not known.
+    :param modules: of the model, with the shapes of their weights.
+    :param targets: the modules that the endpoint is set up for (`lora_target_modules`).
+    :raises AdapterProblem: a file is missing or damaged, or the engine cannot serve the adapter with this model.
+    """
+    sizes = files.listing()
+    for name in (CONFIG, WEIGHTS):
+        if name not in sizes:
+            model = ", but there is a model's config.json" * ("config.json" in sizes)
+            pickled = " (adapter_model.bin is a pickle, which is not accepted)" * ("adapter_model.bin" in sizes)
+            raise AdapterProblem(f"there is no {name} in {files.where[:200]}{model}{pickled}")
+    try:
+        config = read_json(files, CONFIG) or {}
+        rank = _rank(config, most_rank)
+        header = header_of(files, WEIGHTS, sizes[WEIGHTS])
+    except SettingError as error:
+        raise AdapterProblem(
+            f"{error.setting} {error.problem}" if WEIGHTS in error.setting else error.problem
+        ) from None
+    ranks = {size for key, tensor in header.items() if ".lora_A." in key for size in tensor.shape[:1]}
+    if ranks - {rank} or not header:
+        found = ", ".join(sorted(map(str, ranks))) or "unknown"
+        raise AdapterProblem(f"the rank in {WEIGHTS} is {found}, but in {CONFIG} it is {rank}")
+    for key, tensor in sorted(header.items()):
+        _match(key, tensor, rank, modules, targets)
+
+
+def _match(
+    key: str,
+    tensor: Tensor,
+    rank: int,
+    modules: Mapping[str, tuple[int, ...]] | None,
+    targets: Collection[str] | None,
+) -> None:
+    found, name = KEY.fullmatch(key), key[:200]
+    if found is None:
+        if not key.endswith(BASE_WEIGHTS):
+            raise AdapterProblem(f"{name} is no factor of a LoRA adapter")
+        return
+    module, factor = found[1], found[2] or found[3]
+    if targets and module.rpartition(".")[2] not in targets:
+        raise AdapterProblem(f"{name} changes a module that is not in lora_target_modules")
+    if modules is None or ".experts" in module:
+        return
+    if module not in modules:
+        raise AdapterProblem(f"{name} matches no module of the model")
+    outputs, inputs = reversed(modules[module]) if found[3] else modules[module]
+    if tensor.shape != (meant := (rank, inputs) if factor == "A" else (outputs, rank)):
+        raise AdapterProblem(f"{name} has the shape {[*tensor.shape]}, and the model's module means {[*meant]}")
+
+
+def _rank(config: Mapping[str, Json], most: int | None) -> int:
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if config.get("peft_type", "LORA") != "LORA":
+        raise AdapterProblem("its peft_type is not LORA")
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        raise AdapterProblem(f"{CONFIG} has no rank: 'r' must be a positive integer")
+    if most is not None and rank > most:
+        raise AdapterProblem(f"its rank {rank} is above {most}: start the endpoint with max_lora_rank {rank}")
+    if not isinstance(alpha, int | float) or isinstance(alpha, bool):
+        raise AdapterProblem(f"{CONFIG} has no 'lora_alpha'")
+    if not isinstance(config.get("target_modules"), list | str):
+        raise AdapterProblem(f"{CONFIG} has no 'target_modules'")
+    for key, neutral in NEUTRAL.items():
+        if config.get(key) not in neutral:
+            raise AdapterProblem(f"{CONFIG} has '{key}', which vLLM does not support")
+    return rank

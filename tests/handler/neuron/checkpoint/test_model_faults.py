@@ -1,0 +1,99 @@
+"""What `check` accepts starts and answers as the intact model does; what it refuses does not start or answers wrongly.
+
+Seeded faults of the directories of four tiny models, judged by vLLM's CPU engine. `MODEL_FAULTS=200` runs all that the
+note counts; CI runs 20.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import FAULTS, SHAPES, write_model
+
+from handler.config.loading.config_loader import load
+from handler.neuron.checkpoint.file_findings import NO_TEMPLATE
+from handler.neuron.planning.examination import Examination, examine_config
+
+pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the table of names is that of vLLM 0.16")]
+CASES = int(os.environ.get("MODEL_FAULTS", "20"))
+SEED = int(os.environ.get("SEED", "36"))
+NAMES = [name for name in SHAPES if name != "other"]
+SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+# vLLM cuts off what a fused projection has too many rows of, and answers as before. `check` refuses such a file.
+CUT_OFF = ("a row more",)
+
+
+class Judge:
+    """The engine, in a process that has imported vLLM."""
+
+    def __init__(self) -> None:
+        program = Path(__file__).with_name("engine_judge.py")
+        environment = {**os.environ, **SETTINGS, "HF_HUB_OFFLINE": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def answers(self, examination: Examination, model: Path) -> dict[str, Any]:
+        """The answers of an engine with the plan; without one, with the model alone."""
+        plan = examination.plan
+        args = {"model": str(model)} if plan is None else {**plan.engine_args}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"args": args}) + "\n")
+        self._process.stdin.flush()
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    judge = Judge()
+    yield judge
+    judge.end()
+
+
+def examined(model: Path) -> Examination:
+    return examine_config(load({}, model=str(model)), build=None, files=True)
+
+
+def test_what_passes_the_check_answers_and_what_does_not_fails(judge: Judge, tmp_path: Path) -> None:
+    for name in SHAPES:
+        write_model(tmp_path / name, name)
+    intact = {name: judge.answers(examined(tmp_path / name), tmp_path / name) for name in NAMES}
+    assert all(not examined(tmp_path / name).failed for name in NAMES)
+    assert all(isinstance(answer, list) for answers in intact.values() for answer in answers.values()), intact
+    cells, wrong = Counter[str](), []
+    for case in range(CASES):
+        draw, model, name = random.Random(f"{SEED} {case}"), tmp_path / "case", NAMES[case % len(NAMES)]
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(tmp_path / name, model)
+        fault = FAULTS[case // len(NAMES) % len(FAULTS)]
+        label = f"{case} {name}: {fault(model, tmp_path / 'other', draw)}"
+        examination = examined(model)
+        answers = judge.answers(examination, model)
+        # The check says that the model takes no chats, so that its completions are compared alone.
+        chats = not any(finding.code == NO_TEMPLATE for finding in examination.findings)
+        good = answers["completion"] == intact[name]["completion"] and (
+            not chats or answers["chat"] == intact[name]["chat"]
+        )
+        cell = f"{'refused' if examination.failed else 'accepted'}, {'good' if good else 'bad'}"
+        cells[cell] += 1
+        if (examination.failed == good) and not (good and label.endswith(CUT_OFF)):
+            reasons = [f"{finding.setting}: {finding.why}" for finding in examination.findings][:3]
+            wrong.append(f"{label} -> {cell}: {reasons} {answers}"[:600])
+    print(dict(cells))
+    assert not wrong, "\n".join(wrong)
