@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 STARTS = "Nothing here would keep it from starting."
 INCOMPLETE = "Nothing that was checked would keep it from starting. Not everything could be checked."
-NOT_CHECKED = 3
+NOT_CHECKED = 5
 
 
 @click.command("check")
@@ -27,7 +27,7 @@ def command(found: Examination, as_json: bool) -> None:
 
     MODEL is a directory, s3://bucket/prefix or a hub id. Its JSON files, tokenizer, chat template and headers of
     safetensors are read, and those of a draft and of adapters. If its shape is known, check also predicts what the plan
-    reaches. The exit status is 1 for errors, and 3 if there are none but something could not be looked at.
+    reaches. The exit status is 1 for errors, and 5 if there are none but something could not be looked at.
     """
     from handler.neuron.checkpoint.file_findings import UNCHECKED
     from model_packaging.prediction.expected_rates import expected

@@ -47,6 +47,7 @@ class FileFindings:
     :param complete: all files are here. A hub id's files may be fetched at the start.
     :param every_loader: the loader needs `model.safetensors` or an index, as NxD Inference's does. vLLM's does not.
     :param transformers: the major version that the line has.
+    :param trust: the model may bring a class of its own.
     :ivar tensors: the tensors of the weights, if they were read.
     """
 
@@ -55,6 +56,7 @@ class FileFindings:
     complete: bool = True
     every_loader: bool = False
     transformers: int = 4
+    trust: bool = False
     vllm: str = ""
     found: list[Finding] = field(default_factory=list)
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -91,8 +93,7 @@ class FileFindings:
             if str(text.get(key)).startswith("torch."):
                 self._error(name, f"{key} is '{text[key]}'"[:80], f"Write {str(text[key])[6:40]}.")
         types, classes = registered_names(self.vllm, "model_types"), registered_names(self.vllm, "architectures")
-        if "auto_map" in self.config or not types:
-            self._unchecked(name, "whether this vLLM has the model's class")
+        if self.trust or not types:
             return
         named = architectures if isinstance(architectures, list) else []
         if kind not in types:

@@ -79,6 +79,7 @@ def _of_model(where: str, field: str, line: str, vllm: str, config: EndpointConf
         complete=not (isinstance(files, LocalFiles) and files.hub),
         every_loader=line.startswith("nxdi"),
         transformers=5 if line in TRANSFORMERS_5 else 4,
+        trust=config.trust_remote_code,
         vllm=vllm,
     )
     template = None

@@ -54,7 +54,7 @@ SHAPES: Mapping[str, Shape] = {
     "mistral": Shape("MistralForCausalLM", 416, 160, files=2, theta=1_000.0),
     "other": Shape("LlamaForCausalLM", 900, 192, theta=1_000_000.0),
 }
-LAYERS, HEADS, KV_HEADS, HEAD, INNER = 2, 4, 2, 32, 128
+LAYERS, HEADS, KV_HEADS, HEAD, INNER = 2, 4, 2, 32, 224
 
 
 def config_of(name: str) -> dict[str, Any]:
@@ -235,9 +235,10 @@ def tensor(model: Path, other: Path, draw: random.Random) -> str:
                 )
             )
         ] = value
-    elif kind == "transposed":
+    elif kind == "transposed" and value.dim() == 2 and value.shape[0] != value.shape[1]:
         tensors[name] = value.T.contiguous()
-    elif kind == "a row more":
+    elif kind in ("a row more", "transposed"):  # a square one has the same shape, and nothing tells it
+        kind = "a row more"
         tensors[name] = torch.cat([value, value[:1]])
     elif kind == "flat":
         tensors[name] = value.reshape(-1)
