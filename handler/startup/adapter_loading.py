@@ -61,11 +61,23 @@ def load_adapters(
         adapters.publish()
 
 
-def bring(source: str, config: EndpointConfig) -> Path:
+def bring(source: str, config: EndpointConfig, field: str = "src") -> Path:
     """The directory of an adapter or a model. One in S3 is downloaded.
 
+    :param field: the request's field that names it.
     :raises EndpointError: it cannot be downloaded.
     """
     if config.network_isolation and is_remote(source, hub=False):
-        raise InvalidField("src", f"it is not on this machine, and {VARIABLE} forbids fetching it")
-    return download(source, config, "src") if source.startswith("s3://") else Path(source)
+        raise InvalidField(field, f"it is not on this machine, and {VARIABLE} forbids fetching it")
+    try:
+        if source.startswith("s3://"):
+            return download(source, config, field)
+        Path(source).stat()
+    except FileNotFoundError:
+        pass  # whoever reads it says what is missing
+    except SettingError as error:
+        raise InvalidField(field, error.problem[:300]) from None
+    except (OSError, ValueError) as error:  # too long for a path, or a NUL character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidField(field, f"'{source[:60]}' is no directory ({reason})") from None
+    return Path(source)

@@ -105,7 +105,9 @@ def test_from_s3_to_s3_and_back(s3: Any, bucket: str, model: Path, tmp_path: Pat
 def test_verify_finds_a_damaged_object(s3: Any, bucket: str, model: Path) -> None:
     to = f"s3://{bucket}/models/one"
     told("push", model, to)
-    s3.put_object(Bucket=bucket, Key="models/one/model.safetensors", Body=bytes((model / "model.safetensors").stat().st_size))
+    s3.put_object(
+        Bucket=bucket, Key="models/one/model.safetensors", Body=bytes((model / "model.safetensors").stat().st_size)
+    )
     result = run("verify", to)
     assert result.exit_code == 1
     assert "model.safetensors has other content" in result.stdout

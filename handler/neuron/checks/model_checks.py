@@ -128,7 +128,10 @@ def artifacts(context: CheckContext) -> Iterator[Finding]:
     if context.line.keys is ConfigKeys.NATIVE:
         why = "NEURON_COMPILED_ARTIFACTS may be ignored: vllm-neuron issue 38 contradicts the documentation"
         yield warning("artifacts-maybe-unread", setting, why, "Use VLLM_CACHE_ROOT instead.")
-    elif context.line.name != "optimum":
+    elif context.line.name == "optimum":
+        why = "optimum-neuron does not read compiled artifacts: the model's own directory or the hub's cache holds them"
+        yield warning("artifacts-unread", setting, why, "Remove it.")
+    else:
         ignored = sorted(key for key in context.draft.override if key not in MULTIMODAL_KEYS)
         names = f" ({', '.join(ignored)})" if ignored else ""
         why = f"artifacts are loaded as they were compiled, and a start rejects other settings{names}"

@@ -71,7 +71,7 @@ def whole_model(config: EndpointConfig, source: str) -> Path | None:
 
     :raises EndpointError: it cannot be fetched.
     """
-    directory = bring(source, config)
+    directory = bring(source, config, "url")
     whole = (directory / CONFIG).is_file() and not (directory / ADAPTER_CONFIG).is_file()
     return directory.absolute() if whole else None
 

@@ -28,7 +28,9 @@ def document(*words: object) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Llama 3 8B, with weights of zeros that take no room."""
-    return write_small_model(tmp_path_factory.mktemp("llama"), **{"max_position_embeddings": None, **published()["models"]["Llama-3-8B"]})
+    return write_small_model(
+        tmp_path_factory.mktemp("llama"), **{"max_position_embeddings": None, **published()["models"]["Llama-3-8B"]}
+    )
 
 
 def test_more_requests_at_a_time_make_more_tokens_and_slower_ones(llama: Path) -> None:
