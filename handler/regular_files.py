@@ -83,8 +83,7 @@ def leads_out(path: Path, directory: Path) -> bool:
 
     The files of a snapshot in the hub client's cache are links to its `blobs`.
     """
-    within = [directory.resolve()]
+    within = [os.path.realpath(directory)]
     if directory.parent.name == "snapshots":
-        within.append(directory.parent.parent.resolve() / "blobs")
-    real = path.resolve()
-    return not any(real.is_relative_to(place) for place in within)
+        within.append(os.path.realpath(directory.parent.parent / "blobs"))
+    return not any(Path(os.path.realpath(path)).is_relative_to(place) for place in within)

@@ -54,7 +54,10 @@ class LocalFiles:
         return self._read(name, 0, None)
 
     def read_range(self, name: str, start: int, length: int) -> bytes:
-        return self._read(name, start, length) or b""
+        content = self._read(name, start, length)
+        if content is None:
+            raise SettingError(f"{self.where}/{name}", "it is not there", "Upload all files of one version.")
+        return content
 
     def _read(self, name: str, start: int, length: int | None) -> bytes | None:
         path = self.directory / name

@@ -193,7 +193,7 @@ class FileFindings:
         elif own is not None and (not own.strip() or result["templates"][0]):
             self._error(name, f"the chat template is invalid: {result['templates'][0] or 'it is empty'}", "Correct it.")
         if content is None:
-            if self.complete and not any(self.files.read_range(other, 0, 1) for other in OTHER_TOKENIZERS):
+            if self.complete and not any(other in self.files.listing() for other in OTHER_TOKENIZERS):
                 self._error("tokenizer.json", "the model has no tokenizer", "Upload the tokenizer's files.")
             return
         if "missing" in result:

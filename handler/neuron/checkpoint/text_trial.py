@@ -13,11 +13,11 @@ import sys
 from functools import lru_cache
 from typing import Any, Final
 
-SECONDS: Final = 30
+SECONDS: Final = 10
 MIB: Final = 1 << 20
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)  # a start looks twice
 def tried(tokenizer: str | None, templates: tuple[str, ...], asked: tuple[str, ...] = ()) -> dict[str, Any]:
     """What the libraries of the engine say.
 
@@ -35,7 +35,7 @@ def tried(tokenizer: str | None, templates: tuple[str, ...], asked: tuple[str, .
             command,
             input=document.encode(errors="surrogatepass"),
             capture_output=True,
-            timeout=2 * SECONDS,
+            timeout=6 * SECONDS,
             env={"PYTHONPATH": ":".join(path), "TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"},
         )
         found: dict[str, Any] = json.loads(done.stdout)

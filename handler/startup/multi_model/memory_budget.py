@@ -53,7 +53,7 @@ def need_of(path: Path, plan: EnginePlan, environ: Mapping[str, str] = os.enviro
 
     :raises SettingError: the configured size of the cache is not a number.
     """
-    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES))
+    files = (file for file in path.glob("*") if file.name.endswith(WEIGHT_SUFFIXES) and file.is_file())
     weights = sum(file.stat().st_size for file in files) * _growth(path, plan)
     space = plan.env.get(SPACE) or environ.get(SPACE)
     if space:

@@ -140,7 +140,7 @@ def hostile_file(name: str, draw: random.Random, outside: Path) -> bytes:
     if kind.endswith(".jinja"):
         return draw.choice(
             [
-                b"{{ 9**9**9**9 }}",
+                b"{{ 9**(9**(9**9)) }}",
                 b"{% for a in range(10**9) %}{% endfor %}",
                 b"{{ '%s' }}" % (b"(" * 5000),
                 b"{% if %}",
