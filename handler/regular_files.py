@@ -1,7 +1,7 @@
-"""Opens files of directories that others have filled: only regular files, never through a link that leads out.
+"""Opens files of directories that others have filled: regular files only, and never through a link that leads out.
 
-Opening a FIFO or a device could block for ever, or have an effect. A link in a model's directory could lead to any file
-that this process may read, such as /proc/self/environ, and a chat template's text comes back in replies.
+A FIFO or a device could block for ever. A link could lead to whatever this process may read, such as
+/proc/self/environ, and the text of a chat template comes back in replies.
 """
 
 from __future__ import annotations
@@ -17,73 +17,48 @@ from typing import BinaryIO, Final
 MOST_ENTRIES: Final = 100_000
 
 
-class UnsafeFile(OSError):
-    """The file must not be opened. `strerror` tells why."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        super().__init__(errno.EINVAL, problem, str(path))
-
-
-def open_regular(path: Path, within: Path | None = None) -> BinaryIO:
+def open_regular(path: Path, within: Path | None = None, *, limit: int | None = None) -> BinaryIO:
     """Opens a regular file for reading. Never blocks.
 
-    :param within: the directory that the file is of. The file may not be a link that leads out of it.
-    :raises UnsafeFile: the file is a FIFO, a device or a socket, or such a link.
-    :raises OSError: as `open`.
+    :param within: the directory that the file must be in, once links are followed.
+    :param limit: the most bytes that it may have.
+    :raises OSError: as `open`; or it is no regular file, leads out, or is too large. `strerror` tells which.
     """
     if within is not None and leads_out(path, within):
-        raise UnsafeFile(path, "it is a link that leads out of the directory")
-    if stat.S_ISDIR(mode := path.stat().st_mode):
+        raise _unsafe(path, "it is a link that leads out of the directory")
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path))
-    if not stat.S_ISREG(mode):
-        raise UnsafeFile(path, "it is not a regular file")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # replaced in between
-        os.close(descriptor)
-        raise UnsafeFile(path, "it is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
-def read_regular(path: Path, limit: int, within: Path | None = None) -> bytes:
-    """The content of a regular file.
-
-    :param limit: the most bytes that it may have.
-    :raises OSError: as `open_regular`, or it is too large.
-    """
-    with open_regular(path, within) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes", str(path))
-    return content
+    if not stat.S_ISREG(found.st_mode):
+        raise _unsafe(path, "it is not a regular file")
+    if limit is not None and found.st_size > limit:
+        raise _unsafe(path, f"it has more than {limit:,} bytes")
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def regular_files(directory: Path) -> Iterator[Path]:
-    """All files of a directory and of those below it, in the order of their names.
+    """All files of a directory and of those below it.
 
-    :raises UnsafeFile: one of them is no regular file, or a link that leads out, or there are too many.
+    :raises OSError: as `open_regular`, or there are too many.
     """
     entries = 0
     for place, directories, names in os.walk(directory):
-        directories.sort()
-        for name in sorted([*directories, *names]):
-            path = Path(place, name)
+        for path in (Path(place, name) for name in sorted([*directories, *names])):
             if (entries := entries + 1) > MOST_ENTRIES:
-                raise UnsafeFile(directory, f"it has more than {MOST_ENTRIES:,} files")
+                raise _unsafe(directory, f"it has more than {MOST_ENTRIES:,} files")
             if path.is_symlink() and leads_out(path, directory):
-                raise UnsafeFile(path, "it is a link that leads out of the directory")
-            if name in directories or not path.exists() or path.is_dir():
-                continue
-            if not path.is_file():
-                raise UnsafeFile(path, "it is not a regular file")
-            yield path
+                raise _unsafe(path, "it is a link that leads out of the directory")
+            if path.is_file():
+                yield path
+            elif path.exists() and not path.is_dir():
+                raise _unsafe(path, "it is not a regular file")
 
 
 def leads_out(path: Path, directory: Path) -> bool:
-    """Whether a file is outside of a directory once all links are followed.
+    """Whether a file is outside of a directory once links are followed. The hub's cache keeps files in `blobs`."""
+    within = [directory, directory.parent.parent / "blobs"] if directory.parent.name == "snapshots" else [directory]
+    return not any(Path(os.path.realpath(path)).is_relative_to(os.path.realpath(place)) for place in within)
 
-    The files of a snapshot in the hub client's cache are links to its `blobs`.
-    """
-    within = [os.path.realpath(directory)]
-    if directory.parent.name == "snapshots":
-        within.append(os.path.realpath(directory.parent.parent / "blobs"))
-    return not any(Path(os.path.realpath(path)).is_relative_to(place) for place in within)
+
+def _unsafe(path: Path, problem: str) -> OSError:
+    return OSError(errno.EINVAL, problem, str(path))

@@ -95,7 +95,7 @@ class FieldMetadata:
 
 
 def model_data(default: T, text: str, **limits: Any) -> T:
-    """A field that describes the model, so that a file beside the model may set it.
+    """The field of `EndpointConfig` with this default, documentation and limits. Files beside the model may set it.
 
     :param limits: the other parameters of `FieldMetadata`.
     """
@@ -103,12 +103,12 @@ def model_data(default: T, text: str, **limits: Any) -> T:
 
 
 def model_place(default: T, text: str, **limits: Any) -> T:
-    """A field that names a place, which a file beside the model may set to one inside the model's directory."""
+    """A field that names a place. Files beside the model may set it to one inside the model's directory."""
     return _field(default, FieldMetadata(text=text, model_file=ModelFile.INSIDE, **limits))
 
 
 def owners(default: T, text: str, **limits: Any) -> T:
-    """A field that only the owner of the endpoint sets, not a file that comes with the model."""
+    """A field that only the owner of the endpoint sets."""
     return _field(default, FieldMetadata(text=text, model_file=ModelFile.NEVER, **limits))
 
 

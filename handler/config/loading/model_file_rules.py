@@ -1,8 +1,7 @@
-"""Holds the files beside a model to what describes the model. Which fields do, each field says where it is declared.
+"""Holds the files beside a model to what describes the model. Each field says, where it is declared, which kind it is.
 
-Whoever made the model wrote these files, and they come with it from a hub, a bucket or an archive. So they decide
-nothing about trust, code, credentials, ports, stores, logging or limits, and name no place outside of the model's
-directory. Arguments that hold others (`hf_overrides`, `additional_config`, `speculative_config` ...) are looked into.
+Whoever made the model wrote these files. So they decide nothing about trust, code, credentials, ports, stores, logging
+or limits, and name no place outside of the model's directory, not inside of another argument either (`hf_overrides`).
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ from handler.errors import SettingError
 
 # Where SageMaker puts the model. A package's own settings name places below it.
 MOUNT: Final = "/opt/ml/model"
-# Keys inside of an argument that decide what only the owner decides, whatever their value, unless it is off.
+# Keys inside of an argument that only the owner sets, unless they are off; and those whose value is a place.
 _WORDS = "trust|code|plugin|plugins|cls|host|port|address|profiler|url|uri|auto_map|secret|log|logfile|endpoint"
-NEVER: Final = re.compile(rf"(^|[_.-])({_WORDS})($|[_.-])")
-# Keys whose value is a place, even if it does not look like one.
-PLACES: Final = re.compile(r"(^|[_-])(dir|path|file|json|folder|root|model|tokenizer|checkpoint|cache)$")
+OWNERS: Final = re.compile(rf"(^|[_.-])({_WORDS})($|[_.-])")
+PLACES: Final = re.compile(r"(^|[_.-])(dir|path|file|json|folder|root|model|tokenizer|checkpoint|cache)$")
 LOCATION: Final = re.compile(r"\.{0,2}/|~|file:|.*(://|/\.\.)", re.DOTALL)
-# Words of a compiler's or a runtime's options that write or read files.
+# What writes or reads files, in the options of a compiler or a runtime.
 FILES: Final = re.compile(r"/|\.\.|dir|file|path|dump|log|plugin", re.IGNORECASE)
 # Listed keys that are places -> words that they take beside.
 PLACE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "generation_config": ("auto", "vllm"),
-    "tokenizer": (),
-    "NEURON_COMPILE_CACHE_URL": (),
+    **{"generation_config": ("auto", "vllm"), "tokenizer": (), "NEURON_COMPILE_CACHE_URL": ()},
 }
+OF_THE_OWNER: Final = "is the endpoint's, and files beside the model only describe the model"
 
 
 def rejected(given: SourcedAssignment, directory: str, *, no_model: bool) -> SettingError | None:
@@ -41,47 +38,40 @@ def rejected(given: SourcedAssignment, directory: str, *, no_model: bool) -> Set
     :param directory: the model's directory or s3:// prefix.
     :param no_model: there is no model in the directory, so that the file may name one elsewhere: LMI's usual form.
     """
+    problem = next(_problems(given, directory, no_model), None)
+    name = f"ENDPOINT_{given.assignment.field.upper()}"
+    fix = f"Remove it. The endpoint's owner sets {name}, or its key in the document that ENDPOINT_CONFIG names."
+    return None if problem is None else SettingError(str(given.source), problem, fix)
+
+
+def _problems(given: SourcedAssignment, directory: str, no_model: bool) -> Iterator[str]:
     one, field = given.assignment, fields().get(given.assignment.field)
     if field is None:  # `unused`
-        return None
-    kind = field.metadata.model_file
-    problem = ""
-    if kind is ModelFile.NEVER:
-        problem = "it is the endpoint's, and files beside the model only describe the model"
-    elif field.metadata.model_file_keys and one.key not in field.metadata.model_file_keys.split():
-        problem = f"{one.key[:60]} is the endpoint's, and files beside the model only describe the model"
+        return
+    kind, listed, text = field.metadata.model_file, field.metadata.model_file_keys.split(), str(one.value)
+    if kind is ModelFile.NEVER or (listed and one.key not in listed):
+        yield f"{one.key[:60] or 'it'} {OF_THE_OWNER}"
     elif one.field == "chat_template":
-        problem = _template(str(one.value), directory)
-    elif kind is ModelFile.INSIDE and not (one.field == "model" and no_model and _elsewhere(one.value)):
-        outside = next((str(place) for _, place in _values(one.value) if not _inside(str(place), directory)), None)
-        problem = "" if outside is None else _names(outside)
+        # The text, or the name of a file in the directory.
+        if not any(mark in text for mark in "{}\n") and (LOCATION.match(text) or ".." in PurePosixPath(text).parts):
+            yield from _outside(text, directory)
+    elif kind is ModelFile.INSIDE:
+        elsewhere = one.field == "model" and no_model and not re.match(r"[/.~]|file:", text)
+        for _, place in () if elsewhere else _values(one.value):
+            yield from _outside(str(place), directory)
     elif one.field == "neuron_env" and one.key not in PLACE_WORDS:
-        problem = _names(str(one.value)) if FILES.search(str(one.value)) else ""
-    elif isinstance(one.value, dict) or one.field in ("engine_args", "neuron_config", "neuron_env"):
-        problem = next(_nested(one.key, one.value, directory, listed=bool(field.metadata.model_file_keys)), "")
-    if not problem:
-        return None
-    name = f"ENDPOINT_{one.field.upper()}"
-    fix = f"Remove it. The endpoint's owner sets {name}, or its key in the document that ENDPOINT_CONFIG names."
-    return SettingError(str(given.source), problem, fix)
-
-
-def _nested(key: str, value: object, directory: str, *, listed: bool) -> Iterator[str]:
-    """What a value may not say.
-
-    :param listed: the key is one of those that the field allows, so that only the keys in its value are in question.
-    """
-    for path, item in _values(value, key):
-        name, own = path[:100], listed and path == key
-        if NEVER.search(path.lower()) and not own:
-            yield f"{name} is the endpoint's, and files beside the model only describe the model"
-        if not isinstance(item, str):
-            continue
-        place = key in PLACE_WORDS if own else bool(PLACES.search(path.rpartition(".")[2].lower()))
-        if (place or LOCATION.match(item)) and item not in PLACE_WORDS.get(key, ()) and not _inside(item, directory):
-            yield _names(item) if own else f"{name}: {_names(item)}"
-        if "attn_implementation" in path and "/" in item:
-            yield f"{name} fetches a kernel from a hub and runs it"
+        yield from [f"'{text[:100]}' may write or read files"] if FILES.search(text) else ()
+    elif isinstance(one.value, dict) or one.key:
+        for path, value in _values(one.value, one.key):
+            own = bool(listed) and path == one.key  # a key that the field lists: what it holds is in question
+            if OWNERS.search(path.lower()) and not own:
+                yield f"{path[:100]} {OF_THE_OWNER}"
+            if not isinstance(value, str) or value in PLACE_WORDS.get(one.key, ()):
+                continue
+            if LOCATION.match(value) or (path in PLACE_WORDS if own else PLACES.search(path.lower())):
+                yield from _outside(value, directory)
+            if "attn_implementation" in path and "/" in value:
+                yield f"{path[:100]} fetches a kernel from a hub and runs it"
 
 
 def _values(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -96,25 +86,8 @@ def _values(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
-def _inside(place: str, directory: str) -> bool:
-    place = place.removeprefix("file://")
-    if ".." in PurePosixPath(place).parts:
-        return False
-    return any(place.startswith(f"{within.rstrip('/')}/") for within in (directory, MOUNT))
-
-
-def _elsewhere(model: object) -> bool:
-    """Whether a model is one of a hub or of S3. Another directory of this machine is the owner's to name."""
-    return isinstance(model, str) and not model.startswith(("/", ".", "~", "file:"))
-
-
-def _template(value: str, directory: str) -> str:
-    """A template is the text, or the name of a file in the model's directory."""
-    if any(mark in value for mark in "{}\n") or _inside(value, directory):
-        return ""
-    path = PurePosixPath(value)
-    return _names(value) if path.is_absolute() or ".." in path.parts or value.startswith("~") else ""
-
-
-def _names(place: str) -> str:
-    return f"'{place[:100]}' is not inside the model's directory, and files beside the model name nothing outside of it"
+def _outside(place: str, directory: str) -> Iterator[str]:
+    plain = place.removeprefix("file://")
+    within = any(plain.startswith(f"{root.rstrip('/')}/") for root in (directory, MOUNT))
+    if not within or ".." in PurePosixPath(plain).parts:
+        yield f"'{place[:100]}' is outside of the model's directory, and files beside the model name nothing there"

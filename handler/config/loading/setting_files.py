@@ -24,6 +24,7 @@ from handler.config.sourced_assignment import SourcedAssignment, sourced
 from handler.config.value_source import Origin
 from handler.errors import SettingError
 from handler.json_value import Json
+from handler.regular_files import leads_out
 
 Found = SourcedAssignment | SettingError
 MODEL_FILE, LMI_FILE = "endpoint.yaml", "serving.properties"
@@ -56,6 +57,8 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
     for name in (MODEL_FILE, LMI_FILE):
         location = f"{directory.rstrip('/')}/{name}"
         try:
+            if not directory.startswith("s3://") and leads_out(Path(location), Path(directory)):
+                raise Unreadable("it is a link that leads out of the model's directory")
             body = fetch(location)
         except Unreadable as problem:
             yield SettingError(location, str(problem), "Make it readable, or remove it.")

@@ -11,7 +11,6 @@ from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import CheckpointFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import header_of, open_checkpoint, shards_or_all
 from handler.neuron.checkpoint.model_config import text_part
-from handler.storage.safetensors_header import Tensor
 
 CONFIG = "adapter_config.json"
 # Only safetensors is supported: PEFT's other format is a pickle.
@@ -40,11 +39,8 @@ def model_modules(model: str) -> dict[str, tuple[int, ...]] | None:
     config = None if files is None else read_json(files, "config.json")
     if files is None or config is None or text_part(config) is not config or "quantization_config" in config:
         return None
-    headers = [header_of(files, name) for name in shards_or_all(files)]
-    tensors = {name: tensor for header in headers for name, tensor in header.items()}
-    return {
-        name.removesuffix(".weight"): tensor.shape for name, tensor in tensors.items() if len(tensor.shape) == 2
-    } or None
+    tensors = [item for name in shards_or_all(files) for item in header_of(files, name).items()]
+    return {name.removesuffix(".weight"): tensor.shape for name, tensor in tensors if len(tensor.shape) == 2} or None
 
 
 def check_adapter(
@@ -60,65 +56,55 @@ def check_adapter(
     :param targets: the modules that the endpoint is set up for (`lora_target_modules`).
     :raises AdapterProblem: a file is missing or damaged, or the engine cannot serve the adapter with this model.
     """
-    sizes = files.listing()
-    for name in (CONFIG, WEIGHTS):
-        if name not in sizes:
-            model = ", but there is a model's config.json" * ("config.json" in sizes)
-            pickled = " (adapter_model.bin is a pickle, which is not accepted)" * ("adapter_model.bin" in sizes)
-            raise AdapterProblem(f"there is no {name} in {files.where[:200]}{model}{pickled}")
     try:
-        config = read_json(files, CONFIG) or {}
-        rank = _rank(config, most_rank)
+        sizes = files.listing()
+        for name in (CONFIG, WEIGHTS):
+            if name not in sizes:
+                model = ", but there is a model's config.json" * ("config.json" in sizes)
+                pickled = " (adapter_model.bin is a pickle, which is not accepted)" * ("adapter_model.bin" in sizes)
+                raise AdapterProblem(f"there is no {name} in {files.where[:200]}{model}{pickled}")
+        rank = _rank(read_json(files, CONFIG) or {}, most_rank)
         header = header_of(files, WEIGHTS, sizes[WEIGHTS])
     except SettingError as error:
-        raise AdapterProblem(
-            f"{error.setting} {error.problem}" if WEIGHTS in error.setting else error.problem
-        ) from None
+        raise AdapterProblem(f"{error.setting} {error.problem}") from None
     ranks = {size for key, tensor in header.items() if ".lora_A." in key for size in tensor.shape[:1]}
     if ranks - {rank} or not header:
         found = ", ".join(sorted(map(str, ranks))) or "unknown"
         raise AdapterProblem(f"the rank in {WEIGHTS} is {found}, but in {CONFIG} it is {rank}")
     for key, tensor in sorted(header.items()):
-        _match(key, tensor, rank, modules, targets)
-
-
-def _match(
-    key: str,
-    tensor: Tensor,
-    rank: int,
-    modules: Mapping[str, tuple[int, ...]] | None,
-    targets: Collection[str] | None,
-) -> None:
-    found, name = KEY.fullmatch(key), key[:200]
-    if found is None:
-        if not key.endswith(BASE_WEIGHTS):
-            raise AdapterProblem(f"{name} is no factor of a LoRA adapter")
-        return
-    module, factor = found[1], found[2] or found[3]
-    if targets and module.rpartition(".")[2] not in targets:
-        raise AdapterProblem(f"{name} changes a module that is not in lora_target_modules")
-    if modules is None or ".experts" in module:
-        return
-    if module not in modules:
-        raise AdapterProblem(f"{name} matches no module of the model")
-    outputs, inputs = reversed(modules[module]) if found[3] else modules[module]
-    if tensor.shape != (meant := (rank, inputs) if factor == "A" else (outputs, rank)):
-        raise AdapterProblem(f"{name} has the shape {[*tensor.shape]}, and the model's module means {[*meant]}")
+        found_key, name = KEY.fullmatch(key), key[:200]
+        if found_key is None:
+            if not key.endswith(BASE_WEIGHTS):
+                raise AdapterProblem(f"{name} is no factor of a LoRA adapter")
+            continue
+        module, factor, embedded = found_key.groups()
+        if targets and module.rpartition(".")[2] not in targets:
+            raise AdapterProblem(f"{name} changes a module that is not in lora_target_modules")
+        if modules is None or ".experts" in module:
+            continue
+        if module not in modules:
+            raise AdapterProblem(f"{name} matches no module of the model")
+        outputs, inputs = reversed(modules[module]) if embedded else modules[module]
+        if tensor.shape != (meant := (rank, inputs) if "A" in (factor, embedded) else (outputs, rank)):
+            raise AdapterProblem(f"{name} has the shape {[*tensor.shape]}, and the model's module means {[*meant]}")
 
 
 def _rank(config: Mapping[str, Json], most: int | None) -> int:
     rank, alpha = config.get("r"), config.get("lora_alpha")
+    problem = ""
     if config.get("peft_type", "LORA") != "LORA":
-        raise AdapterProblem("its peft_type is not LORA")
-    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
-        raise AdapterProblem(f"{CONFIG} has no rank: 'r' must be a positive integer")
-    if most is not None and rank > most:
-        raise AdapterProblem(f"its rank {rank} is above {most}: start the endpoint with max_lora_rank {rank}")
-    if not isinstance(alpha, int | float) or isinstance(alpha, bool):
-        raise AdapterProblem(f"{CONFIG} has no 'lora_alpha'")
-    if not isinstance(config.get("target_modules"), list | str):
-        raise AdapterProblem(f"{CONFIG} has no 'target_modules'")
+        problem = "its peft_type is not LORA"
+    elif not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        problem = f"{CONFIG} has no rank: 'r' must be a positive integer"
+    elif most is not None and rank > most:
+        problem = f"its rank {rank} is above {most}: start the endpoint with max_lora_rank {rank}"
+    elif not isinstance(alpha, int | float) or isinstance(alpha, bool):
+        problem = f"{CONFIG} has no 'lora_alpha'"
+    elif not isinstance(config.get("target_modules"), list | str):
+        problem = f"{CONFIG} has no 'target_modules'"
     for key, neutral in NEUTRAL.items():
         if config.get(key) not in neutral:
-            raise AdapterProblem(f"{CONFIG} has '{key}', which vLLM does not support")
+            problem = problem or f"{CONFIG} has '{key}', which vLLM does not support"
+    if problem or not isinstance(rank, int):
+        raise AdapterProblem(problem)
     return rank

@@ -1,15 +1,15 @@
 """Finds in a model's files what would keep the engine from starting, or make it answer wrongly.
 
-JSON files, the headers of the weights, the tokenizer and the chat template are read; no weights. The sources are the
-loaders of vLLM 0.16 and transformers 4.57, each tried with files that have one fault.
+JSON files, the headers of the weights, the tokenizer and the chat template are read; no weights. The rules are those of
+the loaders of vLLM 0.16 and transformers 4.57, each tried with files that have one fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from handler.config.finding import Finding, Severity
 from handler.config.vllm_argument_table import registered_names
@@ -19,18 +19,17 @@ from handler.neuron.checkpoint.chat_template import FILE, own_template
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
 from handler.neuron.checkpoint.checkpoint_reader import INDEX, SINGLE, THREADS, header_of, shards_of
 from handler.neuron.checkpoint.model_config import number, text_part
-from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, SKIPPED, expected_tensors
+from handler.neuron.checkpoint.model_layout import EMBEDDINGS, HEAD, expected_tensors, is_skipped
 from handler.neuron.checkpoint.text_trial import tried
 from handler.storage.safetensors_header import PREFIX, Tensor
 
 CODE, UNCHECKED, NO_TEMPLATE = "model-files", "not-checked", "no-chat-template"
-AGAIN: Final = "Upload the original file again."
+AGAIN, ONE_VERSION = "Upload the original file again.", "Upload config.json and all other files of one version."
 # Files with a tokenizer that vLLM loads without tokenizer.json.
-OTHER_TOKENIZERS: Final = ("tokenizer.model", "tekken.json", "vocab.json", "spiece.model", "tiktoken.model")
-TOKENIZER_JSON: Final = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-# Model types whose tokenizer is Llama's if no tokenizer_class is named. It adds these tokens.
-LLAMA_TOKENIZERS: Final = ("llama", "mistral")
-LLAMA_TOKENS: Final = ("<s>", "</s>", "<unk>")
+OTHER_TOKENIZERS: Final = {"tokenizer.model", "tekken.json", "vocab.json", "spiece.model", "tiktoken.model"}
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+# Model types whose tokenizer is Llama's if no tokenizer_class is named, and the tokens that it adds.
+LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
 # Types that run without `architectures`. vLLM takes others for an embedding model.
 BY_TYPE: Final = ("llama", "mistral", "qwen2")
 # Tokens that a fine-tuned model's tokenizer may have beyond the model's vocabulary. More are another model's.
@@ -39,221 +38,180 @@ SPARE_TOKENS: Final = 64
 SAMPLE: Final = 4096
 
 
-@dataclass(slots=True)
-class FileFindings:
-    """The findings about one model's files.
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """What reads the files.
 
-    :param config: the content of config.json.
-    :param complete: all files are here. A hub id's files may be fetched at the start.
-    :param every_loader: the loader needs `model.safetensors` or an index, as NxD Inference's does. vLLM's does not.
-    :param transformers: the major version that the line has.
+    :param vllm: its version; "" if the line has no fixed one.
+    :param transformers: its major version.
+    :param indexed: weights in several files need an index, as for NxD Inference. vLLM reads every file.
     :param trust: the model may bring a class of its own.
-    :ivar tensors: the tensors of the weights, if they were read.
     """
 
-    files: CheckpointFiles
-    config: Mapping[str, Json]
-    complete: bool = True
-    every_loader: bool = False
+    vllm: str
     transformers: int = 4
+    indexed: bool = False
     trust: bool = False
-    vllm: str = ""
-    found: list[Finding] = field(default_factory=list)
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-
-    def examine(
-        self, template: str | None, parser: str | None, *, weights: bool = True, generates: bool = True
-    ) -> None:
-        """Reads the files.
-
-        :param template: the configured chat template, if it is not the model's own.
-        :param parser: the configured tool parser.
-        :param generates: False for a draft model, whose tokenizer and template are not used.
-        """
-        for step in (self._config, self._weights if weights else None):
-            try:
-                if step is not None:
-                    step()
-            except SettingError as error:
-                self._error(error.setting, error.problem, error.fix)
-        if generates:
-            self._parser(parser)
-            try:
-                self._texts(template)
-            except SettingError as error:
-                self._error(error.setting, error.problem, error.fix)
-
-    def _config(self) -> None:
-        text, name = text_part(self.config), "config.json"
-        kind, architectures = self.config.get("model_type"), self.config.get("architectures")
-        heads, groups = number(text, "num_attention_heads"), number(text, "num_key_value_heads")
-        if groups and heads % groups:
-            self._error(name, f"{heads} attention heads cannot share {groups} KV heads", "Correct the two numbers.")
-        for key in ("torch_dtype", "dtype"):
-            if str(text.get(key)).startswith("torch."):
-                self._error(name, f"{key} is '{text[key]}'"[:80], f"Write {str(text[key])[6:40]}.")
-        types, classes = registered_names(self.vllm, "model_types"), registered_names(self.vllm, "architectures")
-        if self.trust or not types:
-            return
-        named = architectures if isinstance(architectures, list) else []
-        if kind not in types:
-            self._error(name, f"model_type is '{str(kind)[:60]}', which vLLM {self.vllm} does not know", AGAIN)
-        if named and not set(map(str, named)) & set(classes):
-            self._error(name, f"vLLM {self.vllm} has no architecture '{str(named[0])[:60]}'", AGAIN)
-        if not named and kind not in BY_TYPE:
-            self._error(name, "it has no architectures, without which vLLM does not generate", AGAIN)
-
-    def _weights(self) -> None:
-        sizes = self.files.listing()
-        index = read_json(self.files, INDEX)
-        present = sorted(name for name in sizes if name.endswith(".safetensors"))
-        names = present if index is None else shards_of(index.get("weight_map"))
-        if index is None and present and self.every_loader and SINGLE not in present:
-            self._error(INDEX, f"it is missing, and the weights are not in {SINGLE}", "Upload the index.")
-        missing = [name for name in names if name not in sizes]
-        if not self.complete and (missing or not names):
-            self._unchecked("weights", "the files that the start fetches from the hub")
-            return
-        for name in missing:
-            self._error(name, f"{INDEX} names it, and it is not there", "Upload all files of one version.")
-        if not names:
-            if any(name.endswith(WEIGHT_SUFFIXES) for name in sizes):
-                self._unchecked("weights", "weights that are not safetensors")
-            else:
-                self._error("weights", "there are no files with weights", "Upload the *.safetensors files.")
-            return
-        if missing:
-            return
-        with ThreadPoolExecutor(1 if isinstance(self.files, LocalFiles) else THREADS) as pool:
-            headers = dict(
-                zip(names, pool.map(lambda name: header_of(self.files, name, sizes[name]), names), strict=True)
-            )
-        places: dict[str, str] = {}
-        for file, header in headers.items():
-            for tensor in header:
-                if places.setdefault(tensor, file) != file:
-                    self._error(file, f"its tensor {tensor[:100]} is in {places[tensor]} too", "Remove the stale file.")
-                    return
-            self.tensors |= header
-        weight_map = _mapping(index)
-        stale = next((tensor for tensor in weight_map if tensor not in places), None)
-        if stale is not None:
-            why = f"{INDEX} says that it has {stale[:100]}, and it has not"
-            self._error(str(weight_map[stale])[:100], why, "Upload all files of one version.")
-            return
-        self._layout(headers, places)
-
-    def _layout(self, headers: Mapping[str, Mapping[str, Tensor]], places: Mapping[str, str]) -> None:
-        expected = expected_tensors(self.config)
-        if expected is None:
-            self._unchecked("weights", "the tensors' names and shapes, of this architecture")
-            return
-        fix = "Upload config.json and the weights of one version."
-        wrong = [name for name, shape in expected.items() if name in places and self.tensors[name].shape != shape]
-        missing = [name for name in expected if name not in places]
-        extra = [name for name in places if name not in expected and not _skipped(name)]
-        tied = HEAD in extra and HEAD not in expected
-        extra = [name for name in extra if name != HEAD or not tied]
-        for name in wrong[:1]:
-            why = f"{name} has the shape {[*self.tensors[name].shape]}, and config.json means {[*expected[name]]}"
-            self._error(places[name], f"{why}{_more(wrong)}", fix)
-        for name in missing[:1]:
-            self._error("weights", f"the tensor {name} is missing{_more(missing)}", fix)
-        for name in extra[:1]:
-            self._error(places[name], f"config.json means no tensor {name[:100]}{_more(extra)}", fix)
-        if (
-            tied
-            and EMBEDDINGS in places
-            and self._sample(headers, places, HEAD) != self._sample(headers, places, EMBEDDINGS)
-        ):
-            why = f"tie_word_embeddings is true, and {HEAD} is not a copy of {EMBEDDINGS}"
-            self._error("config.json", why, "Set it to false, or remove the tensor.")
-
-    def _sample(self, headers: Mapping[str, Mapping[str, Tensor]], places: Mapping[str, str], tensor: str) -> bytes:
-        file = places[tensor]
-        start = PREFIX + int.from_bytes(self.files.read_range(file, 0, PREFIX), "little") + headers[file][tensor].begin
-        return self.files.read_range(file, start, min(SAMPLE, self.tensors[tensor].size))
-
-    def _texts(self, template: str | None) -> None:
-        """The tokenizer and the chat template."""
-        documents = {name: read_json(self.files, name) for name in TOKENIZER_JSON}
-        config = documents["tokenizer_config.json"] or {}
-        content = self.files.read("tokenizer.json")
-        text = None if content is None else content.decode(errors="surrogateescape")
-        own = own_template(self.files, config) if template is None else template
-        named = config.get("tokenizer_class") or self.config.get("tokenizer_class")
-        llama = named is None and self.config.get("model_type") in LLAMA_TOKENIZERS
-        result = tried(text, () if own is None else (own,), LLAMA_TOKENS if llama else ())
-        name = "chat_template" if template is not None else FILE
-        if result.get("died"):
-            self._error("tokenizer.json", "reading it or the chat template takes too much time or memory", AGAIN)
-        elif own is None and self.complete:
-            why = "the model has no chat template, so that chats are rejected"
-            self._add(Finding(NO_TEMPLATE, Severity.WARNING, name, why, "Set chat_template to serve chats."))
-        elif own is not None and (not own.strip() or result["templates"][0]):
-            self._error(name, f"the chat template is invalid: {result['templates'][0] or 'it is empty'}", "Correct it.")
-        if content is None:
-            if self.complete and not any(other in self.files.listing() for other in OTHER_TOKENIZERS):
-                self._error("tokenizer.json", "the model has no tokenizer", "Upload the tokenizer's files.")
-            return
-        if "missing" in result:
-            self._unchecked("tokenizer.json", "the tokenizer, because `tokenizers` is not installed")
-        if "tokenizer" in result:
-            self._error("tokenizer.json", f"it cannot be loaded: {result['tokenizer']}", AGAIN)
-        elif "size" in result:
-            self._vocabulary(result["size"], named, [token for token, place in result["ids"].items() if place is None])
-        if self.transformers < 5:
-            self._newer(config)
-
-    def _vocabulary(self, size: int, named: Json, absent: list[str]) -> None:
-        most = number(text_part(self.config), "vocab_size")
-        if most and size > most + SPARE_TOKENS:
-            why = f"it has {size} tokens, and the model {most}"
-            self._error("tokenizer.json", why, "Upload the tokenizer of this model.")
-        if named is None and absent:
-            why = f"no tokenizer_class is named, so Llama's is taken, and tokenizer.json has no {absent[0]}"
-            self._error("tokenizer_config.json", why, "Upload the original file, or name PreTrainedTokenizerFast.")
-
-    def _newer(self, config: Mapping[str, Json]) -> None:
-        """What transformers 5 writes and transformers 4 does not read."""
-        name = "tokenizer_config.json"
-        if config.get("tokenizer_class") == "TokenizersBackend":
-            why = "tokenizer_class is TokenizersBackend, which transformers 4 does not have"
-            self._error(name, why, "Set it to PreTrainedTokenizerFast.")
-        if isinstance(config.get("extra_special_tokens"), list):
-            why = "extra_special_tokens is a list, and transformers 4 reads an object"
-            self._error(name, why, "Name it additional_special_tokens.")
-
-    def _parser(self, parser: str | None) -> None:
-        known = registered_names(self.vllm, "tool_parsers")
-        if parser is not None and not known:
-            self._unchecked("tool_call_parser", "the tool parser's name")
-        elif parser is not None and parser not in known:
-            why = f"'{parser[:60]}' is no tool parser of vLLM {self.vllm}"
-            self._error("tool_call_parser", why, f"Give one of {', '.join(known)}.")
-
-    def _error(self, name: str, why: str, fix: str) -> None:
-        self._add(Finding(CODE, Severity.ERROR, name, why, fix))
-
-    def _unchecked(self, name: str, what: str) -> None:
-        self._add(not_checked(name, what))
-
-    def _add(self, finding: Finding) -> None:
-        self.found.append(finding)
 
 
-def not_checked(setting: str, what: str) -> Finding:
+def error(name: str, why: str, fix: str = AGAIN) -> Finding:
+    return Finding(CODE, Severity.ERROR, name, why, fix)
+
+
+def not_checked(name: str, what: str) -> Finding:
     """A finding that says what could not be looked at."""
-    return Finding(UNCHECKED, Severity.INFO, setting, f"not checked: {what}", "A start shows whether it works.")
+    return Finding(UNCHECKED, Severity.INFO, name, f"not checked: {what}", "A start shows whether it works.")
 
 
-def _mapping(index: Mapping[str, Json] | None) -> Mapping[str, Json]:
-    found = (index or {}).get("weight_map")
-    return found if isinstance(found, dict) else {}
+def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Finding]:
+    """What is wrong with config.json itself."""
+    text, name, kind, named = text_part(config), "config.json", config.get("model_type"), config.get("architectures")
+    heads, groups = number(text, "num_attention_heads"), number(text, "num_key_value_heads")
+    if groups and heads % groups:
+        yield error(name, f"{heads} attention heads cannot share {groups} KV heads", "Correct the two numbers.")
+    for key in ("torch_dtype", "dtype"):
+        if (value := str(text.get(key))[:60]).startswith("torch."):
+            yield error(name, f"{key} is '{value}'", f"Write {value.removeprefix('torch.')}.")
+    types, classes = registered_names(loader.vllm, "model_types"), registered_names(loader.vllm, "architectures")
+    if loader.trust or not types:
+        return
+    if kind not in types:
+        yield error(name, f"model_type is '{str(kind)[:60]}', which vLLM {loader.vllm} does not know")
+    if isinstance(named, list) and named and not set(map(str, named)) & set(classes):
+        yield error(name, f"vLLM {loader.vllm} has no architecture '{str(named[0])[:60]}'")
+    if not named and kind not in BY_TYPE:
+        yield error(name, "it has no architectures, without which vLLM does not generate")
 
 
-def _skipped(name: str) -> bool:
-    return any(part in name for part in SKIPPED) or (name.startswith("model.") and name.endswith(".bias"))
+def weight_findings(
+    files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, *, complete: bool
+) -> Iterator[Finding]:
+    """What is wrong with the weights.
+
+    :param complete: all files are here. A hub id's files may be fetched at the start.
+    :raises SettingError: a file cannot be read.
+    """
+    sizes, index = files.listing(), read_json(files, INDEX)
+    safetensors = sorted(name for name in sizes if name.endswith(".safetensors"))
+    names = safetensors if index is None else shards_of(index.get("weight_map"))
+    missing = [name for name in names if name not in sizes]
+    if not complete and (missing or not names):
+        yield not_checked("weights", "the files that the start fetches from the hub")
+    elif not names and any(name.endswith(WEIGHT_SUFFIXES) for name in sizes):
+        yield not_checked("weights", "weights that are not safetensors")
+    elif not names:
+        yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")
+    elif missing:
+        yield error(missing[0], f"{INDEX} names it, and it is not there{_more(missing)}", ONE_VERSION)
+    elif index is None and loader.indexed and names != [SINGLE]:
+        yield error(INDEX, f"it is missing, and the weights are not in {SINGLE}", "Upload the index.")
+    else:
+        with ThreadPoolExecutor(1 if isinstance(files, LocalFiles) else THREADS) as pool:
+            headers = list(pool.map(lambda name: header_of(files, name, sizes[name]), names))
+        yield from _tensor_findings(files, config, dict(zip(names, headers, strict=True)), index)
+
+
+def _tensor_findings(
+    files: CheckpointFiles,
+    config: Mapping[str, Json],
+    headers: Mapping[str, Mapping[str, Tensor]],
+    index: Mapping[str, Json] | None,
+) -> Iterator[Finding]:
+    places = {tensor: file for file, header in headers.items() for tensor in header}
+    tensors = {tensor: entry for header in headers.values() for tensor, entry in header.items()}
+    twice = next((name for file, header in headers.items() for name in header if places[name] != file), None)
+    weight_map: Any = (index or {}).get("weight_map")
+    gone = next((name for name in weight_map or {} if name not in places), None)
+    expected = expected_tensors(config)
+    if twice is not None:
+        yield error(places[twice], f"its tensor {twice[:100]} is in another file too", "Remove the stale file.")
+    elif gone is not None:
+        yield error(str(weight_map[gone])[:100], f"{INDEX} says that it has {gone[:100]}, and it has not", ONE_VERSION)
+    elif expected is None:
+        yield not_checked("weights", "the tensors' names and shapes, of this architecture")
+    else:
+        wrong = [name for name, shape in expected.items() if name in places and tensors[name].shape != shape]
+        missing = [name for name in expected if name not in places]
+        extra = [name for name in places if name not in expected and name != HEAD and not is_skipped(name)]
+        for name in wrong[:1]:
+            why = f"{name} has the shape {[*tensors[name].shape]}, and config.json means {[*expected[name]]}"
+            yield error(places[name], f"{why}{_more(wrong)}", ONE_VERSION)
+        for name in missing[:1]:
+            yield error("weights", f"the tensor {name} is missing{_more(missing)}", ONE_VERSION)
+        for name in extra[:1]:
+            yield error(places[name], f"config.json means no tensor {name[:100]}{_more(extra)}", ONE_VERSION)
+        if HEAD in places and HEAD not in expected and not missing:
+            samples = {_sample(files, places[name], tensors[name]) for name in (HEAD, EMBEDDINGS)}
+            if len(samples) > 1:
+                why = f"tie_word_embeddings is true, and {HEAD} is not a copy of {EMBEDDINGS}"
+                yield error("config.json", why, "Set it to false, or remove the tensor.")
+
+
+def _sample(files: CheckpointFiles, file: str, tensor: Tensor) -> bytes:
+    start = PREFIX + int.from_bytes(files.read_range(file, 0, PREFIX), "little") + tensor.begin
+    return files.read_range(file, start, min(SAMPLE, tensor.size))
+
+
+def text_findings(
+    files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, template: str | None, *, complete: bool
+) -> Iterator[Finding]:
+    """What is wrong with the tokenizer and the chat template.
+
+    :param template: the configured one, if it is not the model's own.
+    :raises SettingError: a file cannot be read.
+    """
+    settings, _, _ = (
+        read_json(files, name) or {} for name in (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
+    )
+    content, name = files.read("tokenizer.json"), FILE if template is None else "chat_template"
+    template = own_template(files, settings) if template is None else template
+    text = None if content is None else content.decode(errors="replace")
+    named = settings.get("tokenizer_class") or config.get("tokenizer_class")
+    asked = LLAMA_TOKENS if named is None and config.get("model_type") in LLAMA_TYPES else ()
+    found, most = tried(text, template, asked), number(text_part(config), "vocab_size")
+    if template is None and complete:
+        why = "the model has no chat template, so that chats are rejected"
+        yield Finding(NO_TEMPLATE, Severity.WARNING, name, why, "Set chat_template to serve chats.")
+    if found.get("died"):
+        yield error("tokenizer.json", "reading it or the chat template takes too much time or memory")
+    elif found.get("template"):
+        yield error(name, f"the chat template is invalid: {found['template']}", "Correct it.")
+    if content is None and complete and not OTHER_TOKENIZERS & files.listing().keys():
+        yield error("tokenizer.json", "the model has no tokenizer", "Upload the tokenizer's files.")
+    elif "missing" in found:
+        yield not_checked("tokenizer.json", "the tokenizer, because `tokenizers` is not installed")
+    elif "tokenizer" in found:
+        yield error("tokenizer.json", f"it cannot be loaded: {found['tokenizer']}")
+    elif most and found.get("size", 0) > most + SPARE_TOKENS:
+        yield error("tokenizer.json", f"it has {found['size']} tokens, and the model {most}", ONE_VERSION)
+    if found.get("absent"):
+        why = f"no tokenizer_class is named, so Llama's is taken, and tokenizer.json has no {found['absent'][0]}"
+        yield error(TOKENIZER_CONFIG, why, "Upload the original file, or name PreTrainedTokenizerFast.")
+    if loader.transformers < 5 and settings.get("tokenizer_class") == "TokenizersBackend":
+        why = "tokenizer_class is TokenizersBackend, which transformers 4 does not have"
+        yield error(TOKENIZER_CONFIG, why, "Set it to PreTrainedTokenizerFast.")
+    if loader.transformers < 5 and isinstance(settings.get("extra_special_tokens"), list):
+        why = "extra_special_tokens is a list, and transformers 4 reads an object"
+        yield error(TOKENIZER_CONFIG, why, "Name it additional_special_tokens.")
+
+
+def parser_findings(parser: str | None, loader: Loader) -> Iterator[Finding]:
+    """Whether vLLM has a configured tool parser."""
+    known = registered_names(loader.vllm, "tool_parsers")
+    if parser is not None and not known:
+        yield not_checked("tool_call_parser", "the tool parser's name")
+    elif parser is not None and parser not in known:
+        why = f"'{parser[:60]}' is no tool parser of vLLM {loader.vllm}"
+        yield error("tool_call_parser", why, f"Give one of {', '.join(known)}.")
+
+
+def collected(*parts: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings of all parts. A part that meets a file that cannot be read ends with that."""
+    for part in parts:
+        try:
+            yield from part
+        except SettingError as problem:
+            yield error(problem.setting, problem.problem, problem.fix)
 
 
 def _more(names: list[str]) -> str:

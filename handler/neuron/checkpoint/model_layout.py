@@ -11,64 +11,58 @@ from typing import Any, Final
 
 from handler.json_value import Json
 
-# Model type -> its architecture, and the values of keys that config.json may leave out (transformers 4.57,
-# models/*/configuration_*.py).
-_COMMON: Final[dict[str, Json]] = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096}
-_QWEN: Final = {**_COMMON, "vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32}
+# Model type -> its architecture, and what config.json may leave out (transformers 4.57, models/*/configuration_*.py).
+_ALL: Final[dict[str, Json]] = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096}
+_LLAMA: Final = {**_ALL, "vocab_size": 32000, "intermediate_size": 11008}
+_QWEN: Final = {**_ALL, "vocab_size": 151936, "intermediate_size": 22016, "num_key_value_heads": 32}
 FAMILIES: Final[Mapping[str, tuple[str, dict[str, Json]]]] = {
-    "llama": ("LlamaForCausalLM", {**_COMMON, "vocab_size": 32000, "intermediate_size": 11008}),
-    "mistral": (
-        "MistralForCausalLM",
-        {**_COMMON, "vocab_size": 32000, "intermediate_size": 14336, "num_key_value_heads": 8},
-    ),
+    "llama": ("LlamaForCausalLM", _LLAMA),
+    "mistral": ("MistralForCausalLM", {**_LLAMA, "intermediate_size": 14336, "num_key_value_heads": 8}),
     "qwen2": ("Qwen2ForCausalLM", _QWEN),
     "qwen3": ("Qwen3ForCausalLM", {**_QWEN, "head_dim": 128}),
 }
-# Parts of names that every one of them skips.
+HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
 SKIPPED: Final = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "scale", "zero_point")
-HEAD: Final = "lm_head.weight"
-EMBEDDINGS: Final = "model.embed_tokens.weight"
+
+
+def is_skipped(name: str) -> bool:
+    """Whether every one of these classes skips a tensor that it does not have."""
+    return any(part in name for part in SKIPPED) or (name.startswith("model.") and name.endswith(".bias"))
 
 
 def expected_tensors(config: Mapping[str, Json]) -> dict[str, tuple[int, ...]] | None:
     """Name -> shape; None if the model is of no family that is known here, or its weights are quantized."""
     kind = str(config.get("model_type"))
-    architectures = config.get("architectures") or [FAMILIES.get(kind, ("",))[0]]
-    known = [architecture for architecture, _ in FAMILIES.values()]
-    if kind not in FAMILIES or not isinstance(architectures, list) or architectures[0] not in known:
-        return None
-    if "quantization_config" in config or "compression_config" in config:
-        return None
-    return dict(_tensors(kind, {**FAMILIES[kind][1], **config}))
+    named = config.get("architectures") or [FAMILIES.get(kind, ("",))[0]]
+    known = kind in FAMILIES and isinstance(named, list) and named[0] in [family[0] for family in FAMILIES.values()]
+    quantized = "quantization_config" in config or "compression_config" in config
+    return dict(_tensors(kind, {**FAMILIES[kind][1], **config})) if known and not quantized else None
 
 
 def _tensors(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    hidden, inner, heads = (_count(config, key) for key in ("hidden_size", "intermediate_size", "num_attention_heads"))
-    own = config.get("head_dim") if kind != "qwen2" else None
-    size = own if isinstance(own, int) and own > 0 else hidden // max(heads, 1)
-    keys = (_count(config, "num_key_value_heads") or heads) * size
-    bias, mlp_bias = kind == "qwen2" or config.get("attention_bias") is True, config.get("mlp_bias") is True
-    attention = {"q_proj": (heads * size, hidden), "k_proj": (keys, hidden), "v_proj": (keys, hidden)}
-    mlp = {"gate_proj": (inner, hidden), "up_proj": (inner, hidden), "down_proj": (hidden, inner)}
-    yield EMBEDDINGS, (_count(config, "vocab_size"), hidden)
-    yield "model.norm.weight", (hidden,)
+    hidden, inner, heads, words = (
+        _count(config, key) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+    )
+    size = (_count(config, "head_dim") if kind != "qwen2" else 0) or hidden // max(heads, 1)
+    keys, like_llama = (_count(config, "num_key_value_heads") or heads) * size, kind in ("llama", "mistral")
+    biased = ["q_proj", "k_proj", "v_proj"] if kind == "qwen2" or config.get("attention_bias") is True else []
+    biased += (["o_proj"] if biased else []) * like_llama
+    biased += ["gate_proj", "up_proj", "down_proj"] if like_llama and config.get("mlp_bias") is True else []
+    parts = {f"self_attn.{name}": (rows, hidden) for name, rows in (("q_proj", heads * size), ("k_proj", keys))}
+    parts |= {"self_attn.v_proj": (keys, hidden), "self_attn.o_proj": (hidden, heads * size)}
+    parts |= {"mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner)}
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
+    norms |= {"self_attn.q_norm": size, "self_attn.k_norm": size} if kind == "qwen3" else {}
+    yield from ((EMBEDDINGS, (words, hidden)), ("model.norm.weight", (hidden,)))
     if config.get("tie_word_embeddings") is not True:
-        yield HEAD, (_count(config, "vocab_size"), hidden)
+        yield HEAD, (words, hidden)
     for layer in range(min(_count(config, "num_hidden_layers"), 1000)):
-        place = f"model.layers.{layer}"
-        yield f"{place}.input_layernorm.weight", (hidden,)
-        yield f"{place}.post_attention_layernorm.weight", (hidden,)
-        for name, shape in {**attention, "o_proj": (hidden, heads * size)}.items():
-            yield f"{place}.self_attn.{name}.weight", shape
-            if bias and (name != "o_proj" or kind in ("llama", "mistral")):
-                yield f"{place}.self_attn.{name}.bias", shape[:1]
-        for name, shape in mlp.items():
-            yield f"{place}.mlp.{name}.weight", shape
-            if mlp_bias and kind in ("llama", "mistral"):
-                yield f"{place}.mlp.{name}.bias", shape[:1]
-        if kind == "qwen3":
-            yield f"{place}.self_attn.q_norm.weight", (size,)
-            yield f"{place}.self_attn.k_norm.weight", (size,)
+        place = f"model.layers.{layer}."
+        yield from ((f"{place}{name}.weight", (length,)) for name, length in norms.items())
+        for name, shape in parts.items():
+            yield f"{place}{name}.weight", shape
+            if name.rpartition(".")[2] in biased:
+                yield f"{place}{name}.bias", shape[:1]
 
 
 def _count(config: Mapping[str, Any], key: str) -> int:

@@ -20,7 +20,7 @@ from typing import Final
 from handler.errors import SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.checkpoint_files import unreadable
-from handler.regular_files import read_regular, regular_files
+from handler.regular_files import open_regular, regular_files
 
 FIX: Final = "Remove the key, or set ENDPOINT_TRUST_REMOTE_CODE=true if you trust whoever made the model."
 # Bytes. The configurations of real models have some 10 KB.
@@ -44,7 +44,7 @@ def check_remote_code(directory: Path, setting: str) -> None:
     try:
         files = [file for file in regular_files(directory) if file.suffix == ".json"]
         texts = {
-            file: read_regular(file, LARGEST, directory)
+            file: open_regular(file, directory, limit=LARGEST).read()
             for file in files
             if "config" in file.name or file.name == "params.json"
         }

@@ -12,9 +12,7 @@ from dataclasses import replace
 from handler.config.dialects.neuron_variables import FRAMEWORK_VARIABLE, NXD_INFERENCE, TRANSFORMERS_NEURONX
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
-from handler.errors import SettingError
 from handler.neuron.checkpoint.model_facts import ModelFacts
-from handler.neuron.checkpoint.rope_spelling import ROPE_FIX, rope_overrides
 from handler.neuron.checks.check_context import CheckContext, effective, effective_vision
 from handler.neuron.checks.check_list import CHECKS
 from handler.neuron.engine_plan import PlanOutcome
@@ -27,6 +25,7 @@ from handler.neuron.lines.line_registry import LINE_OF_FRAMEWORK, NAMES, find_li
 from handler.neuron.lines.native.native_lines import NATIVE_029
 from handler.neuron.lines.nxdi import NXDI_016
 from handler.neuron.lines.plan_draft import PlanDraft
+from handler.neuron.lines.rope import spell_rope
 from handler.neuron.lines.speculation import complete_speculation
 from handler.neuron.neuron_config.config_values import ConfigValues
 from handler.neuron.neuron_config.keys import KEYS, PLUGIN, SAMPLING_KEYS
@@ -76,7 +75,7 @@ def make_plan(
         findings += completed
     draft = PlanDraft(request, facts, instance, found.name, cpu)
     found.spell(draft)
-    _spell_rope(draft, found)
+    spell_rope(draft, overrides=found.keys is ConfigKeys.NATIVE or found.name == CPU.name)
     keys, vision = effective(draft), effective_vision(draft)
     version = version_of(found.name, installed or {})
     values = ConfigValues(keys, facts.config if facts else {})
@@ -90,24 +89,6 @@ def make_plan(
     unique = tuple(dict.fromkeys(findings))
     failed = any(finding.severity is Severity.ERROR for finding in unique)
     return PlanOutcome(None if failed else draft.plan(), unique)
-
-
-def _spell_rope(draft: PlanDraft, line: Line) -> None:
-    """Has vLLM read the rotary embedding of a file that transformers 5 saved. NxD Inference reads the file itself."""
-    if draft.facts is None:
-        return
-    try:
-        overrides = rope_overrides(draft.facts.config, draft.facts.where)
-        if overrides and line.keys is not ConfigKeys.NATIVE and line.name != "cpu":
-            problem = f"its rope_parameters are those of transformers 5, and the one of {line.title} does not read them"
-            raise SettingError(f"{draft.facts.where}/config.json", problem, ROPE_FIX)
-    except SettingError as error:
-        draft.error("rope-parameters", error.setting, error.problem, error.fix)
-        return
-    given = draft.args.get("hf_overrides")
-    if overrides and (given is None or isinstance(given, dict)):
-        why = "config.json was saved by transformers 5, whose rope_parameters version 4 does not read"
-        draft.complete("hf_overrides", {**overrides, **(given or {})}, why)
 
 
 def default_line(request: PlanRequest, instance: InstanceType | None, installed: Mapping[str, str]) -> str:

@@ -131,7 +131,7 @@ def test_a_directory_of_settings_alone_names_a_model_of_the_hub_or_of_s3(tmp_pat
         if taken:
             assert load({"SAGEMAKER_BASE_DIR": str(tmp_path)}).model == location
             continue
-        with pytest.raises(SettingErrors, match="nothing outside of it"):
+        with pytest.raises(SettingErrors, match="outside of the model's directory"):
             load({"SAGEMAKER_BASE_DIR": str(tmp_path)})
 
 
