@@ -46,8 +46,8 @@ def regular_files(directory: Path) -> Iterator[Path]:
         for path in (Path(place, name) for name in sorted([*directories, *names])):
             if (entries := entries + 1) > MOST_ENTRIES:
                 raise _unsafe(directory, f"it has more than {MOST_ENTRIES:,} files")
-            if path.is_symlink() and leads_out(path, directory):
-                raise _unsafe(path, "it is a link that leads out of the directory")
+            if path.is_symlink() and (path.is_dir() or leads_out(path, directory)):
+                raise _unsafe(path, "it is a link that leads out of the directory, or to a directory")
             if path.is_file():
                 yield path
             elif path.exists() and not path.is_dir():

@@ -21,27 +21,20 @@ from model_packaging.deployment.definition.request import environment_problems
 
 
 def examine(
-    environ: Mapping[str, str],
-    model: str,
-    *,
-    instance: str | None,
-    line: str | None,
-    fetch: Fetch = fetch_small_file,
-    files: bool = False,
+    environ: Mapping[str, str], model: str, *, instance: str | None, line: str | None, fetch: Fetch = fetch_small_file
 ) -> Examination:
     """Makes a plan and a memory estimate. Every problem is a finding. Secrets in the plan are masked.
 
     :param environ: the settings. The process's own environment is not read. They must fit into a SageMaker model if the
         instance is SageMaker's, unless they are this process's own (`--env`).
     :param model: a directory, s3://bucket/prefix or hub id. It overrides the settings.
-    :param files: as in `examine_config`.
     :param instance, line: the values of the command line. They override the settings.
     """
     try:
         config = _named(load(environ, fetch=fetch, model=model), instance, line)
     except SettingError as error:
         return rejected_settings(error)
-    found = examine_config(config, files=files)
+    found = examine_config(config)
     hosted = (config.instance or "").startswith(HOSTED) and environ is not os.environ
     for problem in environment_problems(environ) if hosted else ():
         found = replace(found, findings=(*rejected_settings(problem).findings, *found.findings))

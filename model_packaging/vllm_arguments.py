@@ -48,16 +48,13 @@ def installed() -> dict[str, Any]:
 
 
 def _registered() -> dict[str, list[str]]:
-    """The models that this vLLM knows, with the transformers that is installed, and its tool parsers."""
+    """The models that this vLLM and its transformers know, and its tool parsers."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from vllm.model_executor.models.registry import ModelRegistry
+    from vllm.tool_parsers import ToolParserManager
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
-    try:
-        from vllm.tool_parsers import ToolParserManager
-    except ImportError:  # 0.13.0
-        from vllm.entrypoints.openai.tool_parsers import ToolParserManager
     return {
         "architectures": sorted({*ModelRegistry.get_supported_archs(), *MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}),
         "model_types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY.keys()}),

@@ -4,9 +4,8 @@ The format (huggingface/safetensors, README): eight bytes, little-endian, give t
 JSON object of `{"name": {"dtype", "shape", "data_offsets": [begin, end]}}` with an optional `__metadata__` entry. The
 tensor data follows without holes (safetensors/src/tensor.rs, Metadata::validate).
 
-A hostile header must cost little. So its size is limited, and it is parsed into exactly this form, which ends at the
-first value of another kind: 8 MB of `[],[],` take less than a millisecond, where a general parser takes a second and
-200 MB, and holds up every thread meanwhile.
+A hostile header must cost little, so it is parsed into exactly this form: that ends at the first value of another kind.
+8 MB of `[],[],` take less than a millisecond. A general parser takes a second and 200 MB, and holds up every thread.
 """
 
 from __future__ import annotations
@@ -26,12 +25,8 @@ LARGEST_HEADER = 8 << 20
 # Fewer bytes than the shortest entry of a tensor takes.
 SHORTEST_ENTRY = 40
 # Data type -> bits of an element.
-BITS = {
-    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
-    **dict.fromkeys(("F32", "I32", "U32"), 32),
-    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
-    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8),
-}
+BITS = {"F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16}
+BITS |= dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8)
 
 # Reads `length` bytes from `start` of one file; fewer where the file ends before.
 ReadRange = Callable[[int, int], bytes]

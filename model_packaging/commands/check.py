@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -21,7 +20,7 @@ NOT_CHECKED = 5
 
 
 @click.command("check")
-@partial(examination_options, files=True)
+@examination_options
 def command(found: Examination, as_json: bool) -> None:
     """Checks whether an endpoint with these settings would start, and lists what would fail.
 
@@ -30,9 +29,10 @@ def command(found: Examination, as_json: bool) -> None:
     reaches. The exit status is 1 for errors, and 5 if there are none but something could not be looked at.
     """
     from handler.neuron.checkpoint.file_findings import UNCHECKED
+    from handler.neuron.planning.file_examination import with_files
     from model_packaging.prediction.expected_rates import expected
 
-    predictions = expected(found)
+    found, predictions = with_files(found), expected(found)
     unchecked = any(finding.code == UNCHECKED for finding in found.findings)
     if as_json:
         print_json({**found.document(), "predictions": [one.document() for one in predictions]})

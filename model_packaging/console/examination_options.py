@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from handler.neuron.planning.examination import Examination
 
 
-def examination_options(command: Callable[..., None], *, files: bool = False) -> Callable[..., None]:
-    """Adds MODEL, --json and the options of settings, line and instance. The command gets an examination: `found`.
-
-    :param files: as in `examine_config`.
-    """
+def examination_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds MODEL, --json and the options of settings, line and instance. The command gets an examination: `found`."""
 
     @settings_options
     @plan_options
@@ -28,14 +25,12 @@ def examination_options(command: Callable[..., None], *, files: bool = False) ->
     def with_examination(
         environ: Mapping[str, str], model: str, instance: str | None, line: str | None, **given: Any
     ) -> None:
-        command(found=examined(environ, model, instance, line, files), **given)
+        command(found=examined(environ, model, instance, line), **given)
 
     return with_examination
 
 
-def examined(
-    environ: Mapping[str, str], model: str, instance: str | None, line: str | None, files: bool = False
-) -> Examination:
+def examined(environ: Mapping[str, str], model: str, instance: str | None, line: str | None) -> Examination:
     from handler.errors import SettingError
     from handler.neuron.hardware.instance_catalogue import find_for_plan
     from handler.neuron.lines.line_registry import NAMES
@@ -48,4 +43,4 @@ def examined(
             find_for_plan(instance, "--instance")
     except SettingError as error:
         raise click.BadParameter(f"{error.problem}. {error.fix}", param_hint="--instance") from None
-    return examine(environ, model, instance=instance, line=line, files=files)
+    return examine(environ, model, instance=instance, line=line)

@@ -129,7 +129,7 @@ def test_a_link_out_of_the_folder_is_refused(model: Path, tmp_path: Path) -> Non
     (model / "notes.txt").symlink_to(tmp_path / "secret")
     result = run("pack", model, "--to", tmp_path / "out")
     assert result.exit_code == 1
-    assert "leads out of the folder" in result.stderr
+    assert "leads out of the directory" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -53,21 +53,18 @@ class Examination:
         return {"findings": findings, "memory": self.memory, "vllm": asdict(self.vllm) if self.vllm else None}
 
 
-def examine_config(
-    config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct, files: bool = False
-) -> Examination:
+def examine_config(config: EndpointConfig, *, build: NeuronConfigBuilder | None = construct) -> Examination:
     """Makes a plan and an estimate. Every problem is a finding. Secrets are masked.
 
     :param build: as in `make_plan`.
-    :param files: also read the files of the model, the draft and the adapters (`file_findings`).
     """
     known = secrets(config)
     try:
-        found = _examined(config, build, files)
+        found = _examined(config, build)
     except SettingError as error:
         found = rejected_settings(error)
     findings = sorted((*config_findings(config), *found.findings), key=lambda finding: ORDER.index(finding.severity))
-    return replace(found, findings=tuple(_masked(finding, known) for finding in findings))
+    return replace(found, findings=tuple(masked(finding, known) for finding in findings))
 
 
 def rejected_settings(error: SettingError) -> Examination:
@@ -75,7 +72,7 @@ def rejected_settings(error: SettingError) -> Examination:
     return Examination(tuple(_invalid(one) for one in each(error)))
 
 
-def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None, files: bool) -> Examination:
+def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None) -> Examination:
     """Reads the facts, finds the instance, makes the plan and the estimate.
 
     :raises SettingError: the instance, the line or the model is invalid.
@@ -85,22 +82,19 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None, files: 
     from handler.neuron.hardware.installed_packages import installed_versions
     from handler.neuron.lines.line_registry import installed_line
     from handler.neuron.planning.adapter_findings import adapter_findings
-    from handler.neuron.planning.file_examination import file_findings
     from handler.neuron.planning.missing_plugin import missing_plugin
     from handler.neuron.planning.planner import make_plan
     from handler.neuron.planning.support_end import support_end
 
     instance = this_machine(config)
-    facts, findings = _facts(config.model, files)
+    facts, findings = _facts(config.model)
     draft, draft_found = _draft(config)
     installed = installed_versions()
     cpu = None if config.instance else host_cpu()  # a plan for a named instance is for another machine
     outcome = make_plan(config, facts, instance, draft_model=draft, installed=installed, cpu=cpu, build=build)
     completed = _completed(config, outcome.plan)
-    # Without a plan there are no lengths, and an estimate would be of vLLM's longest.
+    # Without a plan there are no lengths, and an estimate would be of the model's longest.
     memory, memory_found = _memory(completed, facts if outcome.plan else None, draft, instance)
-    read = files and not any(finding.severity is Severity.ERROR for finding in findings)
-    line = outcome.plan.line if outcome.plan else None
     vllm = InstalledVllm.of(installed)
     unseen = vllm.findings() if vllm and outcome.plan and outcome.plan.line == installed_line(installed) else ()
     nxd = outcome.plan is not None and outcome.plan.line.startswith("nxdi")
@@ -110,16 +104,7 @@ def _examined(config: EndpointConfig, build: NeuronConfigBuilder | None, files: 
         *support_end(config, outcome.plan, instance),
         *missing_plugin(config, outcome.plan, instance, installed),
     )
-    found = (
-        *findings,
-        *(file_findings(config, line) if read else ()),
-        *draft_found,
-        *unseen,
-        *ending,
-        *outcome.findings,
-        *listed,
-        *memory_found,
-    )
+    found = (*findings, *draft_found, *unseen, *ending, *outcome.findings, *listed, *memory_found)
     return Examination(found, outcome.plan, memory, vllm, completed, facts, instance)
 
 
@@ -132,7 +117,7 @@ def _unhosted(config: EndpointConfig, instance: InstanceType | None) -> tuple[Fi
     return (Finding("not-hosted", Severity.INFO, setting, why, "For an endpoint, use ml.trn2.48xlarge."),)
 
 
-def _facts(model: str, files: bool = False) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
+def _facts(model: str) -> tuple[ModelFacts | None, tuple[Finding, ...]]:
     from handler.neuron.checkpoint.checkpoint_reader import read_facts
 
     try:
@@ -142,7 +127,7 @@ def _facts(model: str, files: bool = False) -> tuple[ModelFacts | None, tuple[Fi
     except EndpointError as error:
         fix = "Check the network, the credentials and the region."
         return None, (Finding("model-unreadable", Severity.ERROR, "MODEL", error.message, fix),)
-    if facts is not None or files:  # `file_findings` says what is not here
+    if facts is not None:
         return facts, ()
     why = f"{model} is not on this machine, so checks that need its shape, such as memory, were not made"
     return None, (
@@ -191,6 +176,6 @@ def _invalid(error: SettingError) -> Finding:
     return Finding("invalid-setting", Severity.ERROR, error.setting, error.problem, error.fix)
 
 
-def _masked(finding: Finding, known: tuple[str, ...]) -> Finding:
+def masked(finding: Finding, known: tuple[str, ...]) -> Finding:
     setting, why, fix = (mask(text, known) for text in (finding.setting, finding.why, finding.fix))
     return Finding(finding.code, finding.severity, setting, why, fix)

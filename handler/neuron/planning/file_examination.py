@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from handler.config.config_rows import secrets
 from handler.config.endpoint_config import EndpointConfig
 from handler.config.finding import Finding, Severity
 from handler.config.problems import SettingErrors
@@ -21,6 +22,7 @@ from handler.neuron.checkpoint.checkpoint_reader import open_checkpoint
 from handler.neuron.checkpoint.remote_code import check_remote_code
 from handler.neuron.hardware.installed_packages import installed_versions
 from handler.neuron.lines.line_registry import installed_line
+from handler.neuron.planning.examination import ORDER, Examination, masked
 from handler.neuron.planning.vllm_versions import version_of
 
 # Lines whose requirements hold transformers 5 (requirements/lock-*.txt).
@@ -41,6 +43,16 @@ def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Find
     if not any(finding.severity is Severity.ERROR for finding in found):
         found += rules.collected(_of_adapters(config))
     return tuple(found)
+
+
+def with_files(found: Examination) -> Examination:
+    """An examination with what the files would fail of. One whose settings or model cannot be read is complete."""
+    if found.config is None or (found.facts is None and found.failed):
+        return found
+    known, seen = secrets(found.config), (one for one in found.findings if one.code != "model-not-read")
+    files = file_findings(found.config, found.plan.line if found.plan else None)
+    findings = sorted((*(masked(one, known) for one in files), *seen), key=lambda one: ORDER.index(one.severity))
+    return replace(found, findings=tuple(findings))
 
 
 def require_sound_files(config: EndpointConfig, setting: str) -> None:

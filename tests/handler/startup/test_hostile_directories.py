@@ -26,6 +26,7 @@ from handler.config.loading.config_loader import load
 from handler.engine.frontend_args import front_end
 from handler.errors import EndpointError
 from handler.model.model_source import fetch_model
+from handler.neuron.planning.file_examination import with_files
 from handler.startup.checked_plan import checked_plan
 from handler.startup.multi_model.model_start import prepare, whole_model
 from model_packaging.examination_report import examine
@@ -202,7 +203,7 @@ def fill(directory: Path, draw: random.Random, outside: Path) -> None:
 
 
 def by_check(model: Path) -> None:
-    examine({}, str(model), instance=None, line=None, files=True)
+    with_files(examine({}, str(model), instance=None, line=None))
 
 
 def by_start(model: Path) -> None:

@@ -23,6 +23,7 @@ from tiny_models import FAULTS, SHAPES, write_model
 from handler.config.loading.config_loader import load
 from handler.neuron.checkpoint.file_findings import NO_TEMPLATE
 from handler.neuron.planning.examination import Examination, examine_config
+from handler.neuron.planning.file_examination import with_files
 
 pytestmark = [pytest.mark.engine, pytest.mark.vllm_016("the table of names is that of vLLM 0.16")]
 CASES = int(os.environ.get("MODEL_FAULTS", "20"))
@@ -67,7 +68,7 @@ def judge() -> Iterator[Judge]:
 
 
 def examined(model: Path) -> Examination:
-    return examine_config(load({}, model=str(model)), build=None, files=True)
+    return with_files(examine_config(load({}, model=str(model)), build=None))
 
 
 def test_what_passes_the_check_answers_and_what_does_not_fails(judge: Judge, tmp_path: Path) -> None:
