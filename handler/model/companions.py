@@ -16,8 +16,6 @@ from handler.errors import SettingError
 from handler.json_value import Json
 from handler.model.model_source import download
 from handler.model.zero_adapter import write_zero_adapter
-from handler.neuron.checkpoint.adapter_files import AdapterProblem, check_adapter
-from handler.neuron.checkpoint.checkpoint_files import LocalFiles
 from handler.neuron.engine_plan import EnginePlan
 from handler.neuron.lines.lora import adapter_document, adapter_file, base_adapter_directory, has_base_adapter
 from handler.storage.byte_progress import ByteProgress, ignore_bytes
@@ -75,7 +73,7 @@ def fetch_companions(
     for name, address in config.lora_modules.items() if compiled_in else ():
         setting = config.source("lora_modules").name or "lora_modules"
         adapters[name] = local(address, setting)
-        _require_adapter(name, Path(adapters[name]), setting, config)
+        _require_adapter(name, Path(adapters[name]), setting)
     draft = optional(config.speculative_model, "speculative_model")
     quantized = optional(config.quantized_checkpoints_path, "quantized_checkpoints_path")
     if adapters:
@@ -92,12 +90,10 @@ def _listed(config: EndpointConfig) -> dict[str, Json]:
     return adapter_document(config, str(base) if made else None)
 
 
-def _require_adapter(name: str, path: Path, setting: str, config: EndpointConfig) -> None:
-    try:
-        check_adapter(LocalFiles(path, str(path)), config.max_lora_rank, None, config.lora_target_modules)
-    except AdapterProblem as problem:
-        fix = "Give the directory or s3:// prefix that PEFT saved the adapter to."
-        raise SettingError(setting, f"adapter '{name[:60]}' cannot be loaded: {problem}", fix) from None
+def _require_adapter(name: str, path: Path, setting: str) -> None:
+    if not (path / "adapter_config.json").is_file():
+        why = f"adapter '{name[:60]}' at {path} has no adapter_config.json"
+        raise SettingError(setting, why, "Give the directory or s3:// prefix that PEFT saved the adapter to.")
 
 
 def _write(path: Path, document: dict[str, Json]) -> None:
