@@ -20,6 +20,7 @@ from handler.config.loading import network_isolation as isolation
 from handler.config.loading.file_reader import Fetch
 from handler.config.loading.file_reader import fetch as fetch_small_file
 from handler.config.loading.merge import Merged, merge
+from handler.config.loading.model_file_rules import is_data
 from handler.config.loading.setting_files import Found, of_artifacts, of_model_directory, of_named_document
 from handler.config.loading.variable_translation import translate_model, translate_variable
 from handler.config.problems import SettingErrors, masked
@@ -65,6 +66,11 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     base = environ.get(sagemaker.BASE, "").strip() or BASE
     take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
     take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
+    if any(
+        one.assignment.field == "compiled_artifacts" and one.source.origin is Origin.MODEL_FILE for one in assignments
+    ):
+        # They came with the model, so that they name no places.
+        assignments = [one for one in assignments if one.source.origin is not Origin.ARTIFACTS or is_data(one)]
     merged = merge(assignments)
     secrets = _secrets(environ, assignments)
     problems = [masked(error, secrets) for error in (*errors, *merged.errors)]

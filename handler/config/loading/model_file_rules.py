@@ -32,6 +32,11 @@ PLACE_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 OF_THE_OWNER: Final = "is the endpoint's, and files beside the model only describe the model"
 
 
+def is_data(given: SourcedAssignment) -> bool:
+    """Whether the field describes the model."""
+    return fields()[given.assignment.field].metadata.model_file is ModelFile.DATA
+
+
 def rejected(given: SourcedAssignment, directory: str, *, no_model: bool) -> SettingError | None:
     """The error for a setting that a file beside the model may not make; None if it may.
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from handler.config.finding import Finding, Severity
 from handler.config.vllm_argument_table import registered_names
-from handler.errors import SettingError
+from handler.errors import EndpointError, SettingError
 from handler.json_value import Json
 from handler.neuron.checkpoint.chat_template import FILE, own_template
 from handler.neuron.checkpoint.checkpoint_files import WEIGHT_SUFFIXES, CheckpointFiles, LocalFiles, read_json
@@ -212,6 +212,8 @@ def collected(*parts: Iterator[Finding]) -> Iterator[Finding]:
             yield from part
         except SettingError as problem:
             yield error(problem.setting, problem.problem, problem.fix)
+        except EndpointError as problem:  # S3 cannot be reached
+            yield not_checked("files", problem.message)
 
 
 def _more(names: list[str]) -> str:

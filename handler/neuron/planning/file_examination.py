@@ -25,8 +25,8 @@ from handler.neuron.lines.line_registry import installed_line
 from handler.neuron.planning.examination import ORDER, Examination, masked
 from handler.neuron.planning.vllm_versions import version_of
 
-# Lines whose requirements hold transformers 5 (requirements/lock-*.txt).
-TRANSFORMERS_5 = ("native-0.24", "native-0.29")
+# The first vLLM whose requirements hold transformers 5 (requirements/lock-0.24.0.txt).
+TRANSFORMERS_5 = (0, 24)
 
 
 def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Finding, ...]:
@@ -36,8 +36,8 @@ def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Find
     """
     installed = installed_versions()
     line = line or config.line or installed_line(installed) or "cpu"
-    transformers = 5 if line in TRANSFORMERS_5 else 4
     vllm = version_of(line, installed) or ""
+    transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
     loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code)
     found = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", loader))]
     if not any(finding.severity is Severity.ERROR for finding in found):

@@ -117,6 +117,18 @@ def test_what_describes_the_model_is_taken(tmp_path: Path, line: str) -> None:
     load({"SAGEMAKER_BASE_DIR": str(tmp_path)})
 
 
+def test_artifacts_that_come_with_a_model_name_no_place_either(tmp_path: Path) -> None:
+    compiled = write_small_model(tmp_path / "model") / "compiled"
+    compiled.mkdir()
+    saved = {"neuron_config": {"quantized": True, "quantized_checkpoints_path": "s3://elsewhere/x", "tp_degree": 2}}
+    (compiled / "neuron_config.json").write_text(json.dumps(saved))
+    (tmp_path / "model" / "endpoint.yaml").write_text(f"compiled_artifacts: {compiled}")
+    config = load({"SAGEMAKER_BASE_DIR": str(tmp_path)})
+    assert (config.tensor_parallel_size, config.quantized_checkpoints_path) == (2, None)
+    config = load({"SAGEMAKER_BASE_DIR": str(tmp_path / "no"), "NEURON_COMPILED_ARTIFACTS": str(compiled)})
+    assert config.quantized_checkpoints_path == "s3://elsewhere/x", "the owner's own"
+
+
 def test_the_owner_sets_all_of_it_elsewhere(tmp_path: Path) -> None:
     """The document that ENDPOINT_CONFIG names, and variables, are not files of the model."""
     (tmp_path / "mine.yaml").write_text("trust_remote_code: true\nmax_body: 1000\nchat_template: /outside/x")
