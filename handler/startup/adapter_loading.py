@@ -77,7 +77,6 @@ def bring(source: str, config: EndpointConfig, field: str = "src") -> Path:
         pass  # whoever reads it says what is missing
     except SettingError as error:
         raise InvalidField(field, error.problem[:300]) from None
-    except (OSError, ValueError) as error:  # too long for a path, or a NUL character
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidField(field, f"'{source[:60]}' is no directory ({reason})") from None
+    except (OSError, ValueError):  # too long for a path, or a NUL character
+        raise InvalidField(field, f"'{source[:60]}' is no directory") from None
     return Path(source)

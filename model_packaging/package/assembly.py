@@ -13,6 +13,7 @@ from handler.artifacts.store.object_names import MANIFESTS
 from handler.config.loading.config_loader import load
 from handler.config.loading.setting_files import LMI_FILE, MODEL_FILE
 from handler.errors import SettingError
+from handler.neuron.planning.file_examination import require_sound_files
 from handler.storage.safe_paths import confined_all
 from model_packaging.package.package_item import GeneratedItem, Item, LocalFile
 from model_packaging.package.selection import select
@@ -58,9 +59,9 @@ class Assembly:
 
 
 def assemble(given: PackageInputs) -> Assembly:
-    """Lists every file of the package. Copies nothing, and reads only the settings.
+    """Lists every file of the package. Copies nothing. Checks the model's files and settings as the start does.
 
-    :raises SettingError: a part is missing or has the wrong type.
+    :raises SettingError: a part is missing or has the wrong type, or an endpoint would not start with the model.
     :raises UnsafePath: two files would have the same name.
     """
     model = {item.path: item for item in items(given.model, "MODEL", given.revision)}
@@ -79,19 +80,9 @@ def assemble(given: PackageInputs) -> Assembly:
     if given.code:
         files += _below(CODE, _code(given.code))
     files = _with_settings(files, given.config, settings)
-    _require_sound(given.model)
+    require_sound_files(load({}, model=given.model), "MODEL")
     confined_all(item.path for item in files)
     return Assembly(tuple(sorted(files, key=lambda item: item.path)), left)
-
-
-def _require_sound(model: str) -> None:
-    """Checks the model's files and its own settings, as the start does.
-
-    :raises SettingErrors: an endpoint would not start with them.
-    """
-    from handler.neuron.planning.file_examination import require_sound_files
-
-    require_sound_files(load({}, model=model), "MODEL")
 
 
 def _graphs(artifacts: str) -> tuple[list[Item], dict[str, object]]:

@@ -66,10 +66,8 @@ def load(environ: Mapping[str, str], *, fetch: Fetch = fetch_small_file, model: 
     base = environ.get(sagemaker.BASE, "").strip() or BASE
     take(of_model_directory(_named(assignments, "model") or f"{base}/model", f"{base}/model", fetch))
     take(of_artifacts(_named(assignments, "compiled_artifacts"), fetch))
-    if any(
-        one.assignment.field == "compiled_artifacts" and one.source.origin is Origin.MODEL_FILE for one in assignments
-    ):
-        # They came with the model, so that they name no places.
+    if Origin.MODEL_FILE in [one.source.origin for one in assignments if one.assignment.field == "compiled_artifacts"]:
+        # The artifacts came with the model, so that they name no places either.
         assignments = [one for one in assignments if one.source.origin is not Origin.ARTIFACTS or is_data(one)]
     merged = merge(assignments)
     secrets = _secrets(environ, assignments)

@@ -7,7 +7,7 @@ or limits, and name no place outside of the model's directory, not inside of ano
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -37,19 +37,19 @@ def is_data(given: SourcedAssignment) -> bool:
     return fields()[given.assignment.field].metadata.model_file is ModelFile.DATA
 
 
-def rejected(given: SourcedAssignment, directory: str, *, no_model: bool) -> SettingError | None:
+def rejected(given: SourcedAssignment, directory: str, has_model: Callable[[], bool]) -> SettingError | None:
     """The error for a setting that a file beside the model may not make; None if it may.
 
     :param directory: the model's directory or s3:// prefix.
-    :param no_model: there is no model in the directory, so that the file may name one elsewhere: LMI's usual form.
+    :param has_model: whether there is a model in it. If not, the file may name one elsewhere: LMI's usual form.
     """
-    problem = next(_problems(given, directory, no_model), None)
+    problem = next(_problems(given, directory, has_model), None)
     name = f"ENDPOINT_{given.assignment.field.upper()}"
     fix = f"Remove it. The endpoint's owner sets {name}, or its key in the document that ENDPOINT_CONFIG names."
     return None if problem is None else SettingError(str(given.source), problem, fix)
 
 
-def _problems(given: SourcedAssignment, directory: str, no_model: bool) -> Iterator[str]:
+def _problems(given: SourcedAssignment, directory: str, has_model: Callable[[], bool]) -> Iterator[str]:
     one, field = given.assignment, fields().get(given.assignment.field)
     if field is None:  # `unused`
         return
@@ -61,7 +61,7 @@ def _problems(given: SourcedAssignment, directory: str, no_model: bool) -> Itera
         if not any(mark in text for mark in "{}\n") and (LOCATION.match(text) or ".." in PurePosixPath(text).parts):
             yield from _outside(text, directory)
     elif kind is ModelFile.INSIDE:
-        elsewhere = one.field == "model" and no_model and not re.match(r"[/.~]|file:", text)
+        elsewhere = one.field == "model" and not re.match(r"[/.~]|file:", text) and not has_model()
         for _, place in () if elsewhere else _values(one.value):
             yield from _outside(str(place), directory)
     elif one.field == "neuron_env" and one.key not in PLACE_WORDS:

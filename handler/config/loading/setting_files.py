@@ -6,6 +6,7 @@ Each function yields settings and errors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from handler.config.assignment import Assignment
@@ -49,10 +50,7 @@ def of_named_document(location: str, fetch: Fetch) -> Iterator[Found]:
 
 
 def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found]:
-    """The settings of the files beside the model. For a hub id: in the directory where SageMaker would put a model.
-
-    They may describe the model only (`model_file_rules`).
-    """
+    """The settings of the files beside the model. For a hub id: in the directory where SageMaker would put a model."""
     directory = model if is_location(model) else default
     for name in (MODEL_FILE, LMI_FILE):
         location = f"{directory.rstrip('/')}/{name}"
@@ -66,10 +64,8 @@ def of_model_directory(model: str, default: str, fetch: Fetch) -> Iterator[Found
                 return  # the next file would fail in the same way
             continue
         for found in () if body is None else _parsed(body, location, location, Origin.MODEL_FILE):
-            names_model = isinstance(found, SourcedAssignment) and found.assignment.field == "model"
-            alone = names_model and not _has_model(directory, fetch)
-            error = rules.rejected(found, directory, no_model=alone) if isinstance(found, SourcedAssignment) else None
-            yield error or found
+            has_model = partial(_has_model, directory, fetch)
+            yield (isinstance(found, SourcedAssignment) and rules.rejected(found, directory, has_model)) or found
 
 
 def _has_model(directory: str, fetch: Fetch) -> bool:

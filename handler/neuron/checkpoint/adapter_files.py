@@ -18,12 +18,9 @@ WEIGHTS = "adapter_model.safetensors"
 # PEFT's name of a tensor: the module that it changes, and which of the two factors it is.
 KEY: Final = re.compile(r"(?:base_model\.model\.)?(.+)\.(?:lora_([AB])\.weight|lora_embedding_([AB]))")
 BASE_WEIGHTS: Final = (".embed_tokens.base_layer.weight", ".lm_head.base_layer.weight")
-NEUTRAL: Final[Mapping[str, tuple[Json, ...]]] = {
-    "modules_to_save": (None, []),
-    "use_dora": (None, False),
-    "rank_pattern": (None, {}),
-    "bias": (None, "none"),
-}
+NEUTRAL: Final[tuple[tuple[str, Json], ...]] = (
+    *(("modules_to_save", []), ("use_dora", False), ("rank_pattern", {}), ("bias", "none")),
+)
 
 
 class AdapterProblem(Exception):
@@ -31,10 +28,7 @@ class AdapterProblem(Exception):
 
 
 def model_modules(model: str) -> dict[str, tuple[int, ...]] | None:
-    """The modules of a model with the shapes of their weights; None if they are not known.
-
-    The modules of a multimodal model have other names in its files than in its class.
-    """
+    """The modules of a model with the shapes of their weights; None if they are not known, as in multimodal models."""
     files = open_checkpoint(model)
     config = None if files is None else read_json(files, "config.json")
     if files is None or config is None or text_part(config) is not config or "quantization_config" in config:
@@ -49,11 +43,10 @@ def check_adapter(
     modules: Mapping[str, tuple[int, ...]] | None = None,
     targets: Collection[str] | None = None,
 ) -> None:
-    """Checks an adapter's configuration, and its weights by their header.
+    """Checks an adapter's configuration, and its weights by their header. What is None is not known.
 
-    :param most_rank: the largest rank that the engine serves; None if it is not known.
     :param modules: of the model, with the shapes of their weights.
-    :param targets: the modules that the endpoint is set up for (`lora_target_modules`).
+    :param targets: the endpoint's `lora_target_modules`.
     :raises AdapterProblem: a file is missing or damaged, or the engine cannot serve the adapter with this model.
     """
     try:
@@ -102,8 +95,8 @@ def _rank(config: Mapping[str, Json], most: int | None) -> int:
         problem = f"{CONFIG} has no 'lora_alpha'"
     elif not isinstance(config.get("target_modules"), list | str):
         problem = f"{CONFIG} has no 'target_modules'"
-    for key, neutral in NEUTRAL.items():
-        if config.get(key) not in neutral:
+    for key, neutral in NEUTRAL:
+        if config.get(key) not in (None, neutral):
             problem = problem or f"{CONFIG} has '{key}', which vLLM does not support"
     if problem or not isinstance(rank, int):
         raise AdapterProblem(problem)

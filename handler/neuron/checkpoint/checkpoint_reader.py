@@ -69,9 +69,8 @@ def open_checkpoint(
             SETTING, f"there is no directory {model}", "Give the model's directory, s3:// URI or hub id."
         )
     if ":" in model or model.count("/") > 1:
-        raise SettingError(
-            SETTING, f"'{model[:200]}' is not a model", "Give a directory, s3://bucket/prefix or a hub id."
-        )
+        fix = "Give a directory, s3://bucket/prefix or a hub id."
+        raise SettingError(SETTING, f"'{model[:200]}' is not a model", fix)
     snapshot = cached_snapshot(model, os.environ if environ is None else environ)
     return LocalFiles(snapshot, model, hub=True) if snapshot else None
 
@@ -120,19 +119,14 @@ def _sizes(files: CheckpointFiles) -> tuple[int | None, int | None, Mapping[str,
 
 def shards_or_all(files: CheckpointFiles) -> list[str]:
     """The safetensors files of a model: those that an index names, else all."""
-    index = read_json(files, INDEX)
-    if index is not None:
+    if (index := read_json(files, INDEX)) is not None:
         return shards_of(index.get("weight_map"))
     names = sorted(name for name in files.listing() if name.endswith(".safetensors"))
     return [SINGLE] if SINGLE in names else names
 
 
 def header_of(files: CheckpointFiles, name: str, size: int | None = None) -> dict[str, Tensor]:
-    """The tensors of one file.
-
-    :param size: of the file, in bytes. If given, it must agree with the header.
-    :raises SettingError: it is not a safetensors file, or it was cut off.
-    """
+    """The tensors of one file. :raises SettingError: it is not a safetensors file, or not of the given size."""
     try:
         return read_header(partial(files.read_range, name), size)
     except BrokenFile as error:

@@ -27,7 +27,7 @@ CODE, UNCHECKED, NO_TEMPLATE = "model-files", "not-checked", "no-chat-template"
 AGAIN, ONE_VERSION = "Upload the original file again.", "Upload config.json and all other files of one version."
 # Files with a tokenizer that vLLM loads without tokenizer.json.
 OTHER_TOKENIZERS: Final = {"tokenizer.model", "tekken.json", "vocab.json", "spiece.model", "tiktoken.model"}
-TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+TOKENIZER_FILES: Final = (TOKENIZER_CONFIG := "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Model types whose tokenizer is Llama's if no tokenizer_class is named, and the tokens that it adds.
 LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
 # Types that run without `architectures`. vLLM takes others for an embedding model.
@@ -40,18 +40,12 @@ SAMPLE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """What reads the files.
+    """What reads the files: the versions of vLLM and transformers, and two habits."""
 
-    :param vllm: its version; "" if the line has no fixed one.
-    :param transformers: its major version.
-    :param indexed: weights in several files need an index, as for NxD Inference. vLLM reads every file.
-    :param trust: the model may bring a class of its own.
-    """
-
-    vllm: str
-    transformers: int = 4
-    indexed: bool = False
-    trust: bool = False
+    vllm: str  # "" if the line has no fixed one
+    transformers: int
+    indexed: bool  # weights in several files need an index, as for NxD Inference; vLLM reads every file
+    trust: bool  # the model may bring a class of its own
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:
@@ -86,11 +80,7 @@ def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Find
 def weight_findings(
     files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, *, complete: bool
 ) -> Iterator[Finding]:
-    """What is wrong with the weights.
-
-    :param complete: all files are here. A hub id's files may be fetched at the start.
-    :raises SettingError: a file cannot be read.
-    """
+    """What is wrong with the weights. Files of a hub id that is not `complete` are fetched at the start."""
     sizes, index = files.listing(), read_json(files, INDEX)
     safetensors = sorted(name for name in sizes if name.endswith(".safetensors"))
     names = safetensors if index is None else shards_of(index.get("weight_map"))
@@ -108,19 +98,16 @@ def weight_findings(
     else:
         with ThreadPoolExecutor(1 if isinstance(files, LocalFiles) else THREADS) as pool:
             headers = list(pool.map(lambda name: header_of(files, name, sizes[name]), names))
-        yield from _tensor_findings(files, config, dict(zip(names, headers, strict=True)), index)
+        by_file = dict(zip(names, headers, strict=True))
+        yield from _tensor_findings(files, config, by_file, (index or {}).get("weight_map"))
 
 
 def _tensor_findings(
-    files: CheckpointFiles,
-    config: Mapping[str, Json],
-    headers: Mapping[str, Mapping[str, Tensor]],
-    index: Mapping[str, Json] | None,
+    files: CheckpointFiles, config: Mapping[str, Json], headers: Mapping[str, Mapping[str, Tensor]], weight_map: Any
 ) -> Iterator[Finding]:
     places = {tensor: file for file, header in headers.items() for tensor in header}
     tensors = {tensor: entry for header in headers.values() for tensor, entry in header.items()}
     twice = next((name for file, header in headers.items() for name in header if places[name] != file), None)
-    weight_map: Any = (index or {}).get("weight_map")
     gone = next((name for name in weight_map or {} if name not in places), None)
     expected = expected_tensors(config)
     if twice is not None:
@@ -140,11 +127,10 @@ def _tensor_findings(
             yield error("weights", f"the tensor {name} is missing{_more(missing)}", ONE_VERSION)
         for name in extra[:1]:
             yield error(places[name], f"config.json means no tensor {name[:100]}{_more(extra)}", ONE_VERSION)
-        if HEAD in places and HEAD not in expected and not missing:
-            samples = {_sample(files, places[name], tensors[name]) for name in (HEAD, EMBEDDINGS)}
-            if len(samples) > 1:
-                why = f"tie_word_embeddings is true, and {HEAD} is not a copy of {EMBEDDINGS}"
-                yield error("config.json", why, "Set it to false, or remove the tensor.")
+        tied = (HEAD, EMBEDDINGS) if HEAD in places and HEAD not in expected and not missing else ()
+        if len({_sample(files, places[name], tensors[name]) for name in tied}) > 1:
+            why = f"tie_word_embeddings is true, and {HEAD} is not a copy of {EMBEDDINGS}"
+            yield error("config.json", why, "Set it to false, or remove the tensor.")
 
 
 def _sample(files: CheckpointFiles, file: str, tensor: Tensor) -> bytes:
@@ -155,14 +141,8 @@ def _sample(files: CheckpointFiles, file: str, tensor: Tensor) -> bytes:
 def text_findings(
     files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, template: str | None, *, complete: bool
 ) -> Iterator[Finding]:
-    """What is wrong with the tokenizer and the chat template.
-
-    :param template: the configured one, if it is not the model's own.
-    :raises SettingError: a file cannot be read.
-    """
-    settings, _, _ = (
-        read_json(files, name) or {} for name in (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-    )
+    """What is wrong with the tokenizer and the chat template: the configured one, or the model's own."""
+    settings, *_ = [read_json(files, name) or {} for name in TOKENIZER_FILES]
     content, name = files.read("tokenizer.json"), FILE if template is None else "chat_template"
     template = own_template(files, settings) if template is None else template
     text = None if content is None else content.decode(errors="replace")
@@ -197,12 +177,11 @@ def text_findings(
 
 def parser_findings(parser: str | None, loader: Loader) -> Iterator[Finding]:
     """Whether vLLM has a configured tool parser."""
-    known = registered_names(loader.vllm, "tool_parsers")
-    if parser is not None and not known:
-        yield not_checked("tool_call_parser", "the tool parser's name")
-    elif parser is not None and parser not in known:
-        why = f"'{parser[:60]}' is no tool parser of vLLM {loader.vllm}"
+    if (known := registered_names(loader.vllm, "tool_parsers")) and parser not in (None, *known):
+        why = f"'{str(parser)[:60]}' is no tool parser of vLLM {loader.vllm}"
         yield error("tool_call_parser", why, f"Give one of {', '.join(known)}.")
+    elif parser is not None and not known:
+        yield not_checked("tool_call_parser", "the tool parser's name")
 
 
 def collected(*parts: Iterator[Finding]) -> Iterator[Finding]:

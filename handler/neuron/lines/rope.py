@@ -16,10 +16,7 @@ from handler.neuron.lines.plan_draft import PlanDraft
 
 
 def spell_rope(draft: PlanDraft, *, overrides: bool) -> None:
-    """Writes `hf_overrides`, or an error.
-
-    :param overrides: the line's loader reads the model's configuration through vLLM.
-    """
+    """Writes `hf_overrides`, or an error if the line does not read them (`overrides`)."""
     config: Mapping[str, Json] = draft.facts.config if draft.facts else {}
     text = text_part(config)
     rope, old, given = text.get("rope_parameters"), text.get("rope_scaling"), draft.args.get("hf_overrides")

@@ -30,10 +30,7 @@ TRANSFORMERS_5 = (0, 24)
 
 
 def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Finding, ...]:
-    """What the files would fail of, and what could not be looked at.
-
-    :param line: of the plan; None: the configured or the installed one.
-    """
+    """What the files would fail of on a line (None: the configured or installed one), and what was not looked at."""
     installed = installed_versions()
     line = line or config.line or installed_line(installed) or "cpu"
     vllm = version_of(line, installed) or ""
@@ -56,10 +53,7 @@ def with_files(found: Examination) -> Examination:
 
 
 def require_sound_files(config: EndpointConfig, setting: str) -> None:
-    """Checks the files of a model that is on this machine.
-
-    :raises SettingErrors: an engine would not start with them, or would answer wrongly.
-    """
+    """:raises SettingErrors: an engine would not start with the model's files, or would answer wrongly."""
     found = file_findings(replace(config, speculative_model=None, lora_modules={}))
     errors = [finding for finding in found if finding.severity is Severity.ERROR]
     if errors:
