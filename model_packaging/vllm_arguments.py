@@ -49,14 +49,16 @@ def installed() -> dict[str, Any]:
 
 def _registered() -> dict[str, list[str]]:
     """The models that this vLLM and its transformers know, and its tool parsers."""
+    from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from vllm.model_executor.models.registry import ModelRegistry
     from vllm.tool_parsers import ToolParserManager
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
+    tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
+    classes = {name for table in tables for name in table.values() if isinstance(name, str)}
     return {
-        "architectures": sorted({*ModelRegistry.get_supported_archs(), *MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()}),
+        "architectures": sorted({*ModelRegistry.get_supported_archs(), *classes}),
         "model_types": sorted({*CONFIG_MAPPING_NAMES, *_CONFIG_REGISTRY.keys()}),
         "tool_parsers": sorted(ToolParserManager.list_registered()),
     }

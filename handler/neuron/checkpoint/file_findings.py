@@ -26,7 +26,7 @@ from handler.storage.safetensors_header import PREFIX, Tensor
 CODE, UNCHECKED, NO_TEMPLATE = "model-files", "not-checked", "no-chat-template"
 AGAIN, ONE_VERSION = "Upload the original file again.", "Upload config.json and all other files of one version."
 # Files with a tokenizer that vLLM loads without tokenizer.json.
-OTHER_TOKENIZERS: Final = {"tokenizer.model", "tekken.json", "vocab.json", "spiece.model", "tiktoken.model"}
+OTHER_TOKENIZERS: Final = (".model", ".tiktoken", ".spm", "tekken.json", "vocab.json", "vocab.txt")
 TOKENIZER_FILES: Final = (TOKENIZER_CONFIG := "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Model types whose tokenizer is Llama's if no tokenizer_class is named, and the tokens that it adds.
 LLAMA_TYPES, LLAMA_TOKENS = ("llama", "mistral"), ("<s>", "</s>", "<unk>")
@@ -40,12 +40,13 @@ SAMPLE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """What reads the files: the versions of vLLM and transformers, and two habits."""
+    """What reads the files, and for what."""
 
     vllm: str  # "" if the line has no fixed one
     transformers: int
     indexed: bool  # weights in several files need an index, as for NxD Inference; vLLM reads every file
     trust: bool  # the model may bring a class of its own
+    plain: bool  # it is read as it was saved: not as an embedding model, or as the head of an EAGLE draft
 
 
 def error(name: str, why: str, fix: str = AGAIN) -> Finding:
@@ -80,36 +81,43 @@ def config_findings(config: Mapping[str, Json], loader: Loader) -> Iterator[Find
 def weight_findings(
     files: CheckpointFiles, config: Mapping[str, Json], loader: Loader, *, complete: bool
 ) -> Iterator[Finding]:
-    """What is wrong with the weights. Files of a hub id that is not `complete` are fetched at the start."""
+    """What is wrong with the weights. They may be elsewhere if not `complete`: on the hub, in compiled artifacts."""
     sizes, index = files.listing(), read_json(files, INDEX)
     safetensors = sorted(name for name in sizes if name.endswith(".safetensors"))
     names = safetensors if index is None else shards_of(index.get("weight_map"))
     missing = [name for name in names if name not in sizes]
     if not complete and (missing or not names):
-        yield not_checked("weights", "the files that the start fetches from the hub")
+        yield not_checked("weights", "weights that are not here")
+    elif any(name.startswith("consolidated") for name in safetensors):
+        yield not_checked("weights", "weights in Mistral's own format")
     elif not names and any(name.endswith(WEIGHT_SUFFIXES) for name in sizes):
         yield not_checked("weights", "weights that are not safetensors")
     elif not names:
         yield error("weights", "there are no files with weights", "Upload the *.safetensors files.")
     elif missing:
         yield error(missing[0], f"{INDEX} names it, and it is not there{_more(missing)}", ONE_VERSION)
-    elif index is None and loader.indexed and names != [SINGLE]:
+    elif index is None and loader.indexed and SINGLE not in names:
         yield error(INDEX, f"it is missing, and the weights are not in {SINGLE}", "Upload the index.")
     else:
         with ThreadPoolExecutor(1 if isinstance(files, LocalFiles) else THREADS) as pool:
             headers = list(pool.map(lambda name: header_of(files, name, sizes[name]), names))
+        expected = expected_tensors(config) if loader.plain and "hf_quant_config.json" not in sizes else None
         by_file = dict(zip(names, headers, strict=True))
-        yield from _tensor_findings(files, config, by_file, (index or {}).get("weight_map"))
+        yield from _tensor_findings(files, expected, by_file, (index or {}).get("weight_map") or {})
 
 
 def _tensor_findings(
-    files: CheckpointFiles, config: Mapping[str, Json], headers: Mapping[str, Mapping[str, Tensor]], weight_map: Any
+    files: CheckpointFiles,
+    expected: Mapping[str, tuple[int, ...]] | None,
+    headers: Mapping[str, Mapping[str, Tensor]],
+    weight_map: Any,
 ) -> Iterator[Finding]:
     places = {tensor: file for file, header in headers.items() for tensor in header}
     tensors = {tensor: entry for header in headers.values() for tensor, entry in header.items()}
     twice = next((name for file, header in headers.items() for name in header if places[name] != file), None)
-    gone = next((name for name in weight_map or {} if name not in places), None)
-    expected = expected_tensors(config)
+    if EMBEDDINGS not in places and EMBEDDINGS.removeprefix("model.") in places:
+        expected = None  # saved as an embedding model
+    gone = next((name for name in weight_map if name not in places and name in (expected or weight_map)), None)
     if twice is not None:
         yield error(places[twice], f"its tensor {twice[:100]} is in another file too", "Remove the stale file.")
     elif gone is not None:
@@ -156,7 +164,7 @@ def text_findings(
         yield error("tokenizer.json", "reading it or the chat template takes too much time or memory")
     elif found.get("template"):
         yield error(name, f"the chat template is invalid: {found['template']}", "Correct it.")
-    if content is None and complete and not OTHER_TOKENIZERS & files.listing().keys():
+    if content is None and complete and not any(other.endswith(OTHER_TOKENIZERS) for other in files.listing()):
         yield error("tokenizer.json", "the model has no tokenizer", "Upload the tokenizer's files.")
     elif "missing" in found:
         yield not_checked("tokenizer.json", "the tokenizer, because `tokenizers` is not installed")

@@ -32,9 +32,11 @@ def tried(tokenizer: str | None, template: str | None, asked: tuple[str, ...] = 
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "RAYON_NUM_THREADS": "1"}
     try:
         done = subprocess.run(command, input=document, capture_output=True, timeout=6 * SECONDS, env=environment)
-        found: dict[str, Any] = json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
+    except subprocess.TimeoutExpired:
         return {"died": True}
+    if done.returncode:
+        return {"died": True} if done.returncode < 0 else {"missing": True}
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

@@ -35,8 +35,10 @@ def file_findings(config: EndpointConfig, line: str | None = None) -> tuple[Find
     line = line or config.line or installed_line(installed) or "cpu"
     vllm = version_of(line, installed) or ""
     transformers = 5 if vllm and tuple(map(int, vllm.split(".")[:2])) >= TRANSFORMERS_5 else 4
-    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code)
-    found = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", loader))]
+    plain = not {"runner", "convert", "task"} & config.engine_args.keys()
+    loader = rules.Loader(vllm, transformers, line.startswith("nxdi"), config.trust_remote_code, plain)
+    draft = replace(loader, trust=True, plain=plain and config.speculation in (None, "draft_model"))
+    found = [*rules.collected(_of_model(config, "model", loader), _of_model(config, "speculative_model", draft))]
     if not any(finding.severity is Severity.ERROR for finding in found):
         found += rules.collected(_of_adapters(config))
     return tuple(found)
@@ -75,10 +77,11 @@ def _of_model(config: EndpointConfig, field: str, loader: rules.Loader) -> Itera
         return
     yield from rules.config_findings(document, loader)
     if config.engine_args.get("load_format") in (None, "auto", "safetensors"):
-        yield from rules.collected(rules.weight_findings(files, document, loader, complete=complete))
-    if field == "model":
-        if config.tool_parser_plugin is None:
-            yield from rules.parser_findings(config.tool_call_parser, loader)
+        here = complete and not config.compiled_artifacts and config.line != "optimum"
+        yield from rules.collected(rules.weight_findings(files, document, loader, complete=here))
+    if field == "model" and config.tool_parser_plugin is None:
+        yield from rules.parser_findings(config.tool_call_parser, loader)
+    if field == "model" and not {"tokenizer", "skip_tokenizer_init"} & config.engine_args.keys():
         yield from rules.text_findings(files, document, loader, configured_template(config, files), complete=complete)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from handler.errors import SettingError
 from handler.model.model_source import fetch_model
 from handler.neuron.checkpoint.checkpoint_reader import read_facts
 from handler.neuron.planning.planner import make_plan
+from handler.processes import free_port
 from model_packaging.cli import main
 from tests.small_model import write_small_model
 
@@ -53,6 +58,10 @@ def written(name: str, text: str | bytes) -> Change:
     return lambda model: (model / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
+def both(*changes: Change) -> Change:
+    return lambda model: [change(model) for change in changes]
+
+
 def cut(model: Path) -> None:
     os.truncate(model / "model.safetensors", (model / "model.safetensors").stat().st_size - 1)
 
@@ -68,7 +77,12 @@ INDEX = {"weight_map": {"model.norm.weight": "model.safetensors", "lm_head.weigh
         (lambda model: (model / "model.safetensors").unlink(), "weights", "no files with weights"),
         (written("model.safetensors.index.json", json.dumps(INDEX)), "model-2.safetensors", "it is not there"),
         (
-            written("model.safetensors.index.json", json.dumps({"weight_map": {"gone.weight": "model.safetensors"}})),
+            both(
+                written(
+                    "model.safetensors.index.json", json.dumps({"weight_map": {"gone.weight": "model.safetensors"}})
+                ),
+                edited("config.json", quantization_config={"quant_method": "fp8"}),
+            ),
             "model.safetensors",
             "gone.weight",
         ),
@@ -101,6 +115,45 @@ def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Chan
     assert setting in caught.value.message
     packed = CliRunner().invoke(main, ["pack", str(model), "--to", str(model.parent / "out"), "--dry-run"])
     assert (packed.exit_code, setting in packed.stderr) == (1, True), packed.output
+
+
+def test_deploy_creates_nothing_of_such_a_model(model: Path) -> None:
+    cut(model)
+    words = ["deploy", "chat", "--image", "i", "--instance", "ml.trn1.32xlarge", "--set", f"ENDPOINT_MODEL={model}"]
+    result = CliRunner().invoke(main, [*words, "--dry-run"], env={"COLUMNS": "400"})
+    assert result.exit_code == 1
+    assert "Nothing was created" in result.output
+    assert "its header describes" in result.output
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub with one model, org/there."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200 if self.path.startswith("/org/there/") else 404)
+        for name, value in {"ETag": '"a"', "X-Repo-Commit": "b" * 40, "Content-Length": "10"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_hub_id_is_looked_up_on_the_hub(tmp_path: Path) -> None:
+    """Row 9. What is there is not looked at; what is not there, and a hub that is not reached, are errors."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        url, nowhere = f"http://127.0.0.1:{hub.server_port}", f"http://127.0.0.1:{free_port()}"
+        for name, endpoint, status, words in [
+            ("org/there", url, 5, "not checked: the files of org/there"),
+            ("org/gone", url, 1, "404"),
+            ("org/there", nowhere, 1, "cannot be reached on the hub"),
+        ]:
+            environ = {**os.environ, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path)}
+            command = [sys.executable, "-m", "model_packaging", "check", "--json", name]
+            done = subprocess.run(command, env=environ, capture_output=True, text=True)
+            assert (done.returncode, words in done.stdout) == (status, True), done.stdout + done.stderr
+        hub.shutdown()
 
 
 @pytest.mark.parametrize(
