@@ -117,6 +117,51 @@ def test_a_fault_is_an_error_of_check_and_of_the_start(model: Path, change: Chan
     assert (packed.exit_code, setting in packed.stderr) == (1, True), packed.output
 
 
+def tensors(change: Callable[[dict[str, Any]], dict[str, Any]], name: str = "model.safetensors") -> Change:
+    """Changes the header of a safetensors file. The data stay as they are."""
+
+    def changed(model: Path) -> None:
+        content = (model / name).read_bytes()
+        size = int.from_bytes(content[:8], "little")
+        text = json.dumps(change(json.loads(content[8 : 8 + size]))).encode()
+        (model / name).write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+    return changed
+
+
+def added(header: dict[str, Any]) -> dict[str, Any]:
+    end = max(entry["data_offsets"][1] for entry in header.values())
+    empty = {"dtype": "BF16", "shape": [0], "data_offsets": [end, end]}
+    return header | {"model.layers.0.self_attn.rotary_emb.inv_freq": empty, "model.layers.0.mlp.up_proj.bias": empty}
+
+
+@pytest.mark.parametrize(
+    ("change", "variables", "status"),
+    [
+        (tensors(added), {}, 0),
+        (written("model.safetensors.index.json", '{"weight_map": {"gone": "model.safetensors"}}'), {}, 0),
+        (written("notes.bin", "x"), {}, 0),
+        (written("hf_quant_config.json", "{}"), {}, 5),
+        (written("consolidated.safetensors", "x"), {}, 5),
+        (tensors(lambda header: {name.removeprefix("model."): entry for name, entry in header.items()}), {}, 5),
+        (edited("config.json", num_hidden_layers=9), {"SM_VLLM_RUNNER": "pooling"}, 5),
+        (lambda model: (model / "model.safetensors").unlink(), {"NEURON_COMPILED_ARTIFACTS": "/opt/neff"}, 5),
+        (renamed("tokenizer.json", "tokenizer.model"), {}, 0),
+        (lambda model: (model / "tokenizer.json").unlink(), {"SM_VLLM_SKIP_TOKENIZER_INIT": "true"}, 0),
+        (edited("config.json", architectures="REMOVED"), {}, 0),
+        (written("generation_config.json", "{"), {}, 0),
+    ],
+)
+def test_a_model_that_works_is_not_refused(
+    tmp_path: Path, change: Change, variables: dict[str, str], status: int
+) -> None:
+    model = write_small_model(tmp_path / "model")
+    change(model)
+    (tmp_path / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
+    found = check(model, "--env-file", str(tmp_path / "env"))
+    assert found[0] == status, found
+
+
 def test_deploy_creates_nothing_of_such_a_model(model: Path) -> None:
     cut(model)
     words = ["deploy", "chat", "--image", "i", "--instance", "ml.trn1.32xlarge", "--set", f"ENDPOINT_MODEL={model}"]
@@ -267,16 +312,7 @@ def adapter(tmp_path: Path) -> Path:
 
 
 def with_keys(rename: Callable[[str], str]) -> Change:
-    def change(adapter: Path) -> None:
-        content = (adapter / "adapter_model.safetensors").read_bytes()
-        size = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8 : 8 + size])
-        text = json.dumps({rename(name): entry for name, entry in header.items()}).encode()
-        (adapter / "adapter_model.safetensors").write_bytes(
-            len(text).to_bytes(8, "little") + text + content[8 + size :]
-        )
-
-    return change
+    return tensors(lambda header: {rename(name): entry for name, entry in header.items()}, "adapter_model.safetensors")
 
 
 ADAPTER_FAULTS: list[tuple[Change, str]] = [
