@@ -28,13 +28,14 @@ class AdapterProblem(Exception):
 
 
 def model_modules(model: str) -> dict[str, tuple[int, ...]] | None:
-    """The modules of a model with the shapes of their weights; None if they are not known, as in multimodal models."""
+    """The modules of a model with the shapes of their weights, or (). None: not known, as if multimodal."""
     files = open_checkpoint(model)
     config = None if files is None else read_json(files, "config.json")
-    if files is None or config is None or text_part(config) is not config or "quantization_config" in config:
+    if files is None or config is None or text_part(config) is not config:
         return None
-    tensors = [item for name in shards_or_all(files) for item in header_of(files, name).items()]
-    return {name.removesuffix(".weight"): tensor.shape for name, tensor in tensors if len(tensor.shape) == 2} or None
+    whole = "quantization_config" not in config and config.get("model_type") != "gpt2"  # which has them transposed
+    tensors = sorted(item for name in shards_or_all(files) for item in header_of(files, name).items())
+    return {name.rpartition(".")[0]: tensor.shape if whole else () for name, tensor in tensors} or None
 
 
 def check_adapter(
@@ -45,7 +46,7 @@ def check_adapter(
 ) -> None:
     """Checks an adapter's configuration, and its weights by their header. What is None is not known.
 
-    :param modules: of the model, with the shapes of their weights.
+    :param modules: of the model, as `model_modules` has them.
     :param targets: the endpoint's `lora_target_modules`.
     :raises AdapterProblem: a file is missing or damaged, or the engine cannot serve the adapter with this model.
     """
@@ -77,9 +78,9 @@ def check_adapter(
             continue
         if module not in modules:
             raise AdapterProblem(f"{name} matches no module of the model")
-        outputs, inputs = reversed(modules[module]) if embedded else modules[module]
-        if tensor.shape != (meant := (rank, inputs) if "A" in (factor, embedded) else (outputs, rank)):
-            raise AdapterProblem(f"{name} has the shape {[*tensor.shape]}, and the model's module means {[*meant]}")
+        shape = modules[module][::-1] if embedded else modules[module]  # outputs by inputs
+        if shape and tensor.shape != ((rank, shape[-1]) if "A" in (factor, embedded) else (shape[0], rank)):
+            raise AdapterProblem(f"{name} has the shape {[*tensor.shape]}, and the module {[*shape]}")
 
 
 def _rank(config: Mapping[str, Json], most: int | None) -> int:

@@ -121,7 +121,9 @@ def shards_or_all(files: CheckpointFiles) -> list[str]:
     """The safetensors files of a model: those that an index names, else all."""
     if (index := read_json(files, INDEX)) is not None:
         return shards_of(index.get("weight_map"))
-    names = sorted(name for name in files.listing() if name.endswith(".safetensors"))
+    # Mistral's own format, which is beside transformers', has other names.
+    others = [name for name in files.listing() if not name.startswith("consolidated")]
+    names = sorted(name for name in others if name.endswith(".safetensors"))
     return [SINGLE] if SINGLE in names else names
 
 
