@@ -71,6 +71,7 @@ def examined(model: Path) -> Examination:
     return with_files(examine_config(load({}, model=str(model)), build=None))
 
 
+@pytest.mark.timeout(7200)
 def test_what_passes_the_check_answers_and_what_does_not_fails(judge: Judge, tmp_path: Path) -> None:
     for name in SHAPES:
         write_model(tmp_path / name, name)
