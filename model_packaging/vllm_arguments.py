@@ -52,9 +52,12 @@ def _registered() -> dict[str, list[str]]:
     from transformers.models.auto import modeling_auto
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     from vllm.model_executor.models.registry import ModelRegistry
-    from vllm.tool_parsers import ToolParserManager
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
+    try:
+        from vllm.tool_parsers import ToolParserManager
+    except ImportError:  # 0.13.0
+        from vllm.entrypoints.openai.tool_parsers import ToolParserManager
     tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
     classes = {name for table in tables for name in table.values() if isinstance(name, str)}
     return {
