@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from handler.json_value import Json
+from handler.neuron.checkpoint.model_config import number
 
 # Model type -> its architecture, and what config.json may leave out (transformers 4.57, models/*/configuration_*.py).
 _ALL: Final[dict[str, Json]] = {"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096}
@@ -41,10 +42,10 @@ def expected_tensors(config: Mapping[str, Json]) -> dict[str, tuple[int, ...]] |
 
 def _tensors(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     hidden, inner, heads, words = (
-        _count(config, key) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+        number(config, key) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
     )
-    size = (_count(config, "head_dim") if kind != "qwen2" else 0) or hidden // max(heads, 1)
-    keys, like_llama = (_count(config, "num_key_value_heads") or heads) * size, kind in ("llama", "mistral")
+    size = (number(config, "head_dim") if kind != "qwen2" else 0) or hidden // max(heads, 1)
+    keys, like_llama = (number(config, "num_key_value_heads") or heads) * size, kind in ("llama", "mistral")
     biased = ["q_proj", "k_proj", "v_proj"] if kind == "qwen2" or config.get("attention_bias") is True else []
     biased += (["o_proj"] if biased else []) * like_llama
     biased += ["gate_proj", "up_proj", "down_proj"] if like_llama and config.get("mlp_bias") is True else []
@@ -56,15 +57,10 @@ def _tensors(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[
     yield from ((EMBEDDINGS, (words, hidden)), ("model.norm.weight", (hidden,)))
     if config.get("tie_word_embeddings") is not True:
         yield HEAD, (words, hidden)
-    for layer in range(min(_count(config, "num_hidden_layers"), 1000)):
+    for layer in range(min(number(config, "num_hidden_layers"), 1000)):
         place = f"model.layers.{layer}."
         yield from ((f"{place}{name}.weight", (length,)) for name, length in norms.items())
         for name, shape in parts.items():
             yield f"{place}{name}.weight", shape
             if name.rpartition(".")[2] in biased:
                 yield f"{place}{name}.bias", shape[:1]
-
-
-def _count(config: Mapping[str, Any], key: str) -> int:
-    value = config.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else 0

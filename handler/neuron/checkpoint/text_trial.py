@@ -20,10 +20,8 @@ MIB: Final = 1 << 20
 
 @lru_cache(maxsize=4)  # a start looks twice
 def tried(tokenizer: str | None, template: str | None, asked: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What the libraries of the engine say.
+    """What the engine's libraries say of the text of a tokenizer.json and of a template.
 
-    :param tokenizer: the text of tokenizer.json.
-    :param asked: tokens to look up.
     :returns: `size` (one more than the largest id) and `absent` (of the asked tokens), or `tokenizer`: why it cannot be
         read, or `missing`: it is not installed. `template`: its error. `died`: the process met a limit.
     """
