@@ -75,6 +75,18 @@ def examined(model: Path) -> Examination:
     return with_files(examine_config(load({}, model=str(model)), build=None))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_transformers_5_saved_answers_as_before(judge: Judge, tmp_path: Path, name: str) -> None:
+    """Issue 36, row 3: with 10,000 for rope_theta it answers otherwise."""
+    intact, model = write_model(tmp_path / "intact", name), write_model(tmp_path / "model", name)
+    config = json.loads((model / "config.json").read_text())
+    rope = {"rope_type": "default", **(config.pop("rope_scaling") or {}), "rope_theta": config.pop("rope_theta")}
+    (model / "config.json").write_text(json.dumps(config | {"rope_parameters": rope, "transformers_version": "5.0.0"}))
+    before, after = judge.answers(examined(intact), intact), judge.answers(examined(model), model)
+    assert after == before
+    assert isinstance(after["completion"], list)
+
+
 @pytest.mark.timeout(7200)
 def test_what_passes_the_check_answers_and_what_does_not_fails(judge: Judge, tmp_path: Path) -> None:
     for name in SHAPES:
