@@ -103,7 +103,8 @@ def weight_findings(
             headers = list(pool.map(lambda name: header_of(files, name, sizes[name]), names))
         expected = expected_tensors(config) if loader.plain and "hf_quant_config.json" not in sizes else None
         by_file = dict(zip(names, headers, strict=True))
-        yield from _tensor_findings(files, expected, by_file, (index or {}).get("weight_map") or {})
+        kind, weight_map = str(config.get("model_type")), (index or {}).get("weight_map") or {}
+        yield from _tensor_findings(files, expected, by_file, weight_map, kind)
 
 
 def _tensor_findings(
@@ -111,6 +112,7 @@ def _tensor_findings(
     expected: Mapping[str, tuple[int, ...]] | None,
     headers: Mapping[str, Mapping[str, Tensor]],
     weight_map: Any,
+    kind: str,
 ) -> Iterator[Finding]:
     places = {tensor: file for file, header in headers.items() for tensor in header}
     tensors = {tensor: entry for header in headers.values() for tensor, entry in header.items()}
@@ -127,7 +129,7 @@ def _tensor_findings(
     else:
         wrong = [name for name, shape in expected.items() if name in places and tensors[name].shape != shape]
         missing = [name for name in expected if name not in places]
-        extra = [name for name in places if name not in expected and name != HEAD and not is_skipped(name)]
+        extra = [name for name in places if name not in expected and name != HEAD and not is_skipped(name, kind)]
         for name in wrong[:1]:
             why = f"{name} has the shape {[*tensors[name].shape]}, and config.json means {[*expected[name]]}"
             yield error(places[name], f"{why}{_more(wrong)}", ONE_VERSION)

@@ -23,12 +23,14 @@ FAMILIES: Final[Mapping[str, tuple[str, dict[str, Json]]]] = {
     "qwen3": ("Qwen3ForCausalLM", {**_QWEN, "head_dim": 128}),
 }
 HEAD, EMBEDDINGS = "lm_head.weight", "model.embed_tokens.weight"
+FUSED: Final = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
 SKIPPED: Final = ("rotary_emb.inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached", "scale", "zero_point")
 
 
-def is_skipped(name: str) -> bool:
-    """Whether every one of these classes skips a tensor that it does not have."""
-    return any(part in name for part in SKIPPED) or (name.startswith("model.") and name.endswith(".bias"))
+def is_skipped(name: str, kind: str) -> bool:
+    """Whether the class of this model type skips a tensor that it does not have. Qwen's looks for fused ones only."""
+    unknown = name.endswith(".bias") or (kind.startswith("qwen") and not any(part in name for part in FUSED))
+    return any(part in name for part in SKIPPED) or (name.startswith("model.") and unknown)
 
 
 def expected_tensors(config: Mapping[str, Json]) -> dict[str, tuple[int, ...]] | None:
