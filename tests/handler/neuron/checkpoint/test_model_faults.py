@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ SEED = int(os.environ.get("SEED", "36"))
 NAMES = [name for name in SHAPES if name != "other"]
 SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
 # vLLM cuts off what a fused projection has too many rows of, and answers as before. `check` refuses such a file.
-CUT_OFF = ("a row more",)
+CUT_OFF = re.compile(r"\b(q|k|v|gate|up)_proj\.(weight|bias) a row more$")
 
 
 class Judge:
@@ -114,7 +115,7 @@ def test_what_passes_the_check_answers_and_what_does_not_fails(judge: Judge, tmp
         )
         cell = f"{'refused' if examination.failed else 'accepted'}, {'good' if good else 'bad'}"
         cells[cell] += 1
-        if (examination.failed == good) and not (good and label.endswith(CUT_OFF)):
+        if (examination.failed == good) and not (good and CUT_OFF.search(label)):
             reasons = [f"{finding.setting}: {finding.why}" for finding in examination.findings][:3]
             wrong.append(f"{label} -> {cell}: {reasons} {answers}"[:600])
     print(dict(cells), len(seen), "different faults")
